@@ -1,0 +1,1 @@
+"""Job specifications, their validation, and the life of a job."""

@@ -1,0 +1,1 @@
+"""Models of training: speed, statistical efficiency, convergence, restart cost; fitted online."""

@@ -1,0 +1,56 @@
+"""The contract every scheduling policy fulfils, in the simulator and on a live cluster alike."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from elastane.policies.plan import Plan
+from elastane.policies.view import Info, View
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a policy reads and when it wants to be asked.
+
+    ``period_s`` None means purely event-driven; a number is the default round length, which a run may override.
+    ``oracle`` asks the simulator for the truth in place of estimates: such a policy is a bound, and is labelled so.
+    """
+
+    info: Info = Info.NONE
+    period_s: float | None = None
+    on_arrival: bool = True
+    on_finish: bool = True
+    oracle: bool = False
+
+
+@dataclass(frozen=True)
+class Policy(ABC):
+    """A pure decision function with parameters; its only memory is what it puts into its plans.
+
+    Subclasses are frozen dataclasses: the fields are the parameters, with the paper's defaults.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    paper: ClassVar[str]
+    needs: ClassVar[Needs]
+    elastic: ClassVar[bool] = False
+    starvation_free: ClassVar[bool] = False
+    """Whether the policy promises that every job runs eventually under an endless stream of others."""
+
+    @abstractmethod
+    def decide(self, view: View) -> Plan:
+        """The complete desired state for this view.  No clock, no I/O, no global randomness."""
+
+    def parameters(self) -> dict[str, object]:
+        """Parameter values, for reports and for the cache key."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def label(self) -> str:
+        """The name as a user would write it, with parameters that differ from the defaults."""
+        changed = [
+            f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default
+        ]
+        return f"{self.name}({','.join(changed)})" if changed else self.name

@@ -1,0 +1,230 @@
+"""What a policy sees: an immutable snapshot, with everything it did not declare masked.
+
+Nothing here is a live object: a view can be kept, compared and decided on again, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, Flag, auto
+from typing import Any
+
+from elastane.cluster import Grant, Node
+from elastane.errors import ElastaneError
+from elastane.models.estimate import Estimate
+from elastane.models.speed import SpeedModel
+from elastane.resources import Resources
+
+
+class Info(Flag):
+    """What a policy may read about jobs beyond their request and their ledger; the rest is masked."""
+
+    NONE = 0
+    REMAINING = auto()  # work still to do
+    SPEED = auto()  # work per second for an allocation (goodput where the job adapts its batch)
+    LOSSES = auto()  # the loss curve so far
+    HISTORY = auto()  # total service of jobs that have finished
+    DEADLINE = auto()
+    PRICES = auto()
+    SKEW = auto()  # share of the model's largest tensor
+
+
+class Ability(Flag):
+    """What a job's runtime can do; a policy that needs more must leave the job as it is."""
+
+    NONE = 0
+    SUSPEND = auto()
+    MIGRATE = auto()
+    RESIZE = auto()
+    REBATCH = auto()
+
+
+ELASTIC = Ability.SUSPEND | Ability.MIGRATE | Ability.RESIZE | Ability.REBATCH
+RIGID = Ability.SUSPEND | Ability.MIGRATE
+
+
+class MaskedInformation(ElastaneError):
+    """A policy read something it had not declared in its needs."""
+
+
+class JobState(Enum):
+    """Where a job stands, as far as a policy cares."""
+
+    PENDING = "pending"  # never held anything
+    RUNNING = "running"
+    SUSPENDED = "suspended"  # held something before
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the owner asked for.  Rigid policies give ``workers``; elastic ones stay in [min, max].
+
+    ``max_nodes`` limits the spread; ``types`` empty means any accelerator will do.
+    """
+
+    workers: int = 1
+    min_workers: int = 1
+    max_workers: int = 1
+    worker: Resources = Resources(gpus=1.0)
+    server: Resources | None = None
+    max_servers: int = 0
+    types: tuple[str, ...] = ()
+    max_nodes: int | None = None
+    preemptible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Service a job has received, exact at ``as_of_s`` and growing linearly since (``gpus`` held).
+
+    Time spent restarting counts: the GPUs were held.
+    """
+
+    as_of_s: float = 0.0
+    gpus: int = 0
+    service_gpu_s: float = 0.0
+    held_s: float = 0.0
+    first_start_s: float | None = None
+    last_change_s: float | None = None
+    restarts: int = 0
+
+    def service_at(self, now_s: float) -> float:
+        """Attained service in GPU seconds."""
+        return self.service_gpu_s + self.gpus * (now_s - self.as_of_s)
+
+    def held_at(self, now_s: float) -> float:
+        """Wall seconds holding at least one GPU."""
+        return self.held_s + (now_s - self.as_of_s if self.gpus else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Information that a policy sees only if it declared it."""
+
+    remaining: Estimate | None = None
+    speed: SpeedModel | None = None
+    losses: Sequence[tuple[float, float]] = ()
+    deadline_s: float | None = None
+    skew: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One unfinished job."""
+
+    id: str
+    submit_s: float
+    request: Request
+    app: str = ""
+    tenant: str = "default"
+    klass: str = "normal"
+    weight: float = 1.0
+    priority: int = 0
+    abilities: Ability = ELASTIC
+    state: JobState = JobState.PENDING
+    grant: Grant | None = None
+    ledger: Ledger = Ledger()
+    restart_s: float = 0.0
+    facts: Facts = Facts()
+    visible: Info = Info.NONE
+
+    def _require(self, info: Info) -> None:
+        if not self.visible & info:
+            raise MaskedInformation(
+                f"this policy read Info.{info.name} of job {self.id} without declaring it in needs.info"
+            )
+
+    @property
+    def remaining(self) -> Estimate | None:
+        """Work still to do, in the unit of ``speed``; None when nobody can tell."""
+        self._require(Info.REMAINING)
+        return self.facts.remaining
+
+    @property
+    def speed(self) -> SpeedModel | None:
+        """Work per second for any allocation; None before the first observation."""
+        self._require(Info.SPEED)
+        return self.facts.speed
+
+    @property
+    def losses(self) -> Sequence[tuple[float, float]]:
+        """(work done, loss) so far."""
+        self._require(Info.LOSSES)
+        return self.facts.losses
+
+    @property
+    def deadline_s(self) -> float | None:
+        """When the owner needs it."""
+        self._require(Info.DEADLINE)
+        return self.facts.deadline_s
+
+    @property
+    def skew(self) -> float | None:
+        """Share of the largest tensor in the model; None when never measured."""
+        self._require(Info.SKEW)
+        return self.facts.skew
+
+    @property
+    def workers(self) -> int:
+        """Workers held now."""
+        return self.grant.workers if self.grant else 0
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the present grant may not be touched: it runs, and cannot or must not be suspended."""
+        if self.grant is None:
+            return False
+        return not self.request.preemptible or not self.abilities & Ability.SUSPEND
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A paying or sharing party."""
+
+    weight: float = 1.0
+    quota_gpus: int | None = None
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything one decision may depend on, including the policy's own memory and its random seed.
+
+    ``nodes`` holds only nodes that can be used.  ``memory`` is what the policy's last plan asked to keep.
+    """
+
+    now_s: float
+    jobs: Mapping[str, JobView]
+    nodes: Mapping[str, Node]
+    trigger: str = "tick"
+    tenants: Mapping[str, Tenant] = field(default_factory=dict)
+    memory: Any = None
+    seed: int = 0
+    finished_service_gpu_s: Sequence[float] = ()
+    visible: Info = Info.NONE
+
+    @property
+    def history(self) -> Sequence[float]:
+        """Total service (GPU seconds) of finished jobs."""
+        if not self.visible & Info.HISTORY:
+            raise MaskedInformation("this policy read Info.HISTORY without declaring it in needs.info")
+        return self.finished_service_gpu_s
+
+    @property
+    def total_gpus(self) -> int:
+        """GPUs on usable nodes."""
+        return sum(node.gpus for node in self.nodes.values())
+
+    @property
+    def total_capacity(self) -> Resources:
+        """All resources of usable nodes."""
+        total = Resources()
+        for node in self.nodes.values():
+            total = total + node.capacity
+        return total
+
+
+def masked(view: View, info: Info) -> View:
+    """The same view with only ``info`` visible."""
+    jobs = {i: job if job.visible == info else replace(job, visible=info) for i, job in view.jobs.items()}
+    return replace(view, jobs=jobs, visible=info)

@@ -1,0 +1,1 @@
+"""Ground truth, workloads, trace loaders, metrics and reports around the event core."""

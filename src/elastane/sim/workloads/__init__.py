@@ -1,0 +1,1 @@
+"""Workloads: loaders for public traces, synthetic generators, and the built-in ones."""

@@ -1,0 +1,37 @@
+"""What every loader and generator produces: jobs as a trace knows them, before any ground truth is attached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TraceJob:
+    """One row of a trace.
+
+    ``gpus`` and ``batch`` are what the owner asked for.  ``app`` names a catalog application; None lets the
+    simulator choose one by GPU hours.  With ``duration_s`` the work is scaled so that the job, on ``gpus`` GPUs
+    and undisturbed, takes that long; without it the application's own work to its target is done.
+    ``deadline_s`` is absolute, on the clock of ``submit_s``.
+    """
+
+    id: str
+    submit_s: float
+    gpus: int = 1
+    app: str | None = None
+    batch: int | None = None
+    duration_s: float | None = None
+    tenant: str = "default"
+    deadline_s: float | None = None
+    weight: float = 1.0
+    priority: int = 0
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Jobs by submission time, where they came from, and how many rows were left out and why."""
+
+    jobs: tuple[TraceJob, ...]
+    source: str
+    notes: tuple[str, ...] = ()
+    skipped: int = 0
