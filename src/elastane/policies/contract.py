@@ -15,7 +15,8 @@ class Needs:
     """What a policy reads and when it wants to be asked.
 
     ``period_s`` None means purely event-driven; a number is the default round length, which a run may override.
-    ``oracle`` asks the simulator for the truth in place of estimates: such a policy is a bound, and is labelled so.
+    ``rebatch`` lets jobs choose their own batch for the GPUs they get; otherwise they keep their owner's.
+    ``oracle`` asks the simulator for the truth in place of estimates: such a policy is a bound, labelled so.
     """
 
     info: Info = Info.NONE
@@ -23,6 +24,7 @@ class Needs:
     on_arrival: bool = True
     on_finish: bool = True
     oracle: bool = False
+    rebatch: bool = False
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class Plan:
     """One decision.  ``wake_s`` asks to be called at those times; ``memory`` comes back in the next view.
 
     ``memory`` must be made of JSON values (None, bool, int, float, str, tuples or lists, string-keyed dicts).
-    ``explain`` says, for jobs that wait, what binds them.  ``holds`` counts GPUs kept idle for a job on purpose.
+    ``explain`` says, for jobs that wait, what binds them.  ``holds`` counts GPUs kept idle for it on purpose.
     """
 
     intent: Intent

@@ -25,7 +25,10 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """One job's story.  ``finish_s`` None: the run ended first.  ``isolated_s``: its time on an equal share, alone."""
+    """One job's story.
+
+    ``finish_s`` None: the run ended first.  ``isolated_s``: its time alone on an equal share of the cluster.
+    """
 
     id: str
     app: str

@@ -1,0 +1,362 @@
+"""The event core: lets jobs train, asks the policy, applies its plans.  No workloads, no reports."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import numpy as np
+
+from elastane.cluster import Cluster, Grant
+from elastane.lookahead.behaviour import Pace
+from elastane.lookahead.job import Arrival, JobRun
+from elastane.lookahead.physics import Physics
+from elastane.lookahead.views import ViewBuilder
+from elastane.models.online import Learner, choose_batches, first_batch, refit
+from elastane.policies.contract import Policy
+from elastane.policies.lowering import lower
+from elastane.policies.plan import Plan
+from elastane.policies.view import Ability, Info, Tenant, View
+
+
+class _Kind(IntEnum):
+    """What happens first when several things happen at one instant."""
+
+    JOB = 0  # a segment or the whole job ends
+    OUTAGE = 1  # nodes go or come back
+    WAKE = 2  # the policy asked to be called
+    ARRIVAL = 3
+    TICK = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A node that is away from ``down_s`` to ``up_s``."""
+
+    node: str
+    down_s: float
+    up_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One recorded decision, for tests and replay."""
+
+    now_s: float
+    trigger: str
+    grants: Mapping[str, Grant]
+    waiting: Mapping[str, str]
+
+
+class World:
+    """A cluster, its jobs and one policy, moving through time."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        policy: Policy,
+        arrivals: Iterable[Arrival],
+        physics: Physics | None = None,
+        *,
+        seed: int = 0,
+        outages: Sequence[Outage] = (),
+        tenants: Mapping[str, Tenant] | None = None,
+        on_decision: Callable[[View, Plan, Decision], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.cluster, self.policy, self.physics = cluster, policy, physics or Physics()
+        self.now_s = 0.0
+        self.decision_ms: list[float] = []
+        self.fits = 0
+        self.waiting: Mapping[str, str] = {}
+        self._arrivals = sorted(arrivals, key=lambda a: (a.submit_s, a.id))
+        self.total_jobs = len(self._arrivals)
+        self.jobs: dict[str, JobRun] = {}
+        self.active: dict[str, JobRun] = {}
+        self._down: set[str] = set()
+        self._rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
+        self._views = ViewBuilder(policy.needs, seed, tenants or {})
+        self._memory: object = None
+        self._on_decision, self._on_progress, self._timer = on_decision, on_progress, timer
+        self._heap: list[tuple[float, int, int, str, int]] = []
+        self._sequence = 0
+        self._plans = 0
+        self._uses_models = policy.needs.rebatch or bool(policy.needs.info & Info.SPEED)
+        self._period_s = self.physics.interval_s or policy.needs.period_s
+        if not self.physics.rounds_only and policy.needs.period_s is None:
+            self._period_s = None  # event-driven policies need no rounds
+        if self.physics.rounds_only and not self._period_s:
+            self._period_s = 60.0
+        for index, arrival in enumerate(self._arrivals):
+            self._push(arrival.submit_s, _Kind.ARRIVAL, "", index)
+        for index, outage in enumerate(outages):
+            self._push(outage.down_s, _Kind.OUTAGE, outage.node, index)
+            self._push(outage.up_s, _Kind.OUTAGE, outage.node, -1)
+        self._ticking = False
+
+    # ---- time ------------------------------------------------------------------------------------------
+
+    def run(self, until_s: float = float("inf")) -> None:
+        """Go on until all jobs have finished, or until ``until_s``."""
+        while self._heap and (self.active or self._has_arrivals()):
+            if self._heap[0][0] > until_s:
+                break
+            self.now_s = self._heap[0][0]
+            trigger = ""
+            while self._heap and self._heap[0][0] <= self.now_s + 1e-9:
+                _, kind, _, name, number = heapq.heappop(self._heap)
+                trigger = self._happen(_Kind(kind), name, number) or trigger
+            if trigger:
+                self._decide(trigger)
+        if np.isfinite(until_s) and self.now_s < until_s:
+            self.now_s = until_s
+            for run in self.active.values():
+                self._advance(run, until_s)
+
+    def _has_arrivals(self) -> bool:
+        return len(self.jobs) < self.total_jobs
+
+    def _push(self, when_s: float, kind: _Kind, name: str = "", number: int = 0) -> None:
+        self._sequence += 1
+        heapq.heappush(self._heap, (when_s, int(kind), self._sequence, name, number))
+
+    def _happen(self, kind: _Kind, name: str, number: int) -> str:
+        """Handle one event; the answer is the trigger of a decision, or nothing."""
+        needs, rounds_only = self.policy.needs, self.physics.rounds_only
+        if kind is _Kind.ARRIVAL:
+            self._arrive(self._arrivals[number])
+            return "arrival" if needs.on_arrival and not rounds_only else ""
+        if kind is _Kind.JOB:
+            run = self.active.get(name)
+            if run is None or run.version != number:
+                return ""
+            self._advance(run, self.now_s)
+            if run.finish_s is None:
+                self._schedule(run)
+                return ""
+            self._retire(run)
+            return "finish" if needs.on_finish else ""
+        if kind is _Kind.OUTAGE:
+            self._outage(name, number >= 0)
+            return "" if rounds_only else "node"
+        if kind is _Kind.WAKE:
+            return "timer" if number == self._plans else ""
+        self._ticking = False
+        return self._tick()
+
+    def _tick(self) -> str:
+        if self.physics.rounds_only:
+            for run in list(self.active.values()):
+                self._advance(run, self.now_s)
+                if run.finish_s is not None:
+                    self._retire(run)
+        if self.active:
+            self._start_ticking()
+            return "tick"
+        return ""
+
+    def _start_ticking(self) -> None:
+        """Have the next round at a multiple of the period, unless one is already due."""
+        if self._period_s and not self._ticking:
+            self._ticking = True
+            rounds = int(self.now_s / self._period_s + 1e-9) + 1
+            self._push(rounds * self._period_s, _Kind.TICK)
+
+    # ---- jobs ------------------------------------------------------------------------------------------
+
+    def _arrive(self, arrival: Arrival) -> None:
+        restart_s = self.physics.restart_s if arrival.restart_s is None else arrival.restart_s
+        run = JobRun(arrival, self._learner(arrival), restart_s, as_of_s=self.now_s)
+        self.jobs[run.id] = self.active[run.id] = run
+        if self._period_s and not self._ticking:
+            self._ticking = True
+            rounds = int(np.ceil(self.now_s / self._period_s - 1e-9))
+            due_s = max(rounds, 1) * self._period_s
+            self._push(due_s, _Kind.TICK)
+
+    def _learner(self, arrival: Arrival) -> Learner | None:
+        limits = arrival.behaviour.limits
+        if limits is None:
+            return None
+        adapts = self.policy.needs.rebatch and bool(arrival.abilities & Ability.REBATCH)
+        if limits.fixed is None and not adapts:
+            limits = replace(limits, fixed=arrival.batch or limits.initial)
+        return Learner(limits)
+
+    def _advance(self, run: JobRun, to_s: float) -> None:
+        run.advance(to_s, self._at_segment_end, self._measure, self.physics.whole_seconds)
+
+    def _measure(self, run: JobRun, pace: Pace) -> None:
+        """What the job's own agent notices of a pace: times and gradient noise, with measurement error."""
+        run.open_span(pace.efficiency)
+        learner = run.learner
+        if learner is None or run.batch is None or run.grant is None or not self._uses_models:
+            return
+        gradient_s, step_s, noise = pace.gradient_s, pace.step_s, pace.noise
+        if self.physics.observation_noise > 0.0:
+            error = np.exp(self._rng.normal(0.0, self.physics.observation_noise, 3))
+            gradient_s, noise = gradient_s * error[0], None if noise is None else noise * error[2]
+            step_s = max(step_s * error[1], gradient_s)
+        shape = run.grant.shape
+        learner.observe(run.gpu_type, len(shape), sum(shape), run.batch.per_gpu, gradient_s, step_s)
+        if noise is not None:
+            learner.observe_noise(noise)
+
+    def _at_segment_end(self, run: JobRun) -> None:
+        loss = run.arrival.behaviour.loss(run.done)
+        if loss is not None:
+            run.losses.append((run.done, loss))
+        learner = run.learner
+        if learner is not None and learner.limits.fixed is None:
+            if learner.model() is None:
+                self.fits += refit([learner])
+            self._rebatch([run], self.physics.rebatch_gain)
+
+    def _rebatch(self, runs: Sequence[JobRun], min_gain: float) -> None:
+        """Let jobs choose the batch for what they hold."""
+        by_type: dict[str, list[JobRun]] = {}
+        for run in runs:
+            if run.learner is not None and run.grant is not None:
+                by_type.setdefault(run.gpu_type, []).append(run)
+        for kind, group in by_type.items():
+            learners = [run.learner for run in group if run.learner]
+            allocations = [(len(run.grant.shape), run.workers) for run in group if run.grant]
+            chosen = choose_batches(learners, allocations, [run.batch for run in group], min_gain, kind)
+            for run, batch in zip(group, chosen, strict=True):
+                if batch != run.batch:
+                    run.batch, run.pace = batch, None
+
+    def _retire(self, run: JobRun) -> None:
+        del self.active[run.id]
+        run.version += 1
+        self._views.forget(run.id)
+        self._views.finished_service.append(run.service_gpu_s)
+        if self._on_progress:
+            self._on_progress(len(self.jobs) - len(self.active))
+
+    def _schedule(self, run: JobRun) -> None:
+        """Have an event at the end of the present segment, in place of any earlier one."""
+        run.version += 1
+        if run.grant is not None and not self.physics.rounds_only:
+            self._push(run.as_of_s + run.seconds_to_segment_end(), _Kind.JOB, run.id, run.version)
+
+    def _outage(self, node: str, down: bool) -> None:
+        if not down:
+            self._down.discard(node)
+            return
+        self._down.add(node)
+        for run in list(self.active.values()):
+            self._advance(run, self.now_s)
+            if run.finish_s is not None:
+                self._retire(run)
+            elif run.grant and node in run.grant.nodes:
+                self._lose_work(run)
+                self._change(run, None)
+
+    def _lose_work(self, run: JobRun) -> None:
+        """Back to the last periodic checkpoint."""
+        if run.restart_left_s > 0.0 or run.grant is None:
+            return
+        since_s = (self.now_s - run.training_since_s) % self.physics.checkpoint_interval_s
+        pace = run.refresh_pace()
+        run.done = max(run.done - pace.rate * run.slowdown * since_s, 0.0)
+        run.pace = None
+
+    # ---- decisions -------------------------------------------------------------------------------------
+
+    def view(self, trigger: str = "tick") -> View:
+        """What the policy would see now."""
+        usable = {i: node for i, node in self.cluster.nodes.items() if i not in self._down}
+        return self._views.build(self.now_s, self.active, usable, trigger, self._memory, self._plans)
+
+    def _decide(self, trigger: str) -> None:
+        if not self.active:
+            return
+        self._catch_up()
+        if not self.active:
+            return
+        view = self.view(trigger)
+        started = self._timer()
+        plan = self.policy.decide(view)
+        self.decision_ms.append((self._timer() - started) * 1e3)
+        lowered = lower(plan, view)
+        self._memory = plan.memory
+        self._plans += 1
+        self.waiting = lowered.waiting
+        self._apply(lowered.grants)
+        if not self.physics.rounds_only:
+            for wake_s in plan.wake_s:
+                self._push(max(wake_s, self.now_s), _Kind.WAKE, number=self._plans)
+        self._start_ticking()
+        if self._on_decision:
+            self._on_decision(view, plan, Decision(self.now_s, trigger, lowered.grants, dict(lowered.waiting)))
+
+    def _catch_up(self) -> None:
+        """Bring models up to date before a decision that reads them."""
+        info = self.policy.needs.info
+        if info & (Info.SPEED | Info.REMAINING | Info.LOSSES) and not self.physics.rounds_only:
+            for run in list(self.active.values()):
+                self._advance(run, self.now_s)
+                if run.finish_s is not None:
+                    self._retire(run)
+        if self._uses_models:
+            running = [run for run in self.active.values() if run.grant is not None]
+            self.fits += refit([run.learner for run in running if run.learner and run.learner.stale])
+            if self.physics.rounds_only and self.policy.needs.rebatch:
+                self._rebatch(running, self.physics.rebatch_gain)
+
+    def _apply(self, grants: Mapping[str, Grant]) -> None:
+        changed = []
+        for run in self.active.values():
+            new = grants.get(run.id)
+            if new != run.grant:
+                self._advance(run, self.now_s)
+                self._change(run, new)
+                changed.append(run)
+        started = [run for run in changed if run.grant is not None]
+        self._rebatch(started, 0.0)
+        if self.physics.interference > 0.0 and changed:
+            changed = self._interfere(changed)
+        for run in changed:
+            self._schedule(run)
+
+    def _change(self, run: JobRun, new: Grant | None) -> None:
+        """Take the old grant away, give the new one, and start paying for the move."""
+        run.close_span()
+        self._views.forget(run.id)
+        run.grant, run.pace, run.last_change_s, run.restart_left_s = new, None, self.now_s, 0.0
+        run.version += 1
+        if new is None:
+            return
+        run.gpu_type = self.cluster.nodes[new.slices[0].node].gpu_type
+        run.batch = new.batch
+        if run.learner is not None and run.batch is None:
+            run.batch = first_batch(run.learner.limits, new.workers)
+        run.restart_left_s = run.restart_s
+        if run.first_start_s is None:
+            run.first_start_s = self.now_s
+            run.restart_left_s += run.arrival.staging_s
+        else:
+            run.restarts += 1
+        run.training_since_s = self.now_s
+        run.open_span(1.0)
+
+    def _interfere(self, changed: list[JobRun]) -> list[JobRun]:
+        """Slow down distributed jobs that share a node with another distributed one."""
+        spread = {run.id: run.grant.nodes for run in self.active.values() if run.grant}
+        spread = {i: nodes for i, nodes in spread.items() if len(nodes) > 1}
+        crowd = Counter(node for nodes in spread.values() for node in nodes)
+        touched = {run.id: run for run in changed}
+        for run in self.active.values():
+            shared = any(crowd[node] > 1 for node in spread.get(run.id, ()))
+            slowdown = 1.0 - self.physics.interference if shared else 1.0
+            if slowdown != run.slowdown:
+                self._advance(run, self.now_s)
+                run.slowdown = slowdown
+                touched[run.id] = run
+        return list(touched.values())

@@ -1,0 +1,28 @@
+"""The rules by which simulated time passes, equal for every policy."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Physics:
+    """How moves are charged, when decisions happen, and what goes wrong.
+
+    ``rounds_only`` decides only every ``interval_s`` and notices arrivals and completions only then;
+    ``whole_seconds`` rounds the time of an epoch's end.  Both exist to reproduce published simulators.
+    ``interval_s`` None leaves each policy its own round length.
+    """
+
+    restart_s: float = 30.0
+    interval_s: float | None = None
+    interference: float = 0.0
+    observation_noise: float = 0.0
+    checkpoint_interval_s: float = 600.0
+    rebatch_gain: float = 0.05
+    rounds_only: bool = False
+    whole_seconds: bool = False
+
+    def as_dict(self) -> dict[str, object]:
+        """For reports and cache keys."""
+        return asdict(self)

@@ -1,0 +1,110 @@
+"""Building the snapshot a policy sees, with only what it declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from elastane.cluster import Node
+from elastane.lookahead.job import JobRun
+from elastane.models.estimate import Estimate, Provenance
+from elastane.policies.contract import Needs
+from elastane.policies.view import Facts, Info, JobState, JobView, Ledger, Tenant, View
+
+_CHANGING = Info.REMAINING | Info.SPEED | Info.LOSSES
+"""Facts that move with time, so that views of jobs that use them cannot be kept."""
+
+
+class ViewBuilder:
+    """Makes views; keeps those of jobs for which nothing has changed."""
+
+    def __init__(self, needs: Needs, seed: int, tenants: Mapping[str, Tenant]) -> None:
+        self._needs, self._seed, self._tenants = needs, seed, tenants
+        self._kept: dict[str, JobView] = {}
+        self.finished_service: list[float] = []
+
+    def forget(self, job_id: str) -> None:
+        """Something about this job changed."""
+        self._kept.pop(job_id, None)
+
+    def build(
+        self,
+        now_s: float,
+        active: Mapping[str, JobRun],
+        nodes: Mapping[str, Node],
+        trigger: str,
+        memory: object,
+        plans: int,
+    ) -> View:
+        """The view at this instant.  The seed differs from decision to decision, but not between runs."""
+        info = self._needs.info
+        reuse = not info & _CHANGING
+        jobs: dict[str, JobView] = {}
+        for job_id, run in active.items():
+            view = self._kept.get(job_id) if reuse else None
+            if view is None:
+                view = self._kept[job_id] = self._job(run, info)
+            jobs[job_id] = view
+        return View(
+            now_s=now_s,
+            jobs=jobs,
+            nodes=nodes,
+            trigger=trigger,
+            tenants=self._tenants,
+            memory=memory,
+            seed=(self._seed * 1_000_003 + plans) & 0x7FFFFFFF,
+            finished_service_gpu_s=tuple(self.finished_service) if info & Info.HISTORY else (),
+            visible=info,
+        )
+
+    def _job(self, run: JobRun, info: Info) -> JobView:
+        arrival = run.arrival
+        if run.grant is not None:
+            state = JobState.RUNNING
+        else:
+            state = JobState.PENDING if run.first_start_s is None else JobState.SUSPENDED
+        ledger = Ledger(
+            run.as_of_s,
+            run.workers,
+            run.service_gpu_s,
+            run.held_s,
+            run.first_start_s,
+            run.last_change_s,
+            run.restarts,
+        )
+        return JobView(
+            id=run.id,
+            submit_s=arrival.submit_s,
+            request=arrival.request,
+            app=arrival.behaviour.app,
+            tenant=arrival.tenant,
+            weight=arrival.weight,
+            priority=arrival.priority,
+            abilities=arrival.abilities,
+            state=state,
+            grant=run.grant,
+            ledger=ledger,
+            restart_s=run.restart_s,
+            facts=self._facts(run, info),
+            visible=info,
+        )
+
+    def _facts(self, run: JobRun, info: Info) -> Facts:
+        if not info:
+            return Facts()
+        remaining, speed = None, None
+        if self._needs.oracle and info & (Info.REMAINING | Info.SPEED):
+            limits = run.learner.limits if run.learner else None
+            remaining, speed = run.arrival.behaviour.oracle(run.done, limits)
+        else:
+            if info & Info.REMAINING and run.arrival.declared_work is not None:
+                left = max(run.arrival.declared_work - run.done, 0.0)
+                remaining = Estimate(left, source=Provenance.DECLARED)
+            if info & Info.SPEED and run.learner is not None:
+                speed = run.learner.model()
+        return Facts(
+            remaining=remaining,
+            speed=speed,
+            losses=tuple(run.losses) if info & Info.LOSSES else (),
+            deadline_s=run.arrival.deadline_s,
+            skew=run.arrival.skew,
+        )

@@ -1,0 +1,1 @@
+"""Ground truths: how simulated jobs really behave.  Policies never see these."""

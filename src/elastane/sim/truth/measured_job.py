@@ -1,0 +1,131 @@
+"""A job whose truth is a directory of measured profiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from elastane.cluster import Batch, Grant
+from elastane.lookahead.behaviour import Pace
+from elastane.models.estimate import Estimate, Provenance
+from elastane.models.goodput import BatchLimits
+from elastane.models.online import first_batch
+from elastane.models.speed import FloatArray, IntArray
+from elastane.sim.truth.measured import MeasuredApp
+
+
+@dataclass(frozen=True)
+class MeasuredJob:
+    """Trains as measured.  ``recorded`` takes gradient noise as the published simulators do."""
+
+    source: MeasuredApp
+    limits: BatchLimits
+    recorded: bool = False
+
+    @property
+    def app(self) -> str:
+        """The application's name."""
+        return self.source.name
+
+    @cached_property
+    def total_work(self) -> float:
+        """Samples at M0 to the end of the last epoch."""
+        return self.source.boundaries[-1]
+
+    def noise(self, batch: int, epoch: int) -> float:
+        """φ during an epoch."""
+        if self.recorded:
+            return self.source.recorded_noise(batch, epoch)
+        return float(self.source.solved_noise[epoch])
+
+    def efficiency(self, batch: int, epoch: int) -> float:
+        """Worth of a sample relative to one at M0."""
+        noise = self.noise(batch, epoch)
+        return (noise + self.source.initial) / (noise + batch) if np.isfinite(noise) else 1.0
+
+    def pace(self, grant: Grant, gpu_type: str, batch: Batch | None, done: float) -> Pace:  # noqa: ARG002
+        """The measured rate, constant within an epoch."""
+        assert batch is not None
+        epoch = self.source.epoch_of(done)
+        shape = grant.shape
+        step_s, sync_s = self.source.times_s(shape, batch.per_gpu)
+        total = batch.total(sum(shape))
+        worth = self.efficiency(total, epoch)
+        seconds = step_s + (step_s - sync_s) * batch.accumulation
+        return Pace(
+            rate=total * worth / seconds,
+            until_work=self.source.boundaries[epoch],
+            efficiency=worth,
+            gradient_s=step_s - sync_s,
+            step_s=step_s,
+            noise=self.noise(total, epoch),
+        )
+
+    def loss(self, done: float) -> float | None:  # noqa: ARG002
+        """Profiles record no loss."""
+        return None
+
+    def oracle(self, done: float, limits: BatchLimits | None) -> tuple[Estimate, MeasuredSpeed]:
+        """True remaining work and speed.
+
+        As published, remaining work is counted in iterations from the last finished epoch; it is expressed in
+        samples at the present efficiency so that work ÷ speed is that many iterations times the true step time.
+        """
+        used = limits or self.limits
+        epoch = self.source.epoch_of(done)
+        batch = used.fixed or used.initial
+        worth = self.efficiency(batch, epoch)
+        last = self.source.epochs - 1
+        if self.recorded:
+            left = self.source.iterations(batch, last) - self.source.iterations(batch, epoch)
+            work = max(left, 1.0) * batch * worth
+        else:
+            work = self.total_work - done
+        return Estimate(work, source=Provenance.ORACLE), MeasuredSpeed(self, used, worth)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredSpeed:
+    """The true speed at a fixed batch on packed nodes, for oracle policies."""
+
+    job: MeasuredJob
+    limits: BatchLimits
+    worth: float
+    source: Provenance = Provenance.ORACLE
+
+    @property
+    def max_profiled(self) -> int:
+        """An oracle has seen everything."""
+        return self.max_useful
+
+    @property
+    def max_useful(self) -> int:
+        """Beyond this some worker would get less than its smallest batch."""
+        return self.limits.max_workers
+
+    def rates(self, nodes: IntArray, workers: IntArray, gpu_type: str = "") -> FloatArray:  # noqa: ARG002
+        """True samples per second for packed placements."""
+        largest = int(np.max(workers, initial=0))
+        found = _throughputs(self.job.source, self.limits, largest, self.job.recorded)
+        return self.worth * found[np.ravel(workers)]
+
+    def best_batch(self, nodes: int, workers: int, gpu_type: str = "") -> Batch | None:  # noqa: ARG002
+        """The owner's batch on that many workers."""
+        return first_batch(self.limits, workers)
+
+
+@lru_cache(maxsize=4096)
+def _throughputs(source: MeasuredApp, limits: BatchLimits, largest: int, nominal: bool) -> FloatArray:
+    """Samples per second at the owner's batch on 0 … ``largest`` packed workers; asked for in every round."""
+    out = np.zeros(largest + 1)
+    for workers in range(1, largest + 1):
+        batch = first_batch(limits, workers)
+        full, rest = divmod(workers, source.gpus_per_node)
+        shape = (source.gpus_per_node,) * full + ((rest,) if rest else ())
+        step_s, sync_s = source.times_s(shape, batch.per_gpu)
+        # The published oracle counts iterations of the nominal batch, whatever rounding makes of it.
+        samples = limits.fixed if nominal and limits.fixed else batch.total(workers)
+        out[workers] = samples / (step_s + (step_s - sync_s) * batch.accumulation)
+    return out
