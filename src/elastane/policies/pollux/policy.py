@@ -1,0 +1,98 @@
+"""Pollux (OSDI'21): divide GPUs so that the power mean of all jobs' goodput speed-ups is largest.
+
+Jobs choose their own batch for what they get.  ``search=solver`` (the default) solves the count problem exactly or
+nearly so and packs the answer; ``search=genetic`` is the published genetic algorithm over whole placements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from elastane.cluster import Grant
+from elastane.policies.contract import Needs, Policy
+from elastane.policies.options import OptionError
+from elastane.policies.plan import Exact, Plan
+from elastane.policies.pollux.layout import lay_out
+from elastane.policies.pollux.objective import contribution
+from elastane.policies.pollux.problem import Problem, build_problem
+from elastane.policies.pollux.solver import best_counts
+from elastane.policies.view import Info, View
+
+
+@dataclass(frozen=True)
+class Pollux(Policy):
+    """Co-adaptive scheduling for goodput.
+
+    Attributes:
+        p: Exponent of the power mean; more negative is fairer.
+        search: ``solver`` or ``genetic``.
+        delay_s: Restart time δ assumed in the discount for moving.
+        explore: A job may get at most this many times the GPUs it was ever seen with.
+        fair_on_one_node: Value the fair share as if it stood on one node, as the published code does.
+        population: Of the genetic search.
+        generations: Of the genetic search.
+    """
+
+    p: float = -1.0
+    search: str = "solver"
+    delay_s: float = 30.0
+    explore: float = 2.0
+    fair_on_one_node: bool = True
+    population: int = 100
+    generations: int = 100
+
+    name: ClassVar[str] = "pollux"
+    title: ClassVar[str] = "Pollux"
+    paper: ClassVar[str] = "Qiao et al., OSDI'21"
+    needs: ClassVar[Needs] = Needs(
+        info=Info.SPEED, period_s=60.0, on_arrival=False, on_finish=False, rebatch=True
+    )
+    elastic: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.search not in ("solver", "genetic"):
+            raise OptionError(f"pollux: search must be solver or genetic, not {self.search!r}")
+
+    def decide(self, view: View) -> Plan:
+        """Solve for counts, lay them out, and keep the present state if that is no better."""
+        problem = build_problem(view, self.p, self.delay_s, self.fair_on_one_node, self.explore)
+        counts = best_counts(problem.count_values(), int(problem.node_gpus.sum()))
+        rows = lay_out(problem, counts)
+        if objective(problem, rows) <= float(contribution(problem.current_speedups(), self.p).sum()):
+            rows = {}
+            for j in np.flatnonzero(problem.held_total):
+                rows[int(j)] = {int(n): int(problem.held[j, n]) for n in problem.held[j].nonzero()[0]}
+        return Plan(Exact(_grants(problem, rows)), explain=_explain(problem, rows))
+
+
+def objective(problem: Problem, rows: dict[int, dict[int, int]]) -> float:
+    """Σ of contributions of a layout, moves discounted."""
+    speedups = np.zeros(len(problem.jobs))
+    for job, row in rows.items():
+        speedups[job] = problem.speedup_of(job, len(row), sum(row.values()))
+        if any(int(problem.held[job, n]) != c for n, c in row.items()) or len(row) != int(
+            np.count_nonzero(problem.held[job])
+        ):
+            speedups[job] *= problem.factor[job]
+    return float(contribution(speedups, problem.p).sum())
+
+
+def _grants(problem: Problem, rows: dict[int, dict[int, int]]) -> dict[str, Grant]:
+    grants = {}
+    for j, row in rows.items():
+        job = problem.jobs[j]
+        counts = {problem.node_ids[n]: c for n, c in row.items() if c}
+        held = {part.node: part.workers for part in job.grant.slices} if job.grant else {}
+        same = job.grant is not None and counts == held
+        grants[job.id] = job.grant if same and job.grant else Grant.of(sorted(counts.items()))
+    return grants
+
+
+def _explain(problem: Problem, rows: dict[int, dict[int, int]]) -> dict[str, str]:
+    total = int(problem.node_gpus.sum())
+    waiting = [job.id for j, job in enumerate(problem.jobs) if not rows.get(j)]
+    reason = f"{len(problem.jobs)} jobs share {total} GPUs; running it now would cost the others more than it gains"
+    return dict.fromkeys(waiting, reason)

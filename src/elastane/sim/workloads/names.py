@@ -1,0 +1,13 @@
+"""What to put behind an unknown name in an error message about workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from elastane.suggest import did_you_mean
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Half a sentence: the nearest known name, or, as the lists here are short, all of them."""
+    names = sorted(known)
+    return did_you_mean(name, names) or f"; known: {', '.join(names)}"
