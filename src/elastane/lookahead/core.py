@@ -15,12 +15,12 @@ from elastane.cluster import Cluster, Grant
 from elastane.lookahead.behaviour import Pace
 from elastane.lookahead.job import Arrival, JobRun
 from elastane.lookahead.physics import Physics
-from elastane.lookahead.views import ViewBuilder
+from elastane.lookahead.views import CHANGING, ViewBuilder
 from elastane.models.online import Learner, choose_batches, first_batch, refit
 from elastane.policies.contract import Policy
 from elastane.policies.lowering import lower
 from elastane.policies.plan import Plan
-from elastane.policies.view import Ability, Info, Tenant, View
+from elastane.policies.view import Ability, Info, Tenant, View, has
 
 
 class _Kind(IntEnum):
@@ -86,7 +86,8 @@ class World:
         self._heap: list[tuple[float, int, int, str, int]] = []
         self._sequence = 0
         self._plans = 0
-        self._uses_models = policy.needs.rebatch or bool(policy.needs.info & Info.SPEED)
+        reads_speed = has(policy.needs.info, Info.SPEED) and not policy.needs.oracle
+        self._uses_models = policy.needs.rebatch or reads_speed
         self._period_s = self.physics.interval_s or policy.needs.period_s
         if not self.physics.rounds_only and policy.needs.period_s is None:
             self._period_s = None  # event-driven policies need no rounds
@@ -183,7 +184,7 @@ class World:
         limits = arrival.behaviour.limits
         if limits is None:
             return None
-        adapts = self.policy.needs.rebatch and bool(arrival.abilities & Ability.REBATCH)
+        adapts = self.policy.needs.rebatch and has(arrival.abilities, Ability.REBATCH)
         if limits.fixed is None and not adapts:
             limits = replace(limits, fixed=arrival.batch or limits.initial)
         return Learner(limits)
@@ -299,7 +300,7 @@ class World:
     def _catch_up(self) -> None:
         """Bring models up to date before a decision that reads them."""
         info = self.policy.needs.info
-        if info & (Info.SPEED | Info.REMAINING | Info.LOSSES) and not self.physics.rounds_only:
+        if has(info, CHANGING) and not self.physics.rounds_only:
             for run in list(self.active.values()):
                 self._advance(run, self.now_s)
                 if run.finish_s is not None:

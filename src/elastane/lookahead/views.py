@@ -8,9 +8,9 @@ from elastane.cluster import Node
 from elastane.lookahead.job import JobRun
 from elastane.models.estimate import Estimate, Provenance
 from elastane.policies.contract import Needs
-from elastane.policies.view import Facts, Info, JobState, JobView, Ledger, Tenant, View
+from elastane.policies.view import Facts, Info, JobState, JobView, Ledger, Tenant, View, has
 
-_CHANGING = Info.REMAINING | Info.SPEED | Info.LOSSES
+CHANGING = Info.REMAINING | Info.SPEED | Info.LOSSES
 """Facts that move with time, so that views of jobs that use them cannot be kept."""
 
 
@@ -37,7 +37,7 @@ class ViewBuilder:
     ) -> View:
         """The view at this instant.  The seed differs from decision to decision, but not between runs."""
         info = self._needs.info
-        reuse = not info & _CHANGING
+        reuse = not has(info, CHANGING)
         jobs: dict[str, JobView] = {}
         for job_id, run in active.items():
             view = self._kept.get(job_id) if reuse else None
@@ -52,7 +52,7 @@ class ViewBuilder:
             tenants=self._tenants,
             memory=memory,
             seed=(self._seed * 1_000_003 + plans) & 0x7FFFFFFF,
-            finished_service_gpu_s=tuple(self.finished_service) if info & Info.HISTORY else (),
+            finished_service_gpu_s=tuple(self.finished_service) if has(info, Info.HISTORY) else (),
             visible=info,
         )
 
@@ -92,19 +92,19 @@ class ViewBuilder:
         if not info:
             return Facts()
         remaining, speed = None, None
-        if self._needs.oracle and info & (Info.REMAINING | Info.SPEED):
+        if self._needs.oracle and has(info, Info.REMAINING | Info.SPEED):
             limits = run.learner.limits if run.learner else None
             remaining, speed = run.arrival.behaviour.oracle(run.done, limits)
         else:
-            if info & Info.REMAINING and run.arrival.declared_work is not None:
+            if has(info, Info.REMAINING) and run.arrival.declared_work is not None:
                 left = max(run.arrival.declared_work - run.done, 0.0)
                 remaining = Estimate(left, source=Provenance.DECLARED)
-            if info & Info.SPEED and run.learner is not None:
+            if has(info, Info.SPEED) and run.learner is not None:
                 speed = run.learner.model()
         return Facts(
             remaining=remaining,
             speed=speed,
-            losses=tuple(run.losses) if info & Info.LOSSES else (),
+            losses=tuple(run.losses) if has(info, Info.LOSSES) else (),
             deadline_s=run.arrival.deadline_s,
             skew=run.arrival.skew,
         )

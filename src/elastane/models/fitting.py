@@ -204,7 +204,7 @@ def _normal_equations(data: _Batch, x: FloatArray, terms: _Terms) -> tuple[Float
 
 
 def _levenberg_marquardt(
-    data: _Batch, x: FloatArray, free: NDArray[np.bool_], iterations: int = 60, tolerance: float = 1e-4
+    data: _Batch, x: FloatArray, free: NDArray[np.bool_], iterations: int = 60, tolerance: float = 1e-3
 ) -> FloatArray:
     """Minimise for all jobs at once; each has its own damping, and stops moving when it gains too little."""
     terms = data.evaluate(x)

@@ -14,6 +14,7 @@ Everything is vectorised: one call answers for many jobs and many allocations.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -86,6 +87,17 @@ def split_batch(
     return per_gpu, passes - 1.0
 
 
+def split_one(total: int, workers: int, limits: BatchLimits) -> Batch:
+    """``split_batch`` for one job, in plain arithmetic because it is asked for one at a time."""
+    passes = 1
+    if limits.accumulate:
+        passes = max(math.ceil(total / workers / limits.per_gpu_max - _ROUNDING), 1)
+        if workers == 1 and total > limits.initial:
+            passes = max(passes, 2)
+    per_gpu = math.ceil(total / workers / passes - _ROUNDING)
+    return Batch(min(per_gpu, limits.maximum // (workers * passes)), passes - 1)
+
+
 class BatchLimitArrays(NamedTuple):
     """``BatchLimits`` of many jobs as arrays that broadcast against allocations."""
 
@@ -129,9 +141,11 @@ def best_batches(
     rate = batch / step_s * efficiency(noise, limits.initial, batch)
     feasible = (per_gpu >= limits.per_gpu_min) & (per_gpu <= limits.per_gpu_max) & (workers >= 1)
     rate = np.where(feasible, rate, 0.0)
-    best = np.argmax(rate, axis=-1)[..., None]
-    chosen = (np.take_along_axis(a, best, axis=-1)[..., 0] for a in (rate, per_gpu, accumulation))
-    best_rate, best_per_gpu, best_accumulation = chosen
+    best = np.argmax(rate, axis=-1)
+    flat = np.arange(best.size) * _CANDIDATES + best.ravel()
+    best_rate, best_per_gpu, best_accumulation = (
+        a.reshape(-1)[flat].reshape(best.shape) for a in (rate, per_gpu, accumulation)
+    )
     return BestBatch(best_rate, best_per_gpu.astype(np.int64), best_accumulation.astype(np.int64))
 
 

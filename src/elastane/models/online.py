@@ -9,7 +9,7 @@ import numpy as np
 from elastane.cluster import Batch
 from elastane.models.estimate import Provenance
 from elastane.models.fitting import Fit, Observations, fit_throughput
-from elastane.models.goodput import BatchLimitArrays, BatchLimits, GoodputModel, goodput_tables, split_batch
+from elastane.models.goodput import BatchLimits, GoodputModel, goodput_tables, split_one
 
 _Key = tuple[int, int, int]  # nodes, workers, samples per GPU
 
@@ -119,9 +119,7 @@ def refit(learners: Sequence[Learner]) -> int:
 def first_batch(limits: BatchLimits, workers: int) -> Batch:
     """The batch before anything was measured (or the owner's fixed one): never below M0."""
     total = limits.fixed or max(limits.initial, limits.per_gpu_min * workers)
-    arrays = BatchLimitArrays.of([limits])
-    per_gpu, accumulation = split_batch(np.array([[[float(total)]]]), np.array([[[float(workers)]]]), arrays)
-    return Batch(int(per_gpu.item()), int(accumulation.item()))
+    return split_one(total, workers, limits)
 
 
 def choose_batches(

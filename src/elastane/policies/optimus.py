@@ -12,7 +12,6 @@ baseline of Pollux's evaluation, reads the truth.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,7 +20,7 @@ import numpy as np
 from elastane.models.speed import FloatArray
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.plan import Plan, Spread, Want, Wants
-from elastane.policies.view import Ability, Info, JobView, View
+from elastane.policies.view import Ability, Info, JobView, View, has
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Optimus(Policy):
     def _least(self, job: JobView) -> int:
         if job.pinned:
             return job.workers
-        return max(job.request.min_workers, 1) if job.abilities & Ability.RESIZE else job.request.workers
+        return max(job.request.min_workers, 1) if has(job.abilities, Ability.RESIZE) else job.request.workers
 
     def _climb(self, view: View, sizes: dict[str, int], free: int, per_node: int) -> None:
         """Hand out single workers to the largest gain until none is left or none gains."""
@@ -111,7 +110,7 @@ class Optimus(Policy):
         return out
 
     def _most(self, job: JobView) -> int:
-        if job.pinned or not job.abilities & Ability.RESIZE:
+        if job.pinned or not has(job.abilities, Ability.RESIZE):
             return self._least(job)
         speed = job.speed
         if speed is None:
@@ -129,8 +128,3 @@ class OptimusOracle(Optimus):
     needs: ClassVar[Needs] = Needs(
         info=Info.REMAINING | Info.SPEED, period_s=60.0, on_arrival=False, on_finish=False, oracle=True
     )
-
-
-def gains(remaining_s: FloatArray) -> Iterator[float]:
-    """Marginal gains of successive workers (for tests and explanations)."""
-    return (float(a - b) for a, b in zip(remaining_s[1:], remaining_s[2:], strict=False))

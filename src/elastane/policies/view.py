@@ -44,6 +44,11 @@ ELASTIC = Ability.SUSPEND | Ability.MIGRATE | Ability.RESIZE | Ability.REBATCH
 RIGID = Ability.SUSPEND | Ability.MIGRATE
 
 
+def has(flags: Info | Ability, flag: Info | Ability) -> bool:
+    """Whether any bit of ``flag`` is set; several times faster than ``&`` on Flag, and asked very often."""
+    return bool(flags._value_ & flag._value_)
+
+
 class MaskedInformation(ElastaneError):
     """A policy read something it had not declared in its needs."""
 
@@ -130,7 +135,7 @@ class JobView:
     visible: Info = Info.NONE
 
     def _require(self, info: Info) -> None:
-        if not self.visible & info:
+        if not has(self.visible, info):
             raise MaskedInformation(
                 f"this policy read Info.{info.name} of job {self.id} without declaring it in needs.info"
             )
@@ -175,7 +180,7 @@ class JobView:
         """Whether the present grant may not be touched: it runs, and cannot or must not be suspended."""
         if self.grant is None:
             return False
-        return not self.request.preemptible or not self.abilities & Ability.SUSPEND
+        return not self.request.preemptible or not has(self.abilities, Ability.SUSPEND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +211,7 @@ class View:
     @property
     def history(self) -> Sequence[float]:
         """Total service (GPU seconds) of finished jobs."""
-        if not self.visible & Info.HISTORY:
+        if not has(self.visible, Info.HISTORY):
             raise MaskedInformation("this policy read Info.HISTORY without declaring it in needs.info")
         return self.finished_service_gpu_s
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from elastane.cluster import Grant
 from elastane.policies.lowering.room import Room
-from elastane.policies.view import Ability, JobView, View
+from elastane.policies.view import Ability, JobView, View, has
 
 
 def guard(grants: Mapping[str, Grant], view: View) -> tuple[dict[str, Grant], dict[str, str]]:
@@ -45,10 +45,10 @@ def _problem(job: JobView, wanted: Grant) -> str:
         return "it cannot be suspended, so its grant stays as it is"
     if not request.min_workers <= wanted.workers <= max(request.max_workers, request.workers):
         return f"{wanted.workers} workers are outside [{request.min_workers}, {request.max_workers}]"
-    if wanted.workers != request.workers and not job.abilities & Ability.RESIZE:
+    if wanted.workers != request.workers and not has(job.abilities, Ability.RESIZE):
         return f"it cannot be resized to {wanted.workers} workers (it asked for {request.workers})"
     if wanted.servers > request.max_servers:
         return f"{wanted.servers} servers are more than its {request.max_servers}"
-    if job.grant is not None and not job.abilities & Ability.MIGRATE:
+    if job.grant is not None and not has(job.abilities, Ability.MIGRATE):
         return "it cannot be moved"
     return ""

@@ -23,7 +23,7 @@ def contribution(speedup: FloatArray, p: float) -> FloatArray:
     shifted = speedup + _OFFSET
     if p == 0.0:
         return np.log(shifted)
-    raised = shifted**p
+    raised: FloatArray = shifted**p
     return raised if p > 0 else -raised
 
 
@@ -31,6 +31,6 @@ def fitness(speedups: FloatArray, p: float) -> FloatArray:
     """The power mean over the last axis."""
     mean = np.mean(contribution(speedups, p), axis=-1)
     if p == 0.0:
-        return np.exp(mean)
+        return np.asarray(np.exp(mean))
     out: FloatArray = np.abs(mean) ** (1.0 / p)
     return out

@@ -94,5 +94,7 @@ def _grants(problem: Problem, rows: dict[int, dict[int, int]]) -> dict[str, Gran
 def _explain(problem: Problem, rows: dict[int, dict[int, int]]) -> dict[str, str]:
     total = int(problem.node_gpus.sum())
     waiting = [job.id for j, job in enumerate(problem.jobs) if not rows.get(j)]
-    reason = f"{len(problem.jobs)} jobs share {total} GPUs; running it now would cost the others more than it gains"
+    reason = (
+        f"{len(problem.jobs)} jobs share {total} GPUs; running it now would cost the others more than it gains"
+    )
     return dict.fromkeys(waiting, reason)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from elastane.models.goodput import GoodputModel, goodput_tables
 from elastane.models.restart import realloc_factor
-from elastane.models.speed import FloatArray, IntArray
+from elastane.models.speed import FloatArray, IntArray, SpeedModel
 from elastane.policies.pollux.objective import contribution
 from elastane.policies.pollux.speedups import rate_tables
-from elastane.policies.view import Ability, JobView, View
+from elastane.policies.view import Ability, JobView, View, has
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def _bounds(jobs: tuple[JobView, ...], total: int, explore: float) -> tuple[IntA
     least, most = [], []
     for job in jobs:
         low, high = max(job.request.min_workers, 1), job.request.max_workers
-        if not job.abilities & Ability.RESIZE:
+        if not has(job.abilities, Ability.RESIZE):
             low = high = job.request.workers
         else:
             speed = job.speed
@@ -137,7 +138,7 @@ def _speedups(
     ideal = sizes / fair
     one_node = np.tile(np.where(sizes <= per_node, ideal, 0.0), (len(jobs), 1))
     several = np.tile(np.where(sizes >= 2, ideal, 0.0), (len(jobs), 1))
-    known = [(row, job.speed) for row, job in enumerate(jobs) if job.speed is not None]
+    known = [(row, speed) for row, job in enumerate(jobs) if (speed := job.speed) is not None]
     models = [speed for _, speed in known]
     tables = rate_tables(models, [int(most[row]) for row, _ in known], per_node)
     fair_nodes = 1 if fair_on_one_node else -(-fair // per_node)
@@ -150,16 +151,15 @@ def _speedups(
     return one_node, several
 
 
-def _fair_rates(models: list, nodes: int, workers: int) -> FloatArray:  # type: ignore[type-arg]
+def _fair_rates(models: list[SpeedModel], nodes: int, workers: int) -> FloatArray:
     """Goodput with a fair share; where that is more than a job can use, with the most it can use."""
-    from elastane.models.goodput import GoodputModel, goodput_tables
-
     if not models:
         return np.zeros(0)
     wanted = np.array([[min(workers, model.max_useful)] for model in models])
     spread = np.full_like(wanted, nodes)
-    if all(isinstance(model, GoodputModel) for model in models):
-        rates = goodput_tables(models, spread, wanted).rate[:, 0]
+    fitted = [model for model in models if isinstance(model, GoodputModel)]
+    if len(fitted) == len(models):
+        rates = goodput_tables(fitted, spread, wanted).rate[:, 0]
     else:
         rates = np.array([m.rates(n, w)[0] for m, n, w in zip(models, spread, wanted, strict=True)])
     return np.maximum(rates, 1e-12)

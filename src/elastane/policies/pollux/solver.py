@@ -96,8 +96,8 @@ def _hull_steps(values: FloatArray, start: IntArray) -> tuple[IntArray, IntArray
         active, target, gain = active[moving], target[moving], gain[moving]
         found.append((active, target - at[active], gain, target))
         at[active] = target
-    joined = tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
-    return joined  # type: ignore[return-value]
+    owners, steps, gains, targets = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return owners, steps, gains, targets
 
 
 def _spend_rest(values: FloatArray, counts: IntArray, left: int) -> IntArray:

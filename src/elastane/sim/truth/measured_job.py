@@ -107,7 +107,7 @@ class MeasuredSpeed:
 
     def rates(self, nodes: IntArray, workers: IntArray, gpu_type: str = "") -> FloatArray:  # noqa: ARG002
         """True samples per second for packed placements."""
-        largest = int(np.max(workers, initial=0))
+        largest = 1 << int(np.max(workers, initial=0)).bit_length()  # few different tables
         found = _throughputs(self.job.source, self.limits, largest, self.job.recorded)
         return self.worth * found[np.ravel(workers)]
 
@@ -120,7 +120,7 @@ class MeasuredSpeed:
 def _throughputs(source: MeasuredApp, limits: BatchLimits, largest: int, nominal: bool) -> FloatArray:
     """Samples per second at the owner's batch on 0 … ``largest`` packed workers; asked for in every round."""
     out = np.zeros(largest + 1)
-    for workers in range(1, largest + 1):
+    for workers in range(1, min(largest, limits.max_workers) + 1):
         batch = first_batch(limits, workers)
         full, rest = divmod(workers, source.gpus_per_node)
         shape = (source.gpus_per_node,) * full + ((rest,) if rest else ())

@@ -1,0 +1,54 @@
+# Everything runs from a fresh clone with nothing but Python 3.11+ (with pip) and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-slow test-all lint format bench clean
+
+help: ## list the targets
+	@echo "Elastane: make TARGET"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
+
+install: $(STAMP) ## install into .venv (again only after pyproject.toml changed)
+
+# The stamp is written last, so an installation that broke off is repeated.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Elastane needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@echo "installing Elastane and its development tools into $(VENV) (about a minute) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+	@echo "installed $$($(BIN)/python -c 'import elastane; print("elastane", elastane.__version__)') in $(VENV)"
+
+demo: install ## compare four policies on a built-in workload; writes report.html
+	@$(BIN)/elastane demo
+
+test: install ## the tests that take seconds
+	@$(BIN)/pytest -m "not slow"
+
+# pytest answers 5 when there is nothing to run, which is no failure here.
+test-slow: install ## only the tests that take longer
+	@$(BIN)/pytest -m slow || [ $$? -eq 5 ]
+
+test-all: install ## every test
+	@$(BIN)/pytest
+
+lint: install ## ruff (style and format) and mypy (types)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: install ## rewrite the sources in the house format
+	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format .
+
+bench: install ## figures of the ground floor; fails where a gate is missed
+	@$(BIN)/python -m benchmarks.ground_floor
+
+clean: ## remove .venv, caches and everything that was built
+	@rm -rf $(VENV) build dist report report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,62 @@
+"""Every policy by name: the built-in ones, and those that other packages register.
+
+A package offers a policy through the entry point group ``elastane.policies``; a broken one does not hide the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from importlib.metadata import entry_points
+
+from elastane.errors import ElastaneError
+from elastane.policies.contract import Policy
+from elastane.policies.options import configure, split_written
+from elastane.suggest import did_you_mean
+
+GROUP = "elastane.policies"
+
+_BUILT_IN = {
+    "fifo": "elastane.policies.fifo:Fifo",
+    "easy": "elastane.policies.easy:Easy",
+    "drf": "elastane.policies.drf:Drf",
+    "srtf": "elastane.policies.srtf:Srtf",
+    "srsf": "elastane.policies.srtf:Srsf",
+    "tiresias": "elastane.policies.tiresias:Tiresias",
+    "optimus": "elastane.policies.optimus:Optimus",
+    "optimus-oracle": "elastane.policies.optimus:OptimusOracle",
+    "pollux": "elastane.policies.pollux:Pollux",
+}
+
+
+def policy_names() -> tuple[str, ...]:
+    """All names a user may write, built-in ones first."""
+    return (*_BUILT_IN, *(name for name in _third_party() if name not in _BUILT_IN))
+
+
+@cache
+def _third_party() -> dict[str, str]:
+    return {point.name: point.value for point in sorted(entry_points(group=GROUP), key=lambda p: p.name)}
+
+
+@cache
+def policy_class(name: str) -> type[Policy]:
+    """The class behind a name."""
+    target = _BUILT_IN.get(name) or _third_party().get(name)
+    if target is None:
+        hint = did_you_mean(name, policy_names())
+        raise ElastaneError(f"unknown policy {name!r}{hint} (known: {', '.join(policy_names())})")
+    module, _, attribute = target.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ElastaneError(f"policy {name!r} ({target}) cannot be loaded: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise ElastaneError(f"policy {name!r} ({target}) is not a Policy class")
+    return found
+
+
+def make_policy(written: str) -> Policy:
+    """The policy a user wrote, such as ``tiresias`` or ``pollux(search=genetic,p=-1)``."""
+    name, options = split_written(written)
+    return configure(policy_class(name), options)
