@@ -78,6 +78,7 @@ class World:
         self.total_jobs = len(self._arrivals)
         self.jobs: dict[str, JobRun] = {}
         self.active: dict[str, JobRun] = {}
+        self.rejected: dict[str, str] = {}
         self._down: set[str] = set()
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
         self._views = ViewBuilder(policy.needs, seed, tenants or {})
@@ -88,11 +89,11 @@ class World:
         self._plans = 0
         reads_speed = has(policy.needs.info, Info.SPEED) and not policy.needs.oracle
         self._uses_models = policy.needs.rebatch or reads_speed
-        self._period_s = self.physics.interval_s or policy.needs.period_s
+        self.period_s = self.physics.interval_s or policy.needs.period_s
         if not self.physics.rounds_only and policy.needs.period_s is None:
-            self._period_s = None  # event-driven policies need no rounds
-        if self.physics.rounds_only and not self._period_s:
-            self._period_s = 60.0
+            self.period_s = None  # event-driven policies need no rounds
+        if self.physics.rounds_only and not self.period_s:
+            self.period_s = 60.0
         for index, arrival in enumerate(self._arrivals):
             self._push(arrival.submit_s, _Kind.ARRIVAL, "", index)
         for index, outage in enumerate(outages):
@@ -141,6 +142,7 @@ class World:
                 self._schedule(run)
                 return ""
             self._retire(run)
+            self._reschedule(self._interfere([]))  # its neighbours may go faster now
             return "finish" if needs.on_finish else ""
         if kind is _Kind.OUTAGE:
             self._outage(name, number >= 0)
@@ -163,10 +165,10 @@ class World:
 
     def _start_ticking(self) -> None:
         """Have the next round at a multiple of the period, unless one is already due."""
-        if self._period_s and not self._ticking:
+        if self.period_s and not self._ticking:
             self._ticking = True
-            rounds = int(self.now_s / self._period_s + 1e-9) + 1
-            self._push(rounds * self._period_s, _Kind.TICK)
+            rounds = int(self.now_s / self.period_s + 1e-9) + 1
+            self._push(rounds * self.period_s, _Kind.TICK)
 
     # ---- jobs ------------------------------------------------------------------------------------------
 
@@ -174,10 +176,10 @@ class World:
         restart_s = self.physics.restart_s if arrival.restart_s is None else arrival.restart_s
         run = JobRun(arrival, self._learner(arrival), restart_s, as_of_s=self.now_s)
         self.jobs[run.id] = self.active[run.id] = run
-        if self._period_s and not self._ticking:
+        if self.period_s and not self._ticking:
             self._ticking = True
-            rounds = int(np.ceil(self.now_s / self._period_s - 1e-9))
-            due_s = max(rounds, 1) * self._period_s
+            rounds = int(np.ceil(self.now_s / self.period_s - 1e-9))
+            due_s = max(rounds, 1) * self.period_s
             self._push(due_s, _Kind.TICK)
 
     def _learner(self, arrival: Arrival) -> Learner | None:
@@ -244,7 +246,13 @@ class World:
         """Have an event at the end of the present segment, in place of any earlier one."""
         run.version += 1
         if run.grant is not None and not self.physics.rounds_only:
-            self._push(run.as_of_s + run.seconds_to_segment_end(), _Kind.JOB, run.id, run.version)
+            left_s = run.seconds_to_segment_end()
+            if left_s < np.inf:  # a job that makes no progress has no end to wait for
+                self._push(run.as_of_s + left_s, _Kind.JOB, run.id, run.version)
+
+    def _reschedule(self, runs: Iterable[JobRun]) -> None:
+        for run in runs:
+            self._schedule(run)
 
     def _outage(self, node: str, down: bool) -> None:
         if not down:
@@ -289,9 +297,10 @@ class World:
         self._memory = plan.memory
         self._plans += 1
         self.waiting = lowered.waiting
+        self._reject(lowered.rejected)
         self._apply(lowered.grants)
         if not self.physics.rounds_only:
-            for wake_s in plan.wake_s:
+            for wake_s in filter(np.isfinite, plan.wake_s):
                 self._push(max(wake_s, self.now_s), _Kind.WAKE, number=self._plans)
         self._start_ticking()
         if self._on_decision:
@@ -321,10 +330,17 @@ class World:
                 changed.append(run)
         started = [run for run in changed if run.grant is not None]
         self._rebatch(started, 0.0)
-        if self.physics.interference > 0.0 and changed:
-            changed = self._interfere(changed)
-        for run in changed:
-            self._schedule(run)
+        self._reschedule(self._interfere(changed))
+
+    def _reject(self, reasons: Mapping[str, str]) -> None:
+        """End jobs that the plan turned away or stopped; they never finish."""
+        for job_id, reason in reasons.items():
+            run = self.active.get(job_id)
+            if run is not None:
+                self._advance(run, self.now_s)
+                self._change(run, None)
+                del self.active[job_id]
+                self.rejected[job_id] = reason
 
     def _change(self, run: JobRun, new: Grant | None) -> None:
         """Take the old grant away, give the new one, and start paying for the move."""
@@ -341,6 +357,8 @@ class World:
         run.restart_left_s = run.restart_s
         if run.first_start_s is None:
             run.first_start_s = self.now_s
+            if self.physics.first_start_s is not None:
+                run.restart_left_s = self.physics.first_start_s
             run.restart_left_s += run.arrival.staging_s
         else:
             run.restarts += 1
@@ -348,7 +366,9 @@ class World:
         run.open_span(1.0)
 
     def _interfere(self, changed: list[JobRun]) -> list[JobRun]:
-        """Slow down distributed jobs that share a node with another distributed one."""
+        """Slow down distributed jobs that share a node with another; all whose events must be set anew."""
+        if self.physics.interference <= 0.0:
+            return changed
         spread = {run.id: run.grant.nodes for run in self.active.values() if run.grant}
         spread = {i: nodes for i, nodes in spread.items() if len(nodes) > 1}
         crowd = Counter(node for nodes in spread.values() for node in nodes)

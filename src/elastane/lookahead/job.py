@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -130,7 +131,9 @@ class JobRun:
                 measure(self, pace)
             rate = pace.rate * self.slowdown
             left_s = to_s - self.as_of_s
-            if self.done + rate * left_s < pace.until_work - 1e-9 * rate:
+            # Less than a nanosecond, or less than the clock can tell apart, is not worth another event.
+            slack_s = max(1e-9, 2.0 * math.ulp(to_s))
+            if self.done + rate * left_s < pace.until_work - slack_s * rate:
                 self.done += rate * left_s
                 self._pass_time(left_s)
                 self.as_of_s = to_s

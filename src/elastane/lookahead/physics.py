@@ -12,9 +12,11 @@ class Physics:
     ``rounds_only`` decides only every ``interval_s`` and notices arrivals and completions only then;
     ``whole_seconds`` rounds the time of an epoch's end.  Both exist to reproduce published simulators.
     ``interval_s`` None leaves each policy its own round length.
+    ``first_start_s`` is what a first start costs, when it is not the same as a restart.
     """
 
     restart_s: float = 30.0
+    first_start_s: float | None = None
     interval_s: float | None = None
     interference: float = 0.0
     observation_noise: float = 0.0

@@ -129,6 +129,8 @@ def best_batches(
     θ, noise and limits have shape (jobs, 1, 1); ``nodes`` and ``workers`` (jobs or 1, allocations, 1).
     Candidates whose m is outside its bounds are dropped, so infeasible allocations answer 0.
     """
+    asked = workers
+    workers = np.maximum(workers, 1.0)  # nothing is asked of no workers; it is answered 0 below
     low = np.where(limits.fixed > 0, limits.fixed, np.maximum(limits.initial, limits.per_gpu_min * workers))
     high = np.where(limits.fixed > 0, limits.fixed, np.maximum(limits.maximum, low))
     total = low * np.exp(np.log(high / low) * _GRID)
@@ -139,7 +141,7 @@ def best_batches(
         gradient_s, sync_time_s(theta, nodes, workers), theta.gamma
     )
     rate = batch / step_s * efficiency(noise, limits.initial, batch)
-    feasible = (per_gpu >= limits.per_gpu_min) & (per_gpu <= limits.per_gpu_max) & (workers >= 1)
+    feasible = (per_gpu >= limits.per_gpu_min) & (per_gpu <= limits.per_gpu_max) & (asked >= 1)
     rate = np.where(feasible, rate, 0.0)
     best = np.argmax(rate, axis=-1)
     flat = np.arange(best.size) * _CANDIDATES + best.ravel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,4 +42,16 @@ class SpeedModel(Protocol):
 
     def best_batch(self, nodes: int, workers: int, gpu_type: str = "") -> Batch | None:
         """The batch that reaches that rate; None when the allocation is not feasible."""
+        ...
+
+
+@runtime_checkable
+class ServerSpeedModel(SpeedModel, Protocol):
+    """The speed of a job that trains with parameter servers, where their number matters as much as the workers'.
+
+    Its ``rates``, for policies that do not know of servers, suppose one server per worker as far as allowed.
+    """
+
+    def server_rates(self, nodes: IntArray, servers: IntArray, workers: IntArray) -> FloatArray:
+        """Work per second for each triple, tasks spread evenly over the nodes; 0 where it is not known."""
         ...

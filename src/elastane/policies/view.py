@@ -5,6 +5,7 @@ Nothing here is a live object: a view can be kept, compared and decided on again
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, Flag, auto
@@ -77,6 +78,10 @@ class Request:
     types: tuple[str, ...] = ()
     max_nodes: int | None = None
     preemptible: bool = True
+
+    def gpus_of(self, workers: int) -> int:
+        """Whole GPUs that so many workers on one node take; jobs do not share a GPU."""
+        return workers if self.worker.gpus == 1.0 else math.ceil(workers * self.worker.gpus - 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +200,8 @@ class Tenant:
 class View:
     """Everything one decision may depend on, including the policy's own memory and its random seed.
 
-    ``nodes`` holds only nodes that can be used.  ``memory`` is what the policy's last plan asked to keep.
+    ``nodes`` holds only nodes that are there; a draining one takes nothing new and keeps only pinned jobs.
+    ``memory`` is what the policy's last plan asked to keep.
     """
 
     now_s: float
@@ -217,8 +223,24 @@ class View:
 
     @property
     def total_gpus(self) -> int:
-        """GPUs on usable nodes."""
-        return sum(node.gpus for node in self.nodes.values())
+        """GPUs that can be granted: those of usable nodes, and those that pinned jobs keep on draining ones."""
+        total = sum(node.gpus for node in self.nodes.values() if not node.draining)
+        return total + sum(self.kept_on_draining().values())
+
+    def must_keep(self, job: JobView) -> bool:
+        """Whether the job's grant has to stay as it is: pinned, and every node of it is still there."""
+        if not job.pinned or job.grant is None:
+            return False
+        return all(part.node in self.nodes for part in job.grant.slices)
+
+    def kept_on_draining(self) -> dict[str, int]:
+        """GPUs of draining nodes that pinned jobs keep, by node."""
+        kept = {i: 0 for i, node in self.nodes.items() if node.draining}
+        for job in self.jobs.values() if kept else ():
+            for part in job.grant.slices if job.grant and self.must_keep(job) else ():
+                if part.node in kept:
+                    kept[part.node] += job.request.gpus_of(part.workers)
+        return kept
 
     @property
     def total_capacity(self) -> Resources:

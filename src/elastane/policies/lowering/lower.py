@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from elastane.cluster import Grant
 from elastane.policies.lowering.guard import guard
 from elastane.policies.lowering.place import place
-from elastane.policies.lowering.room import Room
+from elastane.policies.lowering.room import Room, stands
 from elastane.policies.lowering.shares import realise
-from elastane.policies.plan import Exact, Fill, Order, Plan, Shares, Want, Wants
+from elastane.policies.plan import Exact, Fill, Order, Plan, Shares, Verdict, Want, Wants
 from elastane.policies.view import JobView, View
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """What shall be granted, and why each job without a grant has none."""
+    """What shall be granted, why each job without a grant has none, and who is turned away for good."""
 
     grants: dict[str, Grant]
     waiting: dict[str, str]
+    rejected: dict[str, str] = field(default_factory=dict)
 
 
 def lower(plan: Plan, view: View) -> Lowered:
     """Lay the plan out on nodes and check it; explanations of the policy win over generic ones."""
     intent = plan.intent
     waiting: dict[str, str] = {}
+    rejected = {i: a.reason for i, a in plan.admissions.items() if a.verdict is Verdict.REJECT}
+    if rejected:  # they hold nothing any more, pinned or not
+        view = replace(view, jobs={i: job for i, job in view.jobs.items() if i not in rejected})
     if isinstance(intent, Shares):
         intent = realise(intent, view)
     if isinstance(intent, Order):
@@ -41,7 +45,7 @@ def lower(plan: Plan, view: View) -> Lowered:
     for job_id, reason in plan.explain.items():
         if job_id not in safe:
             waiting[job_id] = reason
-    return Lowered(safe, waiting)
+    return Lowered(safe, waiting, rejected)
 
 
 def _keeps(job: JobView, want: Want, view: View) -> bool:
@@ -61,7 +65,7 @@ def _place_wants(want: Mapping[str, Want], view: View, waiting: dict[str, str]) 
     grants: dict[str, Grant] = {}
     for job in view.jobs.values():
         stays = job.pinned or (job.id in want and _keeps(job, want[job.id], view))
-        if stays and job.grant and room.holds(job.grant, job.request):
+        if stays and job.grant and stands(room, job):
             grants[job.id] = job.grant
             room.take(job.grant, job.request)
     for job_id, wish in want.items():
@@ -102,7 +106,7 @@ def _place_order(order: Order, view: View, waiting: dict[str, str]) -> dict[str,
 
 def _fill(order: Order, view: View, unplaced: Mapping[str, str], waiting: dict[str, str]) -> dict[str, Want]:
     """Who may run, by GPU count alone."""
-    pinned = {job.id: job.workers for job in view.jobs.values() if job.pinned}
+    pinned = {job.id: int(job.workers * job.request.worker.gpus) for job in view.jobs.values() if job.pinned}
     free = view.total_gpus - sum(pinned.values())
     want: dict[str, Want] = {}
     blocked_by = ""

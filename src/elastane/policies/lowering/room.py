@@ -6,18 +6,27 @@ import math
 from collections.abc import Mapping
 
 from elastane.cluster import Grant, Node
-from elastane.policies.view import Request
+from elastane.policies.view import Request, View
 from elastane.resources import Resources
 
 
 class Room:
-    """Free capacity per node, in node order.  Nodes and tasks that account only GPUs take a fast path."""
+    """Free capacity per node, nodes by name.  Nodes and tasks that account only GPUs take a fast path."""
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
-        self.nodes = nodes
-        self.free_gpus = {i: (0 if node.draining else node.gpus) for i, node in nodes.items()}
+        # Sorted, so that no result depends on the order in which nodes were listed.
+        self.nodes = {i: nodes[i] for i in sorted(nodes)}
+        self.free_gpus = {i: (0 if node.draining else node.gpus) for i, node in self.nodes.items()}
         finite = any(math.isfinite(n.cpus + n.memory_gb + n.bandwidth_gbps) for n in nodes.values())
-        self._free = {i: node.capacity for i, node in nodes.items()} if finite else None
+        self._free = {i: node.capacity for i, node in self.nodes.items()} if finite else None
+        self._devices: set[tuple[str, int]] = set()
+
+    @classmethod
+    def of(cls, view: View) -> Room:
+        """All room of a view; on draining nodes only what pinned jobs will take back."""
+        room = cls(view.nodes)
+        room.free_gpus.update(view.kept_on_draining())
+        return room
 
     def total_free_gpus(self) -> int:
         """GPUs not yet taken."""
@@ -25,7 +34,7 @@ class Room:
 
     def fits(self, node: str, request: Request, workers: int, servers: int = 0) -> bool:
         """Whether that many tasks fit on the node now."""
-        if request.worker.gpus * workers > self.free_gpus[node]:
+        if request.gpus_of(workers) > self.free_gpus[node]:
             return False
         return self._free is None or _demand(request, workers, servers).fits(self._free[node])
 
@@ -33,39 +42,42 @@ class Room:
         """How many more workers of this job the node could take."""
         if self._free is None and request.worker.gpus == 1.0:
             return self.free_gpus[node]
-        per = request.worker
         free = self._free[node] if self._free else self.nodes[node].capacity
-        limits = [
-            (self.free_gpus[node], per.gpus),
-            (free.cpus, per.cpus),
-            (free.memory_gb, per.memory_gb),
-            (free.bandwidth_gbps, per.bandwidth_gbps),
-        ]
-        counts = [have / need + 1e-9 for have, need in limits if need > 0]
-        smallest = min(counts, default=0.0)
-        return int(smallest) if math.isfinite(smallest) else 0
+        return _workers_in(self.free_gpus[node], free, request.worker)
+
+    def workers_ever(self, node: str, request: Request) -> int:
+        """How many workers of this job the node could take if it were empty."""
+        whole = self.nodes[node]
+        return _workers_in(whole.gpus, whole.capacity, request.worker)
 
     def take(self, grant: Grant, request: Request) -> None:
         """Occupy what the grant holds."""
-        self._change(grant, request, 1)
-
-    def give(self, grant: Grant, request: Request) -> None:
-        """Return what the grant held."""
-        self._change(grant, request, -1)
+        for part in grant.slices:
+            self.free_gpus[part.node] -= request.gpus_of(part.workers)
+            self._devices.update((part.node, device) for device in part.devices)
+            if self._free is not None:
+                demand = _demand(request, part.workers, part.servers)
+                self._free[part.node] = self._free[part.node] - demand
 
     def holds(self, grant: Grant, request: Request) -> bool:
-        """Whether the whole grant would fit, on nodes that exist."""
+        """Whether the whole grant would fit, on nodes that exist and devices nobody else was given."""
         return all(
-            part.node in self.free_gpus and self.fits(part.node, request, part.workers, part.servers)
+            part.node in self.free_gpus
+            and self.fits(part.node, request, part.workers, part.servers)
+            and all((part.node, device) not in self._devices for device in part.devices)
             for part in grant.slices
         )
 
-    def _change(self, grant: Grant, request: Request, sign: int) -> None:
-        for part in grant.slices:
-            self.free_gpus[part.node] -= sign * int(part.workers * request.worker.gpus)
-            if self._free is not None:
-                demand = _demand(request, part.workers, part.servers) * float(sign)
-                self._free[part.node] = self._free[part.node] - demand
+
+def _workers_in(gpus: int, free: Resources, worker: Resources) -> int:
+    limits = [
+        (gpus, worker.gpus),
+        (free.cpus, worker.cpus),
+        (free.memory_gb, worker.memory_gb),
+        (free.bandwidth_gbps, worker.bandwidth_gbps),
+    ]
+    smallest = min((have / need + 1e-9 for have, need in limits if need > 0), default=0.0)
+    return int(smallest) if math.isfinite(smallest) else 0
 
 
 def _demand(request: Request, workers: int, servers: int) -> Resources:

@@ -7,7 +7,7 @@ nearly so and packs the answer; ``search=genetic`` is the published genetic algo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from elastane.cluster import Grant
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Exact, Plan
+from elastane.policies.pollux.genetic import as_rows, evolve
 from elastane.policies.pollux.layout import lay_out
 from elastane.policies.pollux.objective import contribution
 from elastane.policies.pollux.problem import Problem, build_problem
@@ -55,17 +56,29 @@ class Pollux(Policy):
     def __post_init__(self) -> None:
         if self.search not in ("solver", "genetic"):
             raise OptionError(f"pollux: search must be solver or genetic, not {self.search!r}")
+        if self.population < 2 or self.generations < 1:
+            raise OptionError("pollux: a genetic search needs a population of 2 and 1 generation at least")
 
     def decide(self, view: View) -> Plan:
-        """Solve for counts, lay them out, and keep the present state if that is no better."""
+        """Search for a better division, and keep the present one if there is none."""
         problem = build_problem(view, self.p, self.delay_s, self.fair_on_one_node, self.explore)
-        counts = best_counts(problem.count_values(), int(problem.node_gpus.sum()))
-        rows = lay_out(problem, counts)
-        if objective(problem, rows) <= float(contribution(problem.current_speedups(), self.p).sum()):
-            rows = {}
-            for j in np.flatnonzero(problem.held_total):
-                rows[int(j)] = {int(n): int(problem.held[j, n]) for n in problem.held[j].nonzero()[0]}
-        return Plan(Exact(_grants(problem, rows)), explain=_explain(problem, rows))
+        memory: dict[str, Any] | None = None
+        if self.search == "genetic":
+            rows, memory = evolve(problem, view.memory, self.population, self.generations, view.seed)
+        else:
+            rows = lay_out(problem, best_counts(problem.count_values(), int(problem.node_gpus.sum())))
+        if _fits(problem) and objective(problem, rows) <= _present_objective(problem):
+            rows = as_rows(problem.held)
+        return Plan(Exact(_grants(problem, rows)), explain=_explain(problem, rows), memory=memory)
+
+
+def _fits(problem: Problem) -> bool:
+    """Whether the present state may stay: a node that drains must be left, whatever that costs."""
+    return bool(np.all(problem.held.sum(axis=0) <= problem.node_gpus))
+
+
+def _present_objective(problem: Problem) -> float:
+    return float(contribution(problem.current_speedups(), problem.p).sum())
 
 
 def objective(problem: Problem, rows: dict[int, dict[int, int]]) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from elastane.cluster import Batch, Grant
 from elastane.lookahead.behaviour import Pace
 from elastane.models.estimate import Estimate, Provenance
-from elastane.models.goodput import BatchLimits
+from elastane.models.goodput import BatchLimits, split_one
 from elastane.models.online import first_batch
 from elastane.models.speed import FloatArray, IntArray
 from elastane.sim.truth.measured import MeasuredApp
@@ -83,16 +83,17 @@ class MeasuredJob:
             work = max(left, 1.0) * batch * worth
         else:
             work = self.total_work - done
-        return Estimate(work, source=Provenance.ORACLE), MeasuredSpeed(self, used, worth)
+        return Estimate(work, source=Provenance.ORACLE), MeasuredSpeed(self, used, worth, epoch)
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredSpeed:
-    """The true speed at a fixed batch on packed nodes, for oracle policies."""
+    """The true speed on packed nodes, at the fixed batch or the best of the measured ones; for oracle policies."""
 
     job: MeasuredJob
     limits: BatchLimits
     worth: float
+    epoch: int
     source: Provenance = Provenance.ORACLE
 
     @property
@@ -107,13 +108,34 @@ class MeasuredSpeed:
 
     def rates(self, nodes: IntArray, workers: IntArray, gpu_type: str = "") -> FloatArray:  # noqa: ARG002
         """True samples per second for packed placements."""
+        if self.limits.fixed is None:
+            return np.array([self._best(int(k))[0] for k in np.ravel(workers)])
         largest = 1 << int(np.max(workers, initial=0)).bit_length()  # few different tables
         found = _throughputs(self.job.source, self.limits, largest, self.job.recorded)
         return self.worth * found[np.ravel(workers)]
 
     def best_batch(self, nodes: int, workers: int, gpu_type: str = "") -> Batch | None:  # noqa: ARG002
-        """The owner's batch on that many workers."""
-        return first_batch(self.limits, workers)
+        """The fixed batch on that many workers, or the best of the measured ones."""
+        return first_batch(self.limits, workers) if self.limits.fixed else self._best(workers)[1]
+
+    def _best(self, workers: int) -> tuple[float, Batch | None]:
+        best: tuple[float, Batch | None] = (0.0, None)
+        for total in self.job.source.validation if workers > 0 else ():
+            if total < self.limits.per_gpu_min * workers:
+                continue
+            batch = split_one(total, workers, self.limits)
+            step_s, sync_s = self.job.source.times_s(_packed(self.job.source, workers), batch.per_gpu)
+            samples = batch.total(workers)
+            rate = samples / (step_s + (step_s - sync_s) * batch.accumulation)
+            rate *= self.job.efficiency(samples, self.epoch)
+            if rate > best[0]:
+                best = (rate, batch)
+        return best
+
+
+def _packed(source: MeasuredApp, workers: int) -> tuple[int, ...]:
+    full, rest = divmod(workers, source.gpus_per_node)
+    return (source.gpus_per_node,) * full + ((rest,) if rest else ())
 
 
 @lru_cache(maxsize=4096)
@@ -122,9 +144,7 @@ def _throughputs(source: MeasuredApp, limits: BatchLimits, largest: int, nominal
     out = np.zeros(largest + 1)
     for workers in range(1, min(largest, limits.max_workers) + 1):
         batch = first_batch(limits, workers)
-        full, rest = divmod(workers, source.gpus_per_node)
-        shape = (source.gpus_per_node,) * full + ((rest,) if rest else ())
-        step_s, sync_s = source.times_s(shape, batch.per_gpu)
+        step_s, sync_s = source.times_s(_packed(source, workers), batch.per_gpu)
         # The published oracle counts iterations of the nominal batch, whatever rounding makes of it.
         samples = limits.fixed if nominal and limits.fixed else batch.total(workers)
         out[workers] = samples / (step_s + (step_s - sync_s) * batch.accumulation)

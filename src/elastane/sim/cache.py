@@ -1,0 +1,99 @@
+"""Results on disk, found again by everything that determines them: inputs, their contents, and the code itself."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import asdict
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+import elastane
+from elastane.sim.result import JobRecord, RunResult, Stretch
+from elastane.sim.spec import RunSpec
+
+
+def cache_directory() -> Path:
+    """``$XDG_CACHE_HOME/elastane/sim``, by default under ``~/.cache``."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "elastane" / "sim"
+
+
+@cache
+def code_digest() -> str:
+    """Changes whenever any source or data file of the package does, or a library that computes."""
+    digest = hashlib.sha256()
+    root = Path(str(files(elastane)))
+    for path in sorted(root.rglob("*")):
+        if path.suffix in (".py", ".json"):
+            digest.update(str(path.relative_to(root)).encode())
+            digest.update(path.read_bytes())
+    for library in ("numpy", "scipy"):
+        digest.update(f"{library} {version(library)}".encode())
+    return digest.hexdigest()
+
+
+@cache
+def _content_digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if file.is_file():
+            digest.update(str(file.relative_to(path)).encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def cache_key(spec: RunSpec) -> str:
+    """The name under which a result is kept."""
+    parts = [json.dumps(spec.as_dict(), sort_keys=True), code_digest()]
+    for text in (spec.workload.split(",")[0], spec.workload, spec.profiles):
+        if text and Path(text).exists():
+            parts.append(_content_digest(Path(text).resolve()))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def load_result(spec: RunSpec) -> RunResult | None:
+    """The kept result, or None; a damaged file counts as none."""
+    path = cache_directory() / f"{cache_key(spec)}.json.gz"
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            return _from_plain(json.load(file))
+    except (OSError, ValueError, KeyError, TypeError, EOFError):
+        return None
+
+
+def save_result(spec: RunSpec, result: RunResult) -> None:
+    """Keep a result; a cache that cannot be written is not an error."""
+    directory = cache_directory()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=directory, suffix=".tmp")
+        with os.fdopen(handle, "wb") as raw, gzip.open(raw, "wt", encoding="utf-8", compresslevel=3) as file:
+            json.dump(_to_plain(result), file)
+        Path(name).replace(directory / f"{cache_key(spec)}.json.gz")
+    except OSError:
+        return
+
+
+def _to_plain(result: RunResult) -> dict[str, object]:
+    plain = {name: getattr(result, name) for name in result.__dataclass_fields__ if name != "jobs"}
+    jobs = []
+    for job in result.jobs:
+        row = {name: getattr(job, name) for name in job.__slots__ if name != "stretches"}
+        row["stretches"] = [list(asdict(stretch).values()) for stretch in job.stretches]
+        jobs.append(row)
+    return {**plain, "jobs": jobs}
+
+
+def _from_plain(plain: dict) -> RunResult:  # type: ignore[type-arg]
+    jobs = []
+    for row in plain.pop("jobs"):
+        stretches = tuple(Stretch(*values) for values in row.pop("stretches"))
+        jobs.append(JobRecord(**row, stretches=stretches))
+    plain["decision_ms"], plain["notes"] = tuple(plain["decision_ms"]), tuple(plain["notes"])
+    return RunResult(**plain, jobs=tuple(jobs))

@@ -1,0 +1,116 @@
+"""Running one simulation and writing down what happened."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from elastane.cluster import Cluster
+from elastane.lookahead.core import Outage, World
+from elastane.lookahead.job import JobRun
+from elastane.policies.contract import Policy
+from elastane.policies.registry import make_policy
+from elastane.sim.binding import bind
+from elastane.sim.fairness import Contention, Isolation
+from elastane.sim.result import JobRecord, RunResult, Stretch
+from elastane.sim.spec import RunSpec, parse_cluster
+from elastane.sim.workloads import parse_workload
+
+Progress = Callable[[int, int], None]
+"""Called with (jobs finished, jobs in all)."""
+
+
+def simulate(spec: RunSpec, on_progress: Progress | None = None) -> RunResult:
+    """Run to the end; deterministic but for the timings."""
+    policy = make_policy(spec.policy)
+    cluster = parse_cluster(spec.cluster)
+    trace = parse_workload(
+        spec.workload, seed=spec.seed, load=spec.load, skip_bad=spec.skip_bad, format=spec.format
+    )
+    arrivals, notes = bind(trace, cluster, spec.binding(), spec.seed)
+    wall, cpu = time.perf_counter(), time.process_time()
+    world = World(
+        cluster,
+        policy,
+        arrivals,
+        spec.effective_physics(),
+        seed=spec.seed,
+        outages=_outages(spec, cluster, max((a.submit_s for a in arrivals), default=0.0)),
+        on_progress=(lambda done: on_progress(done, len(arrivals))) if on_progress else None,
+    )
+    world.run()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return _result(spec, policy, world, (*trace.notes, *notes), wall, cpu)
+
+
+def _outages(spec: RunSpec, cluster: Cluster, last_submit_s: float) -> list[Outage]:
+    """Node failures as a Poisson process over the submissions and a day more, each an hour long."""
+    if spec.failures_per_1000_node_days <= 0.0:
+        return []
+    rng = np.random.default_rng(np.random.SeedSequence([spec.seed, 3]))
+    horizon_s = last_submit_s + 86400.0
+    rate_per_s = spec.failures_per_1000_node_days / 1000.0 / 86400.0
+    outages = []
+    for node in cluster.nodes:
+        when = rng.exponential(1.0 / rate_per_s)
+        while when < horizon_s:
+            outages.append(Outage(node, when, when + 3600.0))
+            when += 3600.0 + rng.exponential(1.0 / rate_per_s)
+    return outages
+
+
+def _result(
+    spec: RunSpec, policy: Policy, world: World, notes: tuple[str, ...], wall: float, cpu: float
+) -> RunResult:
+    contention = Contention((run.arrival.submit_s, run.finish_s or world.now_s) for run in world.jobs.values())
+    isolation = Isolation(world.cluster)
+    physics = {
+        **spec.effective_physics().as_dict(),
+        "round_s": world.period_s or "on events",
+        "cluster": spec.cluster,
+        "load": spec.load,
+        "compat": spec.compat or "none",
+        "truth": "measured profiles" if spec.profiles else "built-in catalog",
+        "failures_per_1000_node_days": spec.failures_per_1000_node_days,
+    }
+    return RunResult(
+        policy=spec.policy,
+        title=policy.title,
+        parameters=policy.parameters(),
+        oracle=policy.needs.oracle,
+        workload=spec.workload,
+        physics=physics,
+        seed=spec.seed,
+        total_gpus=world.cluster.total_gpus,
+        jobs=tuple(_record(run, contention, isolation, world.now_s) for run in world.jobs.values()),
+        decision_ms=tuple(world.decision_ms),
+        wall_s=wall,
+        cpu_s=cpu,
+        notes=notes,
+    )
+
+
+def _record(run: JobRun, contention: Contention, isolation: Isolation, end_s: float) -> JobRecord:
+    arrival = run.arrival
+    finish = run.finish_s if run.finish_s is not None else end_s
+    run.close_span()
+    return JobRecord(
+        id=run.id,
+        app=arrival.behaviour.app,
+        tenant=arrival.tenant,
+        submit_s=arrival.submit_s,
+        start_s=run.first_start_s,
+        finish_s=run.finish_s,
+        requested_gpus=arrival.request.workers,
+        service_gpu_s=run.service_gpu_s,
+        restart_gpu_s=run.restart_gpu_s,
+        restarts=run.restarts,
+        isolated_s=isolation.alone_s(run, contention.average(arrival.submit_s, finish)),
+        stretches=tuple(
+            Stretch(s.start_s, s.end_s, s.gpus, s.nodes, s.batch, s.efficiency, s.restarting_s)
+            for s in run.spans
+        ),
+        deadline_s=arrival.deadline_s,
+    )

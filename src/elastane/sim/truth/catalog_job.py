@@ -1,0 +1,100 @@
+"""A job whose truth is the built-in catalog: Pollux's model with the fitted parameters as reality."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from elastane.cluster import Batch, Grant
+from elastane.lookahead.behaviour import Pace
+from elastane.models.catalog import CatalogApp
+from elastane.models.estimate import Estimate, Provenance
+from elastane.models.goodput import BatchLimits, GoodputModel
+from elastane.models.throughput import TINY_S, ThroughputParams
+
+_SEGMENTS = 50
+"""Gradient noise drifts; it is taken as constant within each of this many equal parts of the work."""
+
+
+@dataclass(frozen=True)
+class CatalogJob:
+    """Trains as the catalog says; ``scale`` multiplies the application's work."""
+
+    source: CatalogApp
+    limits: BatchLimits
+    scale: float = 1.0
+
+    @property
+    def app(self) -> str:
+        """The application's name."""
+        return self.source.name
+
+    @property
+    def total_work(self) -> float:
+        """Samples at M0 from start to end."""
+        return self.source.total_work * self.scale
+
+    def _segment(self, done: float) -> int:
+        # The small addition keeps a job that stands exactly on a border from staying before it.
+        return min(int(done / self.total_work * _SEGMENTS + 1e-9), _SEGMENTS - 1)
+
+    def pace(self, grant: Grant, gpu_type: str, batch: Batch | None, done: float) -> Pace:
+        """The modelled rate, constant within a segment."""
+        assert batch is not None
+        segment = self._segment(done)
+        shape = grant.shape
+        workers = sum(shape)
+        theta = self.source.params[gpu_type]
+        gradient_s, step_s = times_s(theta, len(shape), workers, batch.per_gpu)
+        noise = _segment_noise(self.source, segment)
+        total = batch.total(workers)
+        worth = (noise + self.limits.initial) / (noise + total)
+        return Pace(
+            rate=total * worth / (batch.accumulation * gradient_s + step_s),
+            until_work=self.total_work * (segment + 1) / _SEGMENTS,
+            efficiency=worth,
+            gradient_s=gradient_s,
+            step_s=step_s,
+            noise=noise,
+        )
+
+    def loss(self, done: float) -> float | None:  # noqa: ARG002
+        """The catalog records no loss."""
+        return None
+
+    def oracle(self, done: float, limits: BatchLimits | None) -> tuple[Estimate, GoodputModel]:
+        """True remaining work and true goodput."""
+        used = limits or self.limits
+        left = Estimate(self.total_work - done, source=Provenance.ORACLE)
+        return left, _oracle_model(self.source, used, self._segment(done))
+
+
+def times_s(theta: ThroughputParams[float], nodes: int, workers: int, per_gpu: int) -> tuple[float, float]:
+    """Seconds per pass without and with synchronisation, in plain arithmetic (asked for one at a time)."""
+    gradient_s = theta.alpha_c + theta.beta_c * per_gpu
+    if workers <= 1:
+        sync_s = TINY_S
+    elif nodes <= 1:
+        sync_s = theta.alpha_r + theta.beta_r * (workers - 2)
+    else:
+        sync_s = theta.alpha_n + theta.beta_n * (workers - 2)
+    big, small = max(gradient_s, sync_s), min(gradient_s, sync_s)
+    return gradient_s, big * math.exp(math.log1p((small / big) ** theta.gamma) / theta.gamma)
+
+
+@lru_cache(maxsize=4096)
+def _segment_noise(source: CatalogApp, segment: int) -> float:
+    return source.noise_at((segment + 0.5) / _SEGMENTS)
+
+
+@lru_cache(maxsize=65536)
+def _oracle_model(source: CatalogApp, limits: BatchLimits, segment: int) -> GoodputModel:
+    """Shared by all jobs in the same state, so that tables computed from it are shared too."""
+    return GoodputModel(
+        params=dict(source.params),
+        noise=_segment_noise(source, segment),
+        limits=limits,
+        max_profiled=limits.max_workers,
+        source=Provenance.ORACLE,
+    )
