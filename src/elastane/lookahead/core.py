@@ -17,9 +17,10 @@ from elastane.lookahead.job import Arrival, JobRun
 from elastane.lookahead.physics import Physics
 from elastane.lookahead.views import CHANGING, ViewBuilder
 from elastane.models.online import Learner, choose_batches, first_batch, refit
+from elastane.models.ps_learner import ServerLearner
 from elastane.policies.contract import Policy
 from elastane.policies.lowering import lower
-from elastane.policies.plan import Plan
+from elastane.policies.plan import Plan, Verdict
 from elastane.policies.view import Ability, Info, Tenant, View, has
 
 
@@ -175,6 +176,7 @@ class World:
     def _arrive(self, arrival: Arrival) -> None:
         restart_s = self.physics.restart_s if arrival.restart_s is None else arrival.restart_s
         run = JobRun(arrival, self._learner(arrival), restart_s, as_of_s=self.now_s)
+        run.server_learner = self._server_learner(arrival)
         self.jobs[run.id] = self.active[run.id] = run
         if self.period_s and not self._ticking:
             self._ticking = True
@@ -191,12 +193,20 @@ class World:
             limits = replace(limits, fixed=arrival.batch or limits.initial)
         return Learner(limits)
 
+    def _server_learner(self, arrival: Arrival) -> ServerLearner | None:
+        if arrival.server_training is None or not self._uses_models:
+            return None
+        request = arrival.request
+        return ServerLearner(arrival.server_training, request.max_servers, request.max_workers)
+
     def _advance(self, run: JobRun, to_s: float) -> None:
         run.advance(to_s, self._at_segment_end, self._measure, self.physics.whole_seconds)
 
     def _measure(self, run: JobRun, pace: Pace) -> None:
         """What the job's own agent notices of a pace: times and gradient noise, with measurement error."""
         run.open_span(pace.efficiency)
+        if run.server_learner is not None:
+            self._measure_servers(run, run.server_learner, pace)
         learner = run.learner
         if learner is None or run.batch is None or run.grant is None or not self._uses_models:
             return
@@ -210,9 +220,18 @@ class World:
         if noise is not None:
             learner.observe_noise(noise)
 
+    def _measure_servers(self, run: JobRun, learner: ServerLearner, pace: Pace) -> None:
+        """The speed a job with parameter servers reports, with measurement error."""
+        if run.grant is not None:
+            sigma = self.physics.observation_noise
+            error = float(np.exp(self._rng.normal(0.0, sigma))) if sigma > 0.0 else 1.0
+            learner.observe(run.grant.servers, run.workers, pace.rate * run.slowdown * error)
+
     def _at_segment_end(self, run: JobRun) -> None:
         loss = run.arrival.behaviour.loss(run.done)
         if loss is not None:
+            while run.losses and run.losses[-1][0] >= run.done:
+                run.losses.pop()  # work that was lost is trained, and reported, again
             run.losses.append((run.done, loss))
         learner = run.learner
         if learner is not None and learner.limits.fixed is None:
@@ -293,11 +312,11 @@ class World:
         started = self._timer()
         plan = self.policy.decide(view)
         self.decision_ms.append((self._timer() - started) * 1e3)
-        lowered = lower(plan, view)
+        turned_away = self._reject(plan)
+        lowered = lower(plan, _without(view, turned_away))
         self._memory = plan.memory
         self._plans += 1
         self.waiting = lowered.waiting
-        self._reject(lowered.rejected)
         self._apply(lowered.grants)
         if not self.physics.rounds_only:
             for wake_s in filter(np.isfinite, plan.wake_s):
@@ -317,6 +336,7 @@ class World:
         if self._uses_models:
             running = [run for run in self.active.values() if run.grant is not None]
             self.fits += refit([run.learner for run in running if run.learner and run.learner.stale])
+            self.fits += sum(run.server_learner.refit() for run in self.active.values() if run.server_learner)
             if self.physics.rounds_only and self.policy.needs.rebatch:
                 self._rebatch(running, self.physics.rebatch_gain)
 
@@ -332,15 +352,18 @@ class World:
         self._rebatch(started, 0.0)
         self._reschedule(self._interfere(changed))
 
-    def _reject(self, reasons: Mapping[str, str]) -> None:
-        """End jobs that the plan turned away or stopped; they never finish."""
-        for job_id, reason in reasons.items():
-            run = self.active.get(job_id)
-            if run is not None:
-                self._advance(run, self.now_s)
-                self._change(run, None)
-                del self.active[job_id]
-                self.rejected[job_id] = reason
+    def _reject(self, plan: Plan) -> set[str]:
+        """End jobs that the plan turned away or stopped: they are gone, but did not finish."""
+        gone = {i for i, a in plan.admissions.items() if a.verdict is Verdict.REJECT and i in self.active}
+        for run in [self.active[job_id] for job_id in sorted(gone)]:
+            self._advance(run, self.now_s)
+            if run.finish_s is not None:  # it ended at this very instant
+                self._retire(run)
+                continue
+            self._change(run, None)
+            del self.active[run.id]
+            self.rejected[run.id] = plan.admissions[run.id].reason
+        return gone
 
     def _change(self, run: JobRun, new: Grant | None) -> None:
         """Take the old grant away, give the new one, and start paying for the move."""
@@ -360,6 +383,8 @@ class World:
             if self.physics.first_start_s is not None:
                 run.restart_left_s = self.physics.first_start_s
             run.restart_left_s += run.arrival.staging_s
+            if run.server_learner is not None and run.arrival.server_training is not None:
+                run.restart_left_s += run.arrival.server_training.profiling_s
         else:
             run.restarts += 1
         run.training_since_s = self.now_s
@@ -381,3 +406,8 @@ class World:
                 run.slowdown = slowdown
                 touched[run.id] = run
         return list(touched.values())
+
+
+def _without(view: View, gone: set[str]) -> View:
+    """The view without jobs that were just turned away, whose GPUs are free again."""
+    return replace(view, jobs={i: job for i, job in view.jobs.items() if i not in gone}) if gone else view

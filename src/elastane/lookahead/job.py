@@ -8,13 +8,20 @@ from dataclasses import dataclass, field
 
 from elastane.cluster import Batch, Grant
 from elastane.lookahead.behaviour import Behaviour, Pace
+from elastane.models.estimate import Estimate
 from elastane.models.online import Learner
+from elastane.models.ps_learner import ServerLearner, ServerTraining
+from elastane.models.stopping import StopRule
 from elastane.policies.view import ELASTIC, Ability, Request
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A job as it is submitted.  ``declared_work`` is what its owner said it will take, if anything."""
+    """A job as it is submitted.  ``declared_work`` is what its owner said it will take, if anything.
+
+    ``stop`` is the owner's rule for jobs that end when their loss stops falling; ``server_training`` describes
+    jobs with parameter servers.
+    """
 
     id: str
     submit_s: float
@@ -30,6 +37,8 @@ class Arrival:
     skew: float | None = None
     restart_s: float | None = None
     staging_s: float = 0.0
+    stop: StopRule | None = None
+    server_training: ServerTraining | None = None
 
 
 @dataclass(slots=True)
@@ -53,6 +62,7 @@ class JobRun:
     learner: Learner | None
     restart_s: float
     as_of_s: float
+    server_learner: ServerLearner | None = None
     grant: Grant | None = None
     gpu_type: str = ""
     batch: Batch | None = None
@@ -72,6 +82,7 @@ class JobRun:
     version: int = 0
     losses: list[tuple[float, float]] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
+    forecast: tuple[int, Estimate | None] = (0, None)
 
     @property
     def id(self) -> str:
@@ -82,6 +93,13 @@ class JobRun:
     def workers(self) -> int:
         """Workers held."""
         return self.grant.workers if self.grant else 0
+
+    def expected_end(self) -> Estimate | None:
+        """Work after which the loss will have settled; forecast anew only after new losses."""
+        stop = self.arrival.stop
+        if stop is not None and len(self.losses) != self.forecast[0]:
+            self.forecast = len(self.losses), stop.expected_end(self.losses)
+        return self.forecast[1]
 
     def _pass_time(self, seconds: float) -> None:
         self.as_of_s += seconds

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from elastane.cluster import Node
 from elastane.lookahead.job import JobRun
 from elastane.models.estimate import Estimate, Provenance
+from elastane.models.speed import SpeedModel
 from elastane.policies.contract import Needs
 from elastane.policies.view import Facts, Info, JobState, JobView, Ledger, Tenant, View, has
 
@@ -88,19 +90,28 @@ class ViewBuilder:
             visible=info,
         )
 
+    def _remaining(self, run: JobRun) -> Estimate | None:
+        """What the owner declared, else what the loss curve foretells, else nothing."""
+        declared = run.arrival.declared_work
+        if declared is not None:
+            return Estimate(max(declared - run.done, 0.0), source=Provenance.DECLARED)
+        end = run.expected_end()
+        return None if end is None else replace(end, mean=max(end.mean - run.done, 0.0))
+
     def _facts(self, run: JobRun, info: Info) -> Facts:
         if not info:
             return Facts()
-        remaining, speed = None, None
+        remaining: Estimate | None = None
+        speed: SpeedModel | None = None
         if self._needs.oracle and has(info, Info.REMAINING | Info.SPEED):
             limits = run.learner.limits if run.learner else None
             remaining, speed = run.arrival.behaviour.oracle(run.done, limits)
         else:
-            if has(info, Info.REMAINING) and run.arrival.declared_work is not None:
-                left = max(run.arrival.declared_work - run.done, 0.0)
-                remaining = Estimate(left, source=Provenance.DECLARED)
-            if has(info, Info.SPEED) and run.learner is not None:
-                speed = run.learner.model()
+            if has(info, Info.REMAINING):
+                remaining = self._remaining(run)
+            learner = run.learner or run.server_learner
+            if has(info, Info.SPEED) and learner is not None:
+                speed = learner.model()
         return Facts(
             remaining=remaining,
             speed=speed,

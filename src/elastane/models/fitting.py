@@ -26,6 +26,7 @@ _LOWER = np.array([np.log(TINY_S)] * 6 + [1.0])
 _UPPER = np.array([np.log(1e6)] * 6 + [10.0])
 _GAMMA_PENALTY, _SLOPE_PENALTY = 1e-3, 1e-2
 _RMS_FLOOR = 1e-3  # below a tenth of a per cent, errors are all alike
+_PATIENCE = 2  # iterations without a gain worth having before a job is left alone
 _INTER_NODE_PRIOR = 1.1  # several nodes are believed at least this much slower than one
 
 
@@ -63,7 +64,7 @@ def fit_throughput(
             x[row, :2] = np.where(np.isfinite(x[row, :2]), x[row, :2], _START[:2])
     x, free = _pin(data, x)
     x = _levenberg_marquardt(data, x, free)
-    step_rms = data.rms(data.evaluate(x).step_error)
+    step_rms = data.rms(data.evaluate(x).error)[:, 1]
     x = _inter_node_prior(data, x)
     return [
         Fit(_decode(row), float(error), len(obs.nodes))
@@ -81,12 +82,10 @@ def _decode(x: FloatArray) -> ThroughputParams[float]:
 
 @dataclass(slots=True)
 class _Terms:
-    """Errors and their derivatives at one iterate: (jobs, rows) and (jobs, rows, 7)."""
+    """Errors of ln T_grad and ln T_iter, and their derivatives: (jobs, 2, rows) and (jobs, 2, rows, 7)."""
 
-    grad_error: FloatArray
-    step_error: FloatArray
-    grad_jacobian: FloatArray
-    step_jacobian: FloatArray
+    error: FloatArray
+    jacobian: FloatArray
 
 
 class _Batch:
@@ -113,8 +112,8 @@ class _Batch:
         self.beyond_two = np.maximum(self.workers - 2.0, TINY_S)
 
     def rms(self, error: FloatArray) -> FloatArray:
-        """Root mean square per job."""
-        out: FloatArray = np.sqrt(np.sum(self.weight * error**2, axis=1))
+        """Root mean square of both kinds of error: (jobs, 2)."""
+        out: FloatArray = np.sqrt(np.einsum("jr,jkr,jkr->jk", self.weight, error, error))
         return out
 
     def evaluate(self, x: FloatArray) -> _Terms:
@@ -132,18 +131,21 @@ class _Batch:
         log_step = log_gradient + np.log1p(ratio) / gamma
         in_gradient = 1.0 / (1.0 + ratio)  # ∂ln T_iter / ∂ln T_grad
         in_sync = np.where(alone, 0.0, 1.0 - in_gradient) / sync
-        grad_jacobian = np.zeros((*x.shape[:1], self.nodes.shape[1], 7))
-        grad_jacobian[..., 0] = ac / gradient
-        grad_jacobian[..., 1] = slope_part / gradient
-        step_jacobian = grad_jacobian * in_gradient[..., None]
+        error = np.empty((len(x), 2, self.nodes.shape[1]))
+        error[:, 0] = log_gradient - self.log_gradient
+        error[:, 1] = log_step - self.log_step
+        jacobian = np.zeros((*error.shape, 7))
+        jacobian[:, 0, :, 0] = ac / gradient
+        jacobian[:, 0, :, 1] = slope_part / gradient
+        jacobian[:, 1, :, :2] = jacobian[:, 0, :, :2] * in_gradient[..., None]
         alpha_part, beta_part = in_sync * alpha, in_sync * beta
-        step_jacobian[..., 2] = np.where(self.inter, alpha_part, 0.0)
-        step_jacobian[..., 3] = np.where(self.inter, beta_part, 0.0)
-        step_jacobian[..., 4] = np.where(self.intra, alpha_part, 0.0)
-        step_jacobian[..., 5] = np.where(self.intra, beta_part, 0.0)
+        jacobian[:, 1, :, 2] = self.inter * alpha_part
+        jacobian[:, 1, :, 3] = self.inter * beta_part
+        jacobian[:, 1, :, 4] = self.intra * alpha_part
+        jacobian[:, 1, :, 5] = self.intra * beta_part
         mixed = in_gradient * log_gradient + (1.0 - in_gradient) * log_sync
-        step_jacobian[..., 6] = (mixed - log_step) / gamma
-        return _Terms(log_gradient - self.log_gradient, log_step - self.log_step, grad_jacobian, step_jacobian)
+        jacobian[:, 1, :, 6] = (mixed - log_step) / gamma
+        return _Terms(error, jacobian)
 
 
 def _pin(data: _Batch, x: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -175,21 +177,17 @@ def _pin(data: _Batch, x: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
 def _objective(data: _Batch, x: FloatArray, terms: _Terms) -> FloatArray:
     slopes = np.exp(2.0 * (x[:, 3] - x[:, 2])) + np.exp(2.0 * (x[:, 5] - x[:, 4]))
     penalty = _GAMMA_PENALTY * (x[:, 6] - 1.0) ** 2 + _SLOPE_PENALTY * slopes
-    return data.rms(terms.grad_error) + data.rms(terms.step_error) + penalty
+    out: FloatArray = data.rms(terms.error).sum(axis=1) + penalty
+    return out
 
 
 def _normal_equations(data: _Batch, x: FloatArray, terms: _Terms) -> tuple[FloatArray, FloatArray]:
     """Gauss–Newton matrix and gradient of the majorised objective (up to a factor of two)."""
-    matrix = np.zeros((len(x), 7, 7))
-    vector = np.zeros((len(x), 7))
-    for error, jacobian in (
-        (terms.grad_error, terms.grad_jacobian),
-        (terms.step_error, terms.step_jacobian),
-    ):
-        weight = data.weight / (2.0 * np.maximum(data.rms(error), _RMS_FLOOR))[:, None]
-        weighted = jacobian * weight[..., None]
-        matrix += np.swapaxes(weighted, 1, 2) @ jacobian
-        vector += np.einsum("jrp,jr->jp", weighted, error)
+    weight = data.weight[:, None, :] / (2.0 * np.maximum(data.rms(terms.error), _RMS_FLOOR))[:, :, None]
+    flat = terms.jacobian.reshape(len(x), -1, 7)
+    weighted = flat * weight.reshape(len(x), -1, 1)
+    matrix = np.swapaxes(weighted, 1, 2) @ flat
+    vector = np.einsum("jrp,jr->jp", weighted, terms.error.reshape(len(x), -1))
     matrix[:, 6, 6] += _GAMMA_PENALTY
     vector[:, 6] += _GAMMA_PENALTY * (x[:, 6] - 1.0)
     for alpha, beta in ((2, 3), (4, 5)):
@@ -210,7 +208,7 @@ def _levenberg_marquardt(
     terms = data.evaluate(x)
     value = _objective(data, x, terms)
     damping = np.full(len(x), 1e-2)
-    patience = np.full(len(x), 3)
+    patience = np.full(len(x), _PATIENCE)
     diagonal = np.arange(7)
     for _ in range(iterations):
         matrix, vector = _normal_equations(data, x, terms)
@@ -226,16 +224,20 @@ def _levenberg_marquardt(
         trial_value = _objective(data, trial, trial_terms)
         better = trial_value < value
         gained = np.where(better, value - trial_value, 0.0)
-        patience = np.where(gained > tolerance * value + 1e-7, 3, patience - 1)
+        patience = np.where(gained > tolerance * value + 1e-7, _PATIENCE, patience - 1)
         x = np.where(better[:, None], trial, x)
         value = np.where(better, trial_value, value)
         damping = np.where(better, np.maximum(damping / 5.0, 1e-7), np.minimum(damping * 8.0, 1e6))
         if not np.any(patience > 0):
             break
-        for name in ("grad_error", "step_error", "grad_jacobian", "step_jacobian"):
-            new, old = getattr(trial_terms, name), getattr(terms, name)
-            accept = better.reshape((-1,) + (1,) * (new.ndim - 1))
-            setattr(terms, name, np.where(accept, new, old))
+        if np.all(better):
+            terms = trial_terms
+        else:
+            accept = better[:, None, None]
+            terms = _Terms(
+                np.where(accept, trial_terms.error, terms.error),
+                np.where(accept[..., None], trial_terms.jacobian, terms.jacobian),
+            )
     return x
 
 

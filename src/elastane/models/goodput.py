@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from elastane.cluster import Batch
 from elastane.errors import ElastaneError
 from elastane.models.estimate import Provenance
 from elastane.models.speed import FloatArray, IntArray
-from elastane.models.throughput import ThroughputParams, gradient_time_s, overlapped_s, sync_time_s
+from elastane.models.throughput import TINY_S, ThroughputParams, gradient_time_s, overlapped_s, sync_time_s
 
 _CANDIDATES = 50
 _GRID = np.arange(_CANDIDATES) / (_CANDIDATES - 1.0)
@@ -117,38 +118,52 @@ class BatchLimitArrays(NamedTuple):
         return cls(*np.array(rows, dtype=np.float64).T[:, :, None, None])
 
 
-def best_batches(
+class Candidates(NamedTuple):
+    """Batches worth comparing on given numbers of workers: arrays (allocations, candidates).
+
+    They depend on neither θ nor φ, so they are computed once per kind of job.  Infeasible ones have batch 0.
+    """
+
+    per_gpu: FloatArray
+    passes: FloatArray
+    batch: FloatArray
+
+
+@lru_cache(maxsize=4096)
+def candidates(limits: BatchLimits, workers: tuple[int, ...]) -> Candidates:
+    """50 geometrically spaced total batches for each number of workers; those outside the limits are dropped."""
+    arrays = BatchLimitArrays(*(a[0] for a in BatchLimitArrays.of([limits])))
+    asked = np.array(workers, dtype=np.float64)[:, None]
+    count = np.maximum(asked, 1.0)
+    low = np.where(arrays.fixed > 0, arrays.fixed, np.maximum(arrays.initial, arrays.per_gpu_min * count))
+    high = np.where(arrays.fixed > 0, arrays.fixed, np.maximum(arrays.maximum, low))
+    total = low * np.exp(np.log(high / low) * (_GRID if not limits.fixed else _GRID[:1]))
+    per_gpu, accumulation = split_batch(total, count, arrays)
+    feasible = (per_gpu >= limits.per_gpu_min) & (per_gpu <= limits.per_gpu_max) & (asked >= 1)
+    batch = np.where(feasible, count * per_gpu * (accumulation + 1.0), 0.0)
+    return Candidates(np.maximum(per_gpu, 1.0), accumulation + 1.0, batch)
+
+
+@lru_cache(maxsize=65536)
+def _one_size(limits: BatchLimits, workers: int) -> Candidates:
+    """Only the feasible and different candidates for one number of workers, as 1-D arrays."""
+    found = candidates(limits, (workers,))
+    rows = np.stack([found.per_gpu[0], found.passes[0], found.batch[0]], axis=1)
+    rows = np.unique(rows[rows[:, 2] > 0], axis=0)
+    return Candidates(*(np.ascontiguousarray(column) for column in rows.T))
+
+
+def _rates(
     theta: ThroughputParams[FloatArray],
     noise: FloatArray,
-    limits: BatchLimitArrays,
-    nodes: FloatArray,
-    workers: FloatArray,
-) -> BestBatch:
-    """The best of 50 geometrically spaced total batches for every (job, allocation).
-
-    θ, noise and limits have shape (jobs, 1, 1); ``nodes`` and ``workers`` (jobs or 1, allocations, 1).
-    Candidates whose m is outside its bounds are dropped, so infeasible allocations answer 0.
-    """
-    asked = workers
-    workers = np.maximum(workers, 1.0)  # nothing is asked of no workers; it is answered 0 below
-    low = np.where(limits.fixed > 0, limits.fixed, np.maximum(limits.initial, limits.per_gpu_min * workers))
-    high = np.where(limits.fixed > 0, limits.fixed, np.maximum(limits.maximum, low))
-    total = low * np.exp(np.log(high / low) * _GRID)
-    per_gpu, accumulation = split_batch(total, workers, limits)
-    batch = workers * per_gpu * (accumulation + 1.0)
-    gradient_s = gradient_time_s(theta, per_gpu)
-    step_s = accumulation * gradient_s + overlapped_s(
-        gradient_s, sync_time_s(theta, nodes, workers), theta.gamma
-    )
-    rate = batch / step_s * efficiency(noise, limits.initial, batch)
-    feasible = (per_gpu >= limits.per_gpu_min) & (per_gpu <= limits.per_gpu_max) & (asked >= 1)
-    rate = np.where(feasible, rate, 0.0)
-    best = np.argmax(rate, axis=-1)
-    flat = np.arange(best.size) * _CANDIDATES + best.ravel()
-    best_rate, best_per_gpu, best_accumulation = (
-        a.reshape(-1)[flat].reshape(best.shape) for a in (rate, per_gpu, accumulation)
-    )
-    return BestBatch(best_rate, best_per_gpu.astype(np.int64), best_accumulation.astype(np.int64))
+    initial: int,
+    sync_s: FloatArray,
+    found: Candidates,
+) -> FloatArray:
+    gradient_s = gradient_time_s(theta, found.per_gpu)
+    step_s = (found.passes - 1.0) * gradient_s + overlapped_s(gradient_s, sync_s, theta.gamma)
+    # Written so that an infinite noise, no loss at all, needs no case of its own.
+    return found.batch / step_s * ((1.0 + initial / noise) / (1.0 + found.batch / noise))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,34 +198,53 @@ class GoodputModel:
 
     def rate_of(self, batch: Batch, nodes: int, workers: int, gpu_type: str = "") -> float:
         """Goodput at a given batch."""
+        total = np.array([float(batch.total(workers))])
+        found = Candidates(np.array([float(batch.per_gpu)]), np.array([batch.accumulation + 1.0]), total)
+        return float(self._rates_of(found, nodes, workers, gpu_type)[0])
+
+    def _rates_of(self, found: Candidates, nodes: int, workers: int, gpu_type: str) -> FloatArray:
+        """Goodput of each candidate on one allocation; θ stays plain floats, which is faster than small arrays."""
         theta = self.theta(gpu_type)
-        gradient_s = theta.alpha_c + theta.beta_c * batch.per_gpu
-        arrays = ThroughputParams(*(np.array(x) for x in theta))
-        sync_s = sync_time_s(arrays, np.array(nodes), np.array(workers))
-        last_s = overlapped_s(np.array(gradient_s), sync_s, arrays.gamma)
-        total = batch.total(workers)
-        worth = efficiency(np.array(self.noise), np.array(self.limits.initial), np.array(total))
-        return float(total / (batch.accumulation * gradient_s + last_s) * worth)
+        alpha, beta = (theta.alpha_n, theta.beta_n) if nodes > 1 else (theta.alpha_r, theta.beta_r)
+        sync_s = alpha + beta * max(workers - 2.0, TINY_S) if workers > 1 else TINY_S
+        noise = max(self.noise, TINY_S)
+        return _rates(theta, noise, self.limits.initial, sync_s, found)  # type: ignore[arg-type]
+
+    def best_of(self, nodes: int, workers: int, gpu_type: str = "") -> tuple[float, Batch | None]:
+        """Goodput with the best batch on one allocation, and that batch; (0, None) when it is not feasible."""
+        found = _one_size(self.limits, workers)
+        if not found.batch.size:
+            return 0.0, None
+        rates = self._rates_of(found, nodes, workers, gpu_type)
+        best = int(np.argmax(rates))
+        return float(rates[best]), Batch(int(found.per_gpu[best]), int(found.passes[best]) - 1)
 
     def best_batch(self, nodes: int, workers: int, gpu_type: str = "") -> Batch | None:
         """The batch that reaches ``rates``."""
-        found = goodput_tables([self], np.array([nodes]), np.array([workers]), gpu_type)
-        if found.rate[0, 0] <= 0.0:
-            return None
-        return Batch(int(found.per_gpu[0, 0]), int(found.accumulation[0, 0]))
+        return self.best_of(nodes, workers, gpu_type)[1]
 
 
 def goodput_tables(
     models: Sequence[GoodputModel], nodes: IntArray, workers: IntArray, gpu_type: str = ""
 ) -> BestBatch:
-    """Best batch and goodput of every model for every (nodes, workers) pair: arrays (models, pairs).
-
-    ``nodes`` and ``workers`` are shared by all models (1-D) or given per model (2-D).
-    """
-    stacked = np.array([model.theta(gpu_type) for model in models], dtype=np.float64)
-    theta = ThroughputParams(*stacked.T[:, :, None, None])
-    noise = np.array([model.noise for model in models])[:, None, None]
-    limits = BatchLimitArrays.of([model.limits for model in models])
-    shape = (1, -1, 1) if nodes.ndim == 1 else (*nodes.shape, 1)
-    as_float = nodes.astype(np.float64).reshape(shape), workers.astype(np.float64).reshape(shape)
-    return best_batches(theta, noise, limits, *as_float)
+    """Best batch and goodput of every model for every (nodes, workers) pair: arrays (models, pairs)."""
+    shape = (len(models), len(workers))
+    answer = BestBatch(np.zeros(shape), np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64))
+    alike: dict[BatchLimits, list[int]] = {}
+    for row, model in enumerate(models):
+        alike.setdefault(model.limits, []).append(row)
+    sizes = tuple(workers.tolist())
+    columns = np.arange(len(sizes))
+    for limits, rows in alike.items():
+        found = candidates(limits, sizes)
+        stacked = np.array([models[row].theta(gpu_type) for row in rows], dtype=np.float64)
+        theta = ThroughputParams(*stacked.T[:, :, None, None])
+        noise = np.maximum(np.array([models[row].noise for row in rows]), TINY_S)[:, None, None]
+        where = (a.astype(np.float64)[:, None] for a in (nodes, workers))
+        sync_s = sync_time_s(theta, *where)
+        rates = _rates(theta, noise, limits.initial, sync_s, found)
+        best = np.argmax(rates, axis=-1)
+        answer.rate[rows] = np.take_along_axis(rates, best[..., None], axis=-1)[..., 0]
+        answer.per_gpu[rows] = found.per_gpu[columns, best]
+        answer.accumulation[rows] = found.passes[columns, best] - 1
+    return answer

@@ -9,7 +9,7 @@ import numpy as np
 from elastane.cluster import Batch
 from elastane.models.estimate import Provenance
 from elastane.models.fitting import Fit, Observations, fit_throughput
-from elastane.models.goodput import BatchLimits, GoodputModel, goodput_tables, split_one
+from elastane.models.goodput import BatchLimits, GoodputModel, split_one
 
 _Key = tuple[int, int, int]  # nodes, workers, samples per GPU
 
@@ -133,19 +133,14 @@ def choose_batches(
 
     ``min_gain`` is the relative gain that justifies a change: below it batch sizes would flap.
     """
-    chosen = [first_batch(x.limits, k) for x, (_, k) in zip(learners, allocations, strict=True)]
-    models = [(i, m) for i, x in enumerate(learners) if x.limits.fixed is None and (m := x.model())]
-    if not models:
-        return chosen
-    shape = np.array([[allocations[i]] for i, _ in models])
-    best = goodput_tables([m for _, m in models], shape[:, :, 0], shape[:, :, 1], gpu_type)
-    for row, (i, model) in enumerate(models):
-        if best.rate[row, 0] <= 0.0:
-            continue
-        batch = Batch(int(best.per_gpu[row, 0]), int(best.accumulation[row, 0]))
-        old = current[i]
-        if old is not None and min_gain > 0.0 and batch != old:
-            now = model.rate_of(old, *allocations[i], gpu_type)
-            batch = batch if best.rate[row, 0] > (1.0 + min_gain) * now else old
-        chosen[i] = batch
+    chosen = []
+    for learner, (nodes, workers), old in zip(learners, allocations, current, strict=True):
+        model = learner.model() if learner.limits.fixed is None else None
+        rate, batch = model.best_of(nodes, workers, gpu_type) if model else (0.0, None)
+        if model is None or batch is None:
+            batch = first_batch(learner.limits, workers)
+        elif old is not None and min_gain > 0.0 and batch != old:
+            now = model.rate_of(old, nodes, workers, gpu_type)
+            batch = batch if rate > (1.0 + min_gain) * now else old
+        chosen.append(batch)
     return chosen

@@ -7,13 +7,16 @@ a dominating tensor must stand on the fewest nodes; others take any.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from elastane.models.speed import FloatArray
 from elastane.policies.contract import Needs, Policy
+from elastane.policies.lowering.order import place_order
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Fill, Order, Plan, Spread
 from elastane.policies.view import Info, JobState, JobView, View
@@ -29,6 +32,9 @@ def gittins_index(attained: float, quantum: float, samples: FloatArray) -> float
         return 0.0
     left = longer - attained
     return float(np.mean(left <= quantum) / np.mean(np.minimum(left, quantum)))
+
+
+_SLACK_S = 1e-6
 
 
 @dataclass(frozen=True)
@@ -74,11 +80,15 @@ class Tiresias(Policy):
             raise OptionError(f"tiresias: index must be las or gittins, not {self.index!r}")
         if self.fifo not in ("arrival", "start"):
             raise OptionError(f"tiresias: fifo must be arrival or start, not {self.fifo!r}")
+        if not 0.0 <= self.promote < float("inf"):
+            raise OptionError(f"tiresias: promote must be 0 (off) or more, not {self.promote}")
+        if not 0.0 <= self.pack_limit <= 1.0:
+            raise OptionError(f"tiresias: pack_limit is a share between 0 and 1, not {self.pack_limit}")
         limits = self.limits
         if list(limits) != sorted(limits) or any(limit <= 0 for limit in limits):
             raise OptionError(f"tiresias: thresholds must be positive and increasing, not {self.thresholds!r}")
 
-    @property
+    @cached_property
     def limits(self) -> tuple[float, ...]:
         """Thresholds as numbers."""
         try:
@@ -96,14 +106,13 @@ class Tiresias(Policy):
         }
         order = sorted(view.jobs.values(), key=self._key(view, states))
         spreads = {job.id: spread for job in order if (spread := self._spread(job)) is not Spread.EMPTIEST}
-        running = _who_fits(order, view.total_gpus)
+        intent = Order(tuple(job.id for job in order), Fill.SKIP, Spread.EMPTIEST, spreads)
+        runs = place_order(intent, view, {})  # queues change only for those who really find a place
         wakes = [
-            when
-            for job in order
-            if (when := self._next_change(job, states[job.id], view.now_s, running)) is not None
+            when for job in order for when in self._changes(job, states[job.id], view.now_s, job.id in runs)
         ]
         return Plan(
-            Order(tuple(job.id for job in order), Fill.SKIP, Spread.EMPTIEST, spreads),
+            intent,
             wake_s=(min(wakes),) if wakes else (),
             memory={i: state.as_json() for i, state in states.items()},
         )
@@ -116,17 +125,19 @@ class Tiresias(Policy):
             waiting_since = job.ledger.last_change_s if job.ledger.last_change_s is not None else now_s
         queue, forgiven, forgiven_s = state.queue, state.forgiven_gpu_s, state.forgiven_s
         service = job.ledger.service_at(now_s) - forgiven
-        while queue < len(self.limits) and service >= self.limits[queue] - 1e-6:
+        while queue < len(self.limits) and service >= self.limits[queue] - _slack(job):
             queue += 1
         if self.promote > 0 and queue > 0 and waiting_since is not None:
             held_s = job.ledger.held_at(now_s) - forgiven_s
-            if now_s - waiting_since >= self.promote * held_s - 1e-6:
+            if now_s - waiting_since >= self.promote * held_s - _SLACK_S:
                 # Both service and waiting time start afresh, or the job would be demoted again at once.
                 queue, forgiven, forgiven_s = 0, job.ledger.service_at(now_s), job.ledger.held_at(now_s)
                 waiting_since = now_s
         return _State(queue, forgiven, forgiven_s, waiting_since)
 
-    def _key(self, view: View, states: dict[str, _State]):  # type: ignore[no-untyped-def]
+    def _key(
+        self, view: View, states: Mapping[str, _State]
+    ) -> Callable[[JobView], tuple[tuple[float, ...], str]]:
         samples = np.sort(np.array(view.history)) if self.index == "gittins" else np.array([])
 
         def key(job: JobView) -> tuple[float, ...]:
@@ -139,35 +150,29 @@ class Tiresias(Policy):
             quantum = self.limits[min(state.queue, len(self.limits) - 1)]
             return (state.queue, -gittins_index(attained, quantum, samples), *fifo)
 
-        return lambda job: (*key(job), job.id)
+        return lambda job: (key(job), job.id)
 
     def _spread(self, job: JobView) -> Spread:
         if job.skew is None:
             return Spread.EMPTIEST
         return Spread.CONSOLIDATED if job.skew > self.pack_limit else Spread.FRAGMENTS
 
-    def _next_change(self, job: JobView, state: _State, now_s: float, running: set[str]) -> float | None:
+    def _changes(self, job: JobView, state: _State, now_s: float, runs: bool) -> Iterator[float]:
         """When this job would change queue if nothing else happened."""
-        if job.id in running:
-            if state.queue >= len(self.limits):
-                return None
+        if runs and state.queue < len(self.limits):
             left = self.limits[state.queue] - (job.ledger.service_at(now_s) - state.forgiven_gpu_s)
-            return now_s + max(left, 0.0) / job.request.workers
-        if self.promote > 0 and state.queue > 0 and state.waiting_since_s is not None:
-            held_s = job.ledger.held_at(now_s) - state.forgiven_s
-            due = state.waiting_since_s + self.promote * held_s
-            return due if due > now_s else None
-        return None
+            yield now_s + max(left, 0.0) / job.request.workers
+        if not runs and self.promote > 0 and state.queue > 0:
+            # A job that stops only now begins to wait now.
+            since_s = now_s if state.waiting_since_s is None else state.waiting_since_s
+            due_s = since_s + self.promote * (job.ledger.held_at(now_s) - state.forgiven_s)
+            if due_s > now_s + _SLACK_S:
+                yield due_s
 
 
-def _who_fits(order: list[JobView], free: int) -> set[str]:
-    """Jobs that will run, by count: demotion instants matter only for them."""
-    chosen = set()
-    for job in order:
-        if job.request.workers <= free:
-            free -= job.request.workers
-            chosen.add(job.id)
-    return chosen
+def _slack(job: JobView) -> float:
+    """Service that a microsecond makes: less is rounding, and must not cost another decision."""
+    return _SLACK_S * max(job.ledger.gpus, 1)
 
 
 def _load(saved: list[float | int | None] | None) -> _State:

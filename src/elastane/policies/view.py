@@ -233,6 +233,16 @@ class View:
             return False
         return all(part.node in self.nodes for part in job.grant.slices)
 
+    def reach(self, request: Request) -> int:
+        """The most workers such a job could have alone: one accelerator type it accepts, no more nodes than it may."""
+        per_type: dict[str, list[int]] = {}
+        for node in self.nodes.values():
+            if not node.draining and (not request.types or node.gpu_type in request.types):
+                fit = int(node.gpus / request.worker.gpus + 1e-9) if request.worker.gpus else node.gpus
+                per_type.setdefault(node.gpu_type, []).append(fit)
+        sums = (sum(sorted(fits, reverse=True)[: request.max_nodes]) for fits in per_type.values())
+        return max(sums, default=0)
+
     def kept_on_draining(self) -> dict[str, int]:
         """GPUs of draining nodes that pinned jobs keep, by node."""
         kept = {i: 0 for i, node in self.nodes.items() if node.draining}

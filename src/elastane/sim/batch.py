@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import multiprocessing as mp
+import json
+import os
 import queue
-import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Sequence
-from multiprocessing.queues import Queue
+from dataclasses import replace
 
 from elastane.errors import ElastaneError
+from elastane.lookahead.physics import Physics
 from elastane.sim.cache import load_result, save_result
+from elastane.sim.plain import result_from_plain, spec_to_plain
 from elastane.sim.result import RunResult
-from elastane.sim.run import simulate
+from elastane.sim.run import prepare, simulate
 from elastane.sim.spec import RunSpec
 
 OnProgress = Callable[[int, int, int], None]
 """Called with (index of the run, jobs finished, jobs in all)."""
 
-_News = tuple[int, int, int]
-_news: Queue[_News] | None = None
+_Todo = list[tuple[int, RunSpec]]
+_OnResult = Callable[[int, RunResult], None]
 
 
 def simulate_all(
@@ -26,79 +31,102 @@ def simulate_all(
 ) -> list[RunResult]:
     """Results in the order of ``specs``."""
     results: dict[int, RunResult] = {}
+    report = on_progress or (lambda *_: None)
     for index, spec in enumerate(specs):
         found = load_result(spec) if use_cache else None
         if found is not None:
             results[index] = found
-            if on_progress:
-                on_progress(index, len(found.jobs), len(found.jobs))
+            report(index, len(found.jobs), len(found.jobs))
     todo = [(index, spec) for index, spec in enumerate(specs) if index not in results]
+    check_inputs([spec for _, spec in todo])
+
+    def keep(index: int, result: RunResult) -> None:
+        results[index] = result
+        if use_cache:
+            save_result(specs[index], result)
+
     if min(processes, len(todo)) <= 1:
         for index, spec in todo:
-            report = _reporter(index, on_progress)
-            results[index] = simulate(spec, report)
-            if use_cache:
-                save_result(spec, results[index])
+            keep(index, simulate(spec, lambda done, total, i=index: report(i, done, total)))  # type: ignore[misc]
     else:
-        results.update(_in_processes(todo, processes, use_cache, on_progress))
+        _in_processes(todo, processes, report, keep)
     return [results[index] for index in range(len(specs))]
 
 
-def _reporter(index: int, on_progress: OnProgress | None) -> Callable[[int, int], None] | None:
-    if on_progress is None:
-        return None
-    return lambda done, total: on_progress(index, done, total)
+def check_inputs(specs: Sequence[RunSpec]) -> None:
+    """Find a user's mistakes before any simulation starts; equal inputs are read once."""
+    seen = set()
+    for spec in specs:
+        inputs = replace(spec, policy="", physics=Physics())
+        if inputs not in seen:
+            seen.add(inputs)
+            prepare(spec)
 
 
-def _in_processes(
-    todo: list[tuple[int, RunSpec]], processes: int, use_cache: bool, on_progress: OnProgress | None
-) -> dict[int, RunResult]:
-    context = mp.get_context("spawn")
-    news: Queue[_News] = context.Queue()
-    results: dict[int, RunResult] = {}
-    with context.Pool(min(processes, len(todo)), _start_worker, (news,)) as pool:
-        # Leaving the block, also by an interrupt, terminates the workers.
-        pending = {index: pool.apply_async(_work, (index, spec)) for index, spec in todo}
-        while pending:
-            _pass_on(news, on_progress)
-            for index in [index for index, answer in pending.items() if answer.ready()]:
-                outcome = pending.pop(index).get()
-                if isinstance(outcome, str):
-                    raise ElastaneError(outcome)
-                results[index] = outcome
-                if use_cache:
-                    save_result(dict(todo)[index], outcome)
-    return results
+class _Worker:
+    """One process that simulates one spec after another; what it says arrives in a shared queue."""
+
+    def __init__(self, news: queue.Queue[tuple[_Worker, dict[str, object]]]) -> None:
+        self.index = -1
+        # Its own session, so that an interrupt at the terminal reaches only the parent, who ends the workers.
+        # One thread for linear algebra: the processes themselves are the parallelism.
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "elastane.sim.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )
+        self._news = news
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        for line in self.process.stdout:
+            self._news.put((self, json.loads(line)))
+        self._news.put((self, {"died": self.process.stderr.read()}))
+
+    def give(self, index: int, spec: RunSpec) -> None:
+        """Have the worker simulate this next."""
+        assert self.process.stdin is not None
+        self.index = index
+        self.process.stdin.write(json.dumps(spec_to_plain(spec)) + "\n")
+        self.process.stdin.flush()
+
+    def end(self) -> None:
+        """Stop it now, whatever it does."""
+        self.process.kill()
+        self.process.wait()
 
 
-def _pass_on(news: Queue[_News], on_progress: OnProgress | None) -> None:
-    """Wait a moment for news and hand all of it on."""
+def _in_processes(todo: _Todo, processes: int, report: OnProgress, keep: _OnResult) -> None:
+    news: queue.Queue[tuple[_Worker, dict[str, object]]] = queue.Queue()
+    waiting = list(reversed(todo))
+    workers = [_Worker(news) for _ in range(min(processes, len(todo)))]
     try:
-        item = news.get(timeout=0.1)
-        while True:
-            if on_progress:
-                on_progress(*item)
-            item = news.get_nowait()
-    except queue.Empty:
-        return
+        for worker in workers:
+            worker.give(*waiting.pop())
+        left = len(todo)
+        while left:
+            worker, message = news.get()
+            if "progress" in message:
+                report(worker.index, *message["progress"])  # type: ignore[misc]
+                continue
+            if "result" not in message:
+                raise _failure(message)
+            keep(worker.index, result_from_plain(message["result"]))  # type: ignore[arg-type]
+            left -= 1
+            if waiting:
+                worker.give(*waiting.pop())
+    finally:
+        for worker in workers:
+            worker.end()
 
 
-def _start_worker(news: Queue[_News]) -> None:
-    global _news
-    _news = news
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # the parent decides; a child must not print a trace of its own
-
-
-def _work(index: int, spec: RunSpec) -> RunResult | str:
-    """Errors of the user come back as text: exceptions of our own may not survive the way home."""
-
-    def report(done: int, total: int) -> None:
-        if _news is not None:
-            _news.put((index, done, total))
-
-    try:
-        return simulate(spec, report)
-    except ElastaneError as error:
-        return str(error)
+def _failure(message: dict[str, object]) -> Exception:
+    if "error" in message:
+        return ElastaneError(str(message["error"]))
+    return RuntimeError(f"a simulation process ended unexpectedly:\n{message['died']}")

@@ -46,11 +46,15 @@ def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[l
     rng = np.random.default_rng(np.random.SeedSequence([seed, 2]))
     draws = rng.random((len(trace.jobs), 3))
     arrivals, too_wide = [], 0
+    widest = max(
+        (sum(n.gpus for n in cluster.nodes.values() if n.gpu_type == kind) for kind in cluster.gpu_types),
+        default=0,
+    )
     for row, draw in zip(trace.jobs, draws, strict=True):
-        if row.gpus > cluster.total_gpus:
+        if row.gpus > widest:
             if not binding.skip_bad:
                 raise ElastaneError(
-                    f"job {row.id} asks for {row.gpus} GPUs, the cluster has {cluster.total_gpus}; "
+                    f"job {row.id} asks for {row.gpus} GPUs, the cluster has {widest} of one kind; "
                     "use a larger cluster, or --skip-bad to leave such jobs out"
                 )
             too_wide += 1

@@ -7,14 +7,14 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
 import elastane
-from elastane.sim.result import JobRecord, RunResult, Stretch
+from elastane.sim.plain import result_from_plain, result_to_plain, spec_to_plain
+from elastane.sim.result import RunResult
 from elastane.sim.spec import RunSpec
 
 
@@ -50,7 +50,7 @@ def _content_digest(path: Path) -> str:
 
 def cache_key(spec: RunSpec) -> str:
     """The name under which a result is kept."""
-    parts = [json.dumps(spec.as_dict(), sort_keys=True), code_digest()]
+    parts = [json.dumps(spec_to_plain(spec), sort_keys=True), code_digest()]
     for text in (spec.workload.split(",")[0], spec.workload, spec.profiles):
         if text and Path(text).exists():
             parts.append(_content_digest(Path(text).resolve()))
@@ -62,7 +62,7 @@ def load_result(spec: RunSpec) -> RunResult | None:
     path = cache_directory() / f"{cache_key(spec)}.json.gz"
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
-            return _from_plain(json.load(file))
+            return result_from_plain(json.load(file))
     except (OSError, ValueError, KeyError, TypeError, EOFError):
         return None
 
@@ -74,26 +74,7 @@ def save_result(spec: RunSpec, result: RunResult) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=directory, suffix=".tmp")
         with os.fdopen(handle, "wb") as raw, gzip.open(raw, "wt", encoding="utf-8", compresslevel=3) as file:
-            json.dump(_to_plain(result), file)
+            json.dump(result_to_plain(result), file)
         Path(name).replace(directory / f"{cache_key(spec)}.json.gz")
     except OSError:
         return
-
-
-def _to_plain(result: RunResult) -> dict[str, object]:
-    plain = {name: getattr(result, name) for name in result.__dataclass_fields__ if name != "jobs"}
-    jobs = []
-    for job in result.jobs:
-        row = {name: getattr(job, name) for name in job.__slots__ if name != "stretches"}
-        row["stretches"] = [list(asdict(stretch).values()) for stretch in job.stretches]
-        jobs.append(row)
-    return {**plain, "jobs": jobs}
-
-
-def _from_plain(plain: dict) -> RunResult:  # type: ignore[type-arg]
-    jobs = []
-    for row in plain.pop("jobs"):
-        stretches = tuple(Stretch(*values) for values in row.pop("stretches"))
-        jobs.append(JobRecord(**row, stretches=stretches))
-    plain["decision_ms"], plain["notes"] = tuple(plain["decision_ms"]), tuple(plain["notes"])
-    return RunResult(**plain, jobs=tuple(jobs))

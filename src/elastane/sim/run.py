@@ -9,7 +9,7 @@ import numpy as np
 
 from elastane.cluster import Cluster
 from elastane.lookahead.core import Outage, World
-from elastane.lookahead.job import JobRun
+from elastane.lookahead.job import Arrival, JobRun
 from elastane.policies.contract import Policy
 from elastane.policies.registry import make_policy
 from elastane.sim.binding import bind
@@ -25,11 +25,7 @@ Progress = Callable[[int, int], None]
 def simulate(spec: RunSpec, on_progress: Progress | None = None) -> RunResult:
     """Run to the end; deterministic but for the timings."""
     policy = make_policy(spec.policy)
-    cluster = parse_cluster(spec.cluster)
-    trace = parse_workload(
-        spec.workload, seed=spec.seed, load=spec.load, skip_bad=spec.skip_bad, format=spec.format
-    )
-    arrivals, notes = bind(trace, cluster, spec.binding(), spec.seed)
+    cluster, arrivals, notes = prepare(spec)
     wall, cpu = time.perf_counter(), time.process_time()
     world = World(
         cluster,
@@ -42,7 +38,17 @@ def simulate(spec: RunSpec, on_progress: Progress | None = None) -> RunResult:
     )
     world.run()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    return _result(spec, policy, world, (*trace.notes, *notes), wall, cpu)
+    return _result(spec, policy, world, notes, wall, cpu)
+
+
+def prepare(spec: RunSpec) -> tuple[Cluster, list[Arrival], tuple[str, ...]]:
+    """Read everything a run needs: the cluster, the jobs, and notes on what was left out."""
+    cluster = parse_cluster(spec.cluster)
+    trace = parse_workload(
+        spec.workload, seed=spec.seed, load=spec.load, skip_bad=spec.skip_bad, format=spec.format
+    )
+    arrivals, notes = bind(trace, cluster, spec.binding(), spec.seed)
+    return cluster, arrivals, (*trace.notes, *notes)
 
 
 def _outages(spec: RunSpec, cluster: Cluster, last_submit_s: float) -> list[Outage]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from elastane.cluster import Cluster, Node
@@ -73,10 +73,6 @@ class RunSpec:
             pinned=_PINNED.get(self.compat or ""),
             skip_bad=self.skip_bad,
         )
-
-    def as_dict(self) -> dict[str, object]:
-        """Plain values, for the cache key."""
-        return asdict(self)
 
 
 def parse_cluster(text: str) -> Cluster:

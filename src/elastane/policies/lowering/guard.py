@@ -94,10 +94,10 @@ def _place_problem(job: JobView, wanted: Grant, view: View) -> str:
         return f"it asked for {' or '.join(request.types)}, not {types[0]}"
     if request.max_nodes is not None and len(wanted.slices) > request.max_nodes:
         return f"{len(wanted.slices)} nodes are more than its {request.max_nodes}"
-    elsewhere = job.grant is not None and not set(wanted.nodes) <= set(job.grant.nodes)
-    if elsewhere and not has(job.abilities, Ability.MIGRATE):
-        return "it cannot be moved"
-    return ""
+    held = set(job.grant.nodes) if job.grant else set()
+    # A job whose node is gone has to start again anyway, so that is not a move.
+    moved = bool(held) and held <= set(view.nodes) and not set(wanted.nodes) <= held
+    return "it cannot be moved" if moved and not has(job.abilities, Ability.MIGRATE) else ""
 
 
 def _no_room(wanted: Grant, nodes: Mapping[str, Node]) -> str:

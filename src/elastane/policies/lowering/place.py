@@ -14,10 +14,13 @@ Counts = list[tuple[str, int]]
 
 def place(room: Room, request: Request, want: Want) -> Grant | None:
     """A grant that satisfies the want in the room there is, or None.  Never mixes accelerator types."""
+    limits = [limit for limit in (want.max_nodes, request.max_nodes) if limit is not None]
+    most_nodes = min(limits, default=None)
     for group in _node_groups(room, request, want):
-        grant = _place_in(room, group, request, want)
-        limit = want.max_nodes if want.max_nodes is not None else request.max_nodes
-        if grant is not None and (limit is None or len(grant.slices) <= limit):
+        grant = _place_in(room, group, request, want, most_nodes)
+        if grant is None or (most_nodes is not None and len(grant.slices) > most_nodes):
+            continue
+        if not want.servers or room.holds(grant, request):
             return grant
     return None
 
@@ -29,7 +32,8 @@ def _node_groups(room: Room, request: Request, want: Want) -> list[list[str]]:
         kind = node.gpu_type
         if want.gpu_type not in (None, kind) or (request.types and kind not in request.types):
             continue
-        groups.setdefault(kind, []).append(node_id)
+        if not node.draining:
+            groups.setdefault(kind, []).append(node_id)
     if len(groups) <= 1:
         return list(groups.values())
 
@@ -39,21 +43,31 @@ def _node_groups(room: Room, request: Request, want: Want) -> list[list[str]]:
     return [groups[kind] for kind in sorted(groups, key=lambda kind: (-free(kind), kind))]
 
 
-def _place_in(room: Room, group: list[str], request: Request, want: Want) -> Grant | None:
+def _place_in(
+    room: Room, group: list[str], request: Request, want: Want, most_nodes: int | None
+) -> Grant | None:
     if want.spread is Spread.BALANCED:
         return _balanced(room, group, request, want)
     free = [(node, fit) for node in group if (fit := room.workers_fit(node, request)) > 0]
     if sum(fit for _, fit in free) < want.workers:
         return None
-    widest = max((_node_limit(room, node, request) for node in group), default=1)
-    counts = _SPREADS[want.spread](free, want.workers, widest)
-    if counts is None:
+    counts = _SPREADS[want.spread](free, want.workers)
+    if most_nodes is not None and len(counts) > most_nodes:
+        counts = _best_fit(free, want.workers)  # the owner's limit matters more than the leftovers
+    if want.spread is Spread.CONSOLIDATED and len(counts) > _fewest(room, group, request, want.workers):
         return None
     return Grant.of(counts, _place_servers(counts, want.servers)) if want.servers else Grant.of(counts)
 
 
-def _node_limit(room: Room, node: str, request: Request) -> int:
-    return max(1, int(room.nodes[node].gpus / request.worker.gpus)) if request.worker.gpus else 1
+def _fewest(room: Room, group: list[str], request: Request, workers: int) -> int:
+    """The fewest of these nodes that would hold the workers if all were empty."""
+    number = 0
+    for fit in sorted((room.workers_ever(node, request) for node in group), reverse=True):
+        if workers <= 0:
+            break
+        number += 1
+        workers -= fit
+    return number
 
 
 def _place_servers(counts: Counts, servers: int) -> Counts:
@@ -71,11 +85,11 @@ def _take_in_order(free: Counts, workers: int) -> Counts:
     return counts
 
 
-def _emptiest(free: Counts, workers: int, _widest: int) -> Counts | None:
+def _emptiest(free: Counts, workers: int) -> Counts:
     return _take_in_order(sorted(free, key=lambda item: -item[1]), workers)
 
 
-def _best_fit(free: Counts, workers: int, _widest: int) -> Counts | None:
+def _best_fit(free: Counts, workers: int) -> Counts:
     """Whole large gaps first; what is left goes to the tightest node that holds it."""
     ordered = sorted(free, key=lambda item: -item[1])
     counts: Counts = []
@@ -88,13 +102,7 @@ def _best_fit(free: Counts, workers: int, _widest: int) -> Counts | None:
     return counts
 
 
-def _consolidated(free: Counts, workers: int, widest: int) -> Counts | None:
-    counts = _best_fit(free, workers, widest)
-    fewest = -(-workers // widest)
-    return counts if counts is not None and len(counts) <= fewest else None
-
-
-def _fragments(free: Counts, workers: int, _widest: int) -> Counts | None:
+def _fragments(free: Counts, workers: int) -> Counts:
     return _take_in_order(sorted(free, key=lambda item: item[1]), workers)
 
 
@@ -115,9 +123,9 @@ def _even(total: int, parts: int, index: int) -> int:
     return total // parts + (1 if index < total % parts else 0)
 
 
-_SPREADS: dict[Spread, Callable[[Counts, int, int], Counts | None]] = {
+_SPREADS: dict[Spread, Callable[[Counts, int], Counts]] = {
     Spread.EMPTIEST: _emptiest,
     Spread.BEST_FIT: _best_fit,
-    Spread.CONSOLIDATED: _consolidated,
+    Spread.CONSOLIDATED: _best_fit,
     Spread.FRAGMENTS: _fragments,
 }

@@ -17,7 +17,8 @@ class Room:
         # Sorted, so that no result depends on the order in which nodes were listed.
         self.nodes = {i: nodes[i] for i in sorted(nodes)}
         self.free_gpus = {i: (0 if node.draining else node.gpus) for i, node in self.nodes.items()}
-        finite = any(math.isfinite(n.cpus + n.memory_gb + n.bandwidth_gbps) for n in nodes.values())
+        # One accounted resource is enough: a node may limit its CPUs and leave its network unlimited.
+        finite = any(math.isfinite(min(n.cpus, n.memory_gb, n.bandwidth_gbps)) for n in nodes.values())
         self._free = {i: node.capacity for i, node in self.nodes.items()} if finite else None
         self._devices: set[tuple[str, int]] = set()
 

@@ -3,25 +3,56 @@
 from __future__ import annotations
 
 from elastane.policies.plan import Shares, Want, Wants
-from elastane.policies.view import View
+from elastane.policies.view import JobView, View
 
 
-def realise(shares: Shares, view: View) -> Wants:
-    """This round's jobs: largest share over time received so far first, each on the type it lags on most."""
-    free = {kind: 0 for node in view.nodes.values() for kind in (node.gpu_type,)}
-    for node in view.nodes.values():
-        free[node.gpu_type] += 0 if node.draining else node.gpus
-    lag: list[tuple[float, str, str]] = []
-    for job_id, fractions in shares.fraction.items():
-        job = view.jobs.get(job_id)
-        if job is None:
-            continue
-        received = job.ledger.held_at(view.now_s) / max(view.now_s - job.submit_s, 1.0)
-        lag.extend((share / (received + 1e-3), job_id, kind) for kind, share in fractions.items() if share > 0)
+def realise(shares: Shares, view: View, waiting: dict[str, str]) -> Wants:
+    """This round's jobs: largest share over time received so far first, each on the type it lags on most.
+
+    Jobs that have a share but not this round are put into ``waiting`` with the reason.
+    """
+    free = _free_by_type(view)
     want: dict[str, Want] = {}
-    for _, job_id, kind in sorted(lag, key=lambda item: (-item[0], item[1], item[2])):
-        need = view.jobs[job_id].request.workers
+    for _, job_id, kind in sorted(_lags(shares, view), key=lambda item: (-item[0], item[1], item[2])):
+        request = view.jobs[job_id].request
+        need = request.gpus_of(request.workers)
         if job_id not in want and need <= free.get(kind, 0):
             free[kind] -= need
-            want[job_id] = Want(need, gpu_type=kind)
+            want[job_id] = Want(request.workers, gpu_type=kind)
+    for job_id, fractions in shares.fraction.items():
+        if job_id in view.jobs and job_id not in want:
+            share = sum(fractions.values())
+            waiting[job_id] = f"its share is {share:.0%} of the time; others are further behind theirs this round"
     return Wants(want)
+
+
+def _free_by_type(view: View) -> dict[str, int]:
+    """GPUs of each type that no pinned job keeps."""
+    free = {node.gpu_type: 0 for node in view.nodes.values()}
+    for node in view.nodes.values():
+        free[node.gpu_type] += 0 if node.draining else node.gpus
+    for job in view.jobs.values():
+        for part in job.grant.slices if job.grant and view.must_keep(job) else ():
+            node = view.nodes[part.node]
+            free[node.gpu_type] -= 0 if node.draining else job.request.gpus_of(part.workers)
+    return free
+
+
+def _lags(shares: Shares, view: View) -> list[tuple[float, str, str]]:
+    """(share over time received, job, type) wherever a job may run."""
+    lags: list[tuple[float, str, str]] = []
+    for job_id, fractions in shares.fraction.items():
+        job = view.jobs.get(job_id)
+        if job is None or view.must_keep(job):
+            continue
+        received = _received(job, view.now_s)
+        types = job.request.types
+        for kind, share in fractions.items():
+            if share > 0 and (not types or kind in types):
+                lags.append((share / (received + 1e-3), job_id, kind))
+    return lags
+
+
+def _received(job: JobView, now_s: float) -> float:
+    """The fraction of its life in which the job held GPUs."""
+    return job.ledger.held_at(now_s) / max(now_s - job.submit_s, 1.0)

@@ -11,19 +11,19 @@ with K_j the GPUs of job j, so that K_j cancels.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elastane.models.speed import FloatArray, IntArray
-from elastane.policies.pollux.nsga2 import standing, survivors, tournament
+from elastane.policies.pollux.nsga2 import Standing, standing, survivors, tournament
 from elastane.policies.pollux.objective import contribution
 from elastane.policies.pollux.population import first_population, remember
 from elastane.policies.pollux.problem import Problem
 from elastane.policies.pollux.variation import States, Variation
 
-_HASH_BITS = 36  # times all GPUs of a large cluster this still fits a float exactly
+_MARK_BITS = 36  # times all GPUs of a large cluster this is still below 2^53
 
 
 @dataclass(frozen=True)
@@ -61,39 +61,71 @@ class Worth:
         return np.stack([fitness, utility])
 
 
+class _Population(NamedTuple):
+    """Individuals that differ from one another, with their objectives and how they compare."""
+
+    states: States
+    objectives: FloatArray
+    marks: FloatArray
+    stand: Standing
+
+    def best(self) -> States:
+        """The state of the highest fitness."""
+        return self.states[:, :, int(np.argmax(self.objectives[0]))]
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """Survival of the best ``size`` individuals, copies removed.
+
+    ``weights`` turn a state into a number that marks it: whole numbers and sums that a float holds exactly, so that
+    equal states have equal marks whatever the order of summation, and different ones hardly ever.
+    """
+
+    size: int
+    worth: Worth
+    weights: FloatArray
+
+    @classmethod
+    def of(cls, problem: Problem, size: int, rng: np.random.Generator) -> _Selection:
+        weights = rng.integers(1, 1 << _MARK_BITS, size=problem.held.size).astype(np.float64)
+        return cls(size, Worth.of(problem), weights)
+
+    def survivors(self, states: States, parents: _Population | None = None) -> _Population:
+        """Of new states and their parents, those that go on."""
+        marks = self.weights @ states.reshape(len(self.weights), -1)
+        objectives = self.worth.objectives(states)
+        if parents is not None:
+            states = np.concatenate([parents.states, states], axis=2)
+            marks = np.concatenate([parents.marks, marks])
+            objectives = np.hstack([parents.objectives, objectives])
+        single = np.sort(np.unique(marks, return_index=True)[1])
+        stand = standing(objectives[:, single])
+        kept = survivors(stand, self.size)
+        chosen = single[kept]
+        return _Population(states.take(chosen, axis=2), objectives[:, chosen], marks[chosen], stand.of(kept))
+
+
 def evolve(
     problem: Problem, memory: Any, population: int, generations: int, seed: int
 ) -> tuple[dict[int, dict[int, int]], dict[str, Any]]:
     """The fittest placement found (GPUs per node, per job row) and the population to go on from next time."""
+    if not problem.held.size:
+        return {}, {}
     rng = np.random.Generator(np.random.SFC64(seed))
-    variation, worth = Variation.of(problem), Worth.of(problem)
-    weights = rng.integers(1, 1 << _HASH_BITS, size=problem.held.size).astype(np.float64)
-    states = variation.repair(first_population(problem, memory), rng)
-    objectives = worth.objectives(states)
-    states, objectives, stand = _select(states, objectives, population, weights)
+    variation = Variation.of(problem)
+    selection = _Selection.of(problem, population, rng)
+    now = selection.survivors(variation.repair(first_population(problem, memory), rng))
     for _ in range(generations):
-        parents = tournament(stand, population + population % 2, rng)
-        children = variation.mutate(variation.crossover(states, parents, rng), rng)
-        children = variation.repair(children, rng)
-        objectives = np.hstack([objectives, worth.objectives(children)])
-        states = np.concatenate([states, children], axis=2)
-        states, objectives, stand = _select(states, objectives, population, weights)
-    fittest = states[:, :, int(np.argmax(objectives[0]))]
-    return as_rows(fittest), remember(problem, states)
-
-
-def _select(states, objectives, size, weights):
-    """Drop copies, keep the best ``size`` individuals."""
-    _, first = np.unique(weights @ states.reshape(len(weights), -1), return_index=True)
-    first.sort()
-    stand = standing(objectives[:, first])
-    kept = survivors(stand, size)
-    chosen = first[kept]
-    return states[:, :, chosen], objectives[:, chosen], stand.of(kept)
+        parents = tournament(now.stand, population + population % 2, rng)
+        children = variation.mutate(variation.crossover(now.states, parents, rng), rng)
+        now = selection.survivors(variation.repair(children, rng), now)
+    return as_rows(now.best()), remember(problem, now.states)
 
 
 def as_rows(state: NDArray[np.integer[Any]]) -> dict[int, dict[int, int]]:
+    """GPUs per node for every job that has any."""
     return {
-        int(job): {int(node): int(state[job, node]) for node in state[job].nonzero()[0]}
+        int(job): {int(node): int(state[job, node]) for node in np.flatnonzero(state[job])}
         for job in np.flatnonzero(state.any(axis=1))
     }

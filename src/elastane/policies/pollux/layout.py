@@ -13,6 +13,8 @@ class Layout:
         self.problem = problem
         self.free = [int(g) for g in problem.node_gpus]
         self.shared = [False] * len(self.free)
+        self.kind_of = [int(kind) for kind in problem.kinds]
+        self.kinds = sorted(set(self.kind_of))
         self.rows: dict[int, dict[int, int]] = {}
 
     def keep(self, job: int) -> None:
@@ -29,7 +31,8 @@ class Layout:
 
     def place(self, job: int, workers: int) -> None:
         """The best place for that many workers, or for as many as can be placed to advantage."""
-        options = [self._single(job, workers), self._spread(job, workers)]
+        options = [self._single(job, workers)]
+        options.extend(self._spread(job, workers, kind) for kind in self.kinds)
         best, best_speedup = {}, 0.0
         for row in options:
             size = sum(row.values())
@@ -43,10 +46,12 @@ class Layout:
 
     def _single(self, job: int, workers: int) -> dict[int, int]:
         """The tightest node that holds all; otherwise the roomiest."""
-        held = self.problem.held[job]
+        held, usable = self.problem.held[job], self.problem.usable[job].tolist()
         tightest, tightest_key = -1, (0, 0, 0)
         roomiest = -1
         for node, room in enumerate(self.free):
+            if not usable[node]:
+                continue
             if room >= workers:
                 key = (room, -int(held[node]), node)
                 if tightest < 0 or key < tightest_key:
@@ -57,13 +62,14 @@ class Layout:
             return {tightest: workers}
         return {roomiest: self.free[roomiest]} if roomiest >= 0 else {}
 
-    def _spread(self, job: int, workers: int) -> dict[int, int]:
+    def _spread(self, job: int, workers: int, kind: int) -> dict[int, int]:
         """Roomiest nodes without another distributed job; what is left goes where it fits most tightly."""
-        held = self.problem.held[job]
-        candidates = [n for n, room in enumerate(self.free) if room > 0 and not self.shared[n]]
+        held, limit = self.problem.held[job], self.problem.jobs[job].request.max_nodes
+        right = [u and k == kind for u, k in zip(self.problem.usable[job].tolist(), self.kind_of, strict=True)]
+        candidates = [n for n, room in enumerate(self.free) if room > 0 and right[n] and not self.shared[n]]
         candidates.sort(key=lambda n: (-self.free[n], -int(held[n]), n))
         row: dict[int, int] = {}
-        while workers > 0 and candidates:
+        while workers > 0 and candidates and (limit is None or len(row) < limit):
             holders = [n for n in candidates if self.free[n] >= workers]
             node = min(holders, key=lambda n: (self.free[n], n)) if holders else candidates[0]
             candidates.remove(node)

@@ -6,7 +6,7 @@ nearly so and packs the answer; ``search=genetic`` is the published genetic algo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +20,13 @@ from elastane.policies.pollux.layout import lay_out
 from elastane.policies.pollux.objective import contribution
 from elastane.policies.pollux.problem import Problem, build_problem
 from elastane.policies.pollux.solver import best_counts
-from elastane.policies.view import Info, View
+from elastane.policies.view import Ability, Info, View
+
+Rows = dict[int, dict[int, int]]
+"""GPUs per node, per job, both by their number in the problem."""
+
+_MOST_PASSES = 5
+_MOVES = Ability.SUSPEND | Ability.MIGRATE
 
 
 @dataclass(frozen=True)
@@ -66,22 +72,47 @@ class Pollux(Policy):
         if self.search == "genetic":
             rows, memory = evolve(problem, view.memory, self.population, self.generations, view.seed)
         else:
-            rows = lay_out(problem, best_counts(problem.count_values(), int(problem.node_gpus.sum())))
-        if _fits(problem) and objective(problem, rows) <= _present_objective(problem):
+            rows = _solve(problem)
+        if not _improves(problem, rows):
             rows = as_rows(problem.held)
         return Plan(Exact(_grants(problem, rows)), explain=_explain(problem, rows), memory=memory)
 
 
-def _fits(problem: Problem) -> bool:
-    """Whether the present state may stay: a node that drains must be left, whatever that costs."""
-    return bool(np.all(problem.held.sum(axis=0) <= problem.node_gpus))
+def _solve(problem: Problem) -> Rows:
+    """Counts, laid out.
+
+    Counts know nothing of accelerator types, so where there are several the layout may fall short of them; then
+    the answer is taken up again from where it stands, or the next round would move jobs once more.
+    """
+    total, rows = int(problem.node_gpus.sum()), {}
+    there = problem
+    for _ in range(_MOST_PASSES if np.unique(problem.kinds).size > 1 else 1):
+        better = lay_out(there, best_counts(there.count_values(), total))
+        if there is not problem and not _improves(there, better):
+            break
+        rows = better
+        there = _as_if(problem, rows)
+    return rows
 
 
-def _present_objective(problem: Problem) -> float:
-    return float(contribution(problem.current_speedups(), problem.p).sum())
+def _as_if(problem: Problem, rows: Rows) -> Problem:
+    """The same problem with the answer already in place; jobs that stay once they run then stay."""
+    held = np.zeros_like(problem.held)
+    pinned = problem.pinned.copy()
+    for j, row in rows.items():
+        job = problem.jobs[j]
+        held[j, list(row)] = list(row.values())
+        pinned[j] |= not job.request.preemptible or job.abilities & _MOVES != _MOVES
+    return replace(problem, held=held, pinned=pinned)
 
 
-def objective(problem: Problem, rows: dict[int, dict[int, int]]) -> float:
+def _improves(problem: Problem, rows: Rows) -> bool:
+    """Whether this is better than the present state by more than rounding, which would exchange equals for ever."""
+    present = float(contribution(problem.current_speedups(), problem.p).sum())
+    return objective(problem, rows) > present + 1e-9 * abs(present)
+
+
+def objective(problem: Problem, rows: Rows) -> float:
     """Σ of contributions of a layout, moves discounted."""
     speedups = np.zeros(len(problem.jobs))
     for job, row in rows.items():
@@ -93,7 +124,7 @@ def objective(problem: Problem, rows: dict[int, dict[int, int]]) -> float:
     return float(contribution(speedups, problem.p).sum())
 
 
-def _grants(problem: Problem, rows: dict[int, dict[int, int]]) -> dict[str, Grant]:
+def _grants(problem: Problem, rows: Rows) -> dict[str, Grant]:
     grants = {}
     for j, row in rows.items():
         job = problem.jobs[j]
@@ -104,10 +135,18 @@ def _grants(problem: Problem, rows: dict[int, dict[int, int]]) -> dict[str, Gran
     return grants
 
 
-def _explain(problem: Problem, rows: dict[int, dict[int, int]]) -> dict[str, str]:
+def _explain(problem: Problem, rows: Rows) -> dict[str, str]:
     total = int(problem.node_gpus.sum())
-    waiting = [job.id for j, job in enumerate(problem.jobs) if not rows.get(j)]
-    reason = (
-        f"{len(problem.jobs)} jobs share {total} GPUs; running it now would cost the others more than it gains"
-    )
-    return dict.fromkeys(waiting, reason)
+    crowd = f"{len(problem.jobs)} jobs share {total} GPUs"
+    reasons = {}
+    for j, job in enumerate(problem.jobs):
+        least, most = int(problem.least[j]), int(problem.most[j])
+        if rows.get(j):
+            continue
+        if least > most:
+            reasons[job.id] = f"needs {least} GPUs of one type, at most {most} that it may use exist"
+        elif problem.factor[j] == 0.0:
+            reasons[job.id] = f"too young for a start to pay yet; {crowd}"
+        else:
+            reasons[job.id] = f"{crowd}; running it now would cost the others more than it gains"
+    return reasons

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +12,14 @@ from elastane.policies.pollux.problem import Problem
 from elastane.policies.pollux.variation import States
 
 _TYPE = np.dtype("<i2")
+
+
+class _Remembered(NamedTuple):
+    """A population with the place of every job and every node in it."""
+
+    jobs: dict[str, int]
+    nodes: dict[str, int]
+    states: States
 
 
 def remember(problem: Problem, states: States) -> dict[str, Any]:
@@ -33,28 +40,28 @@ def first_population(problem: Problem, memory: Any) -> States:
     (another version, another policy, a damaged file) is worth as much as none.
     """
     present = problem.held.astype(np.int16)[:, :, None]
-    remembered = _recall(memory)
-    if remembered is None:
+    found = _recall(memory)
+    if found is None:
         return present
-    jobs, nodes, states = remembered
-    out = np.zeros((*present.shape[:2], states.shape[2]), dtype=np.int16)
-    job_at = {job: i for i, job in enumerate(jobs)}
-    node_at = {node: i for i, node in enumerate(nodes)}
-    rows = [(i, job_at[job.id]) for i, job in enumerate(problem.jobs) if job.id in job_at]
-    columns = [(i, node_at[node]) for i, node in enumerate(problem.node_ids) if node in node_at]
+    states = np.zeros((*present.shape[:2], found.states.shape[2]), dtype=np.int16)
+    rows = [(i, found.jobs[job.id]) for i, job in enumerate(problem.jobs) if job.id in found.jobs]
+    columns = [(i, found.nodes[node]) for i, node in enumerate(problem.node_ids) if node in found.nodes]
     if rows and columns:
         (new_row, old_row), (new_column, old_column) = np.array(rows).T, np.array(columns).T
-        out[np.ix_(new_row, new_column)] = states[np.ix_(old_row, old_column)]
-    return np.concatenate([present, out], axis=2)
+        states[np.ix_(new_row, new_column)] = found.states[np.ix_(old_row, old_column)]
+    np.clip(states, 0, problem.node_gpus[:, None], out=states, casting="unsafe")
+    return np.concatenate([present, states], axis=2)
 
 
-def _recall(memory: Any) -> tuple[list[str], list[str], States] | None:
+def _recall(memory: Any) -> _Remembered | None:
     try:
-        jobs, nodes, count = list(memory["jobs"]), list(memory["nodes"]), int(memory["count"])
+        jobs = {str(job): i for i, job in enumerate(memory["jobs"])}
+        nodes = {str(node): i for i, node in enumerate(memory["nodes"])}
+        shape = (len(memory["jobs"]), len(memory["nodes"]), abs(int(memory["count"])))
         packed = zlib.decompress(base64.b64decode(memory["population"], validate=True))
-        states = np.frombuffer(packed, dtype=_TYPE).reshape(len(jobs), len(nodes), count)
-    except (TypeError, KeyError, ValueError, binascii.Error, zlib.error):
+        states = np.frombuffer(packed, dtype=_TYPE).reshape(shape)
+    except (TypeError, KeyError, ValueError, zlib.error):
         return None
-    if len(set(jobs)) != len(jobs) or len(set(nodes)) != len(nodes) or (states < 0).any():
+    if (len(jobs), len(nodes)) != shape[:2]:  # names that occur twice
         return None
-    return jobs, nodes, states.astype(np.int16)
+    return _Remembered(jobs, nodes, states.astype(np.int16))

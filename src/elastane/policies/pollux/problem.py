@@ -33,6 +33,11 @@ class Problem:
     held: IntArray
     """Current GPUs per (job, node)."""
     pinned: NDArray[np.bool_]
+    """Jobs that stay exactly as they are; they come first."""
+    kinds: IntArray
+    """Accelerator type of each node, as a number: no job may mix them."""
+    usable: NDArray[np.bool_]
+    """Whether the job accepts the node's accelerator, per (job, node)."""
     p: float
 
     @property
@@ -75,18 +80,16 @@ class Problem:
 
 def build_problem(view: View, p: float, delay_s: float, fair_on_one_node: bool, max_explore: float) -> Problem:
     """Gather the view into arrays."""
-    jobs = tuple(sorted(view.jobs.values(), key=lambda job: _priority(job, view.now_s)))
-    node_ids = tuple(view.nodes)
-    gpus = np.array([0 if node.draining else node.gpus for node in view.nodes.values()], dtype=np.int64)
+    jobs = tuple(sorted(view.jobs.values(), key=lambda job: _priority(job, view)))
+    node_ids = tuple(sorted(view.nodes))
+    gpus = _node_gpus(view, node_ids)
     total, per_node = int(gpus.sum()), int(gpus.max(initial=1))
-    held = np.zeros((len(jobs), len(node_ids)), dtype=np.int64)
-    position = {node: i for i, node in enumerate(node_ids)}
-    for row, job in enumerate(jobs):
-        for part in job.grant.slices if job.grant else ():
-            if part.node in position:
-                held[row, position[part.node]] += part.workers
-    least, most = _bounds(jobs, total, max_explore)
-    one_node, several = _speedups(jobs, most, total, per_node, fair_on_one_node)
+    types = [view.nodes[node].gpu_type for node in node_ids]
+    kinds = np.unique(np.array(types, dtype=str), return_inverse=True)[1].astype(np.int64)
+    usable = _usable(jobs, types)
+    held = _held(jobs, view, node_ids)
+    least, most = _bounds(jobs, _reach(jobs, view), held.sum(axis=1), max_explore)
+    one_node, several = _speedups(jobs, np.maximum(most, held.sum(axis=1)), total, per_node, fair_on_one_node)
     ages = np.array([view.now_s - job.submit_s for job in jobs])
     restarts = np.array([float(job.ledger.restarts) for job in jobs])
     scale = len(node_ids) / max(total, 1)
@@ -100,31 +103,79 @@ def build_problem(view: View, p: float, delay_s: float, fair_on_one_node: bool, 
         least=least,
         most=most,
         held=held,
-        pinned=np.array([job.pinned for job in jobs], dtype=bool),
+        pinned=np.array([_stays(job, view) for job in jobs], dtype=bool),
+        kinds=kinds,
+        usable=usable,
         p=p,
     )
 
 
-def _priority(job: JobView, now_s: float) -> tuple[bool, float, float, str]:
-    return (not job.pinned, job.ledger.service_at(now_s), job.submit_s, job.id)
+def _priority(job: JobView, view: View) -> tuple[bool, float, float, str]:
+    return (not _stays(job, view), job.ledger.service_at(view.now_s), job.submit_s, job.id)
 
 
-def _bounds(jobs: tuple[JobView, ...], total: int, explore: float) -> tuple[IntArray, IntArray]:
-    """Smallest and largest size of each job; a job may at most double what it was ever seen with."""
+def _stays(job: JobView, view: View) -> bool:
+    """Whether the job must keep its grant, or can have no other."""
+    if view.must_keep(job):
+        return True
+    return _stands(job, view) and not has(job.abilities, Ability.MIGRATE)
+
+
+def _stands(job: JobView, view: View) -> bool:
+    """Whether the job holds something and no node of it has gone or is about to."""
+    if job.grant is None:
+        return False
+    return all(part.node in view.nodes and not view.nodes[part.node].draining for part in job.grant.slices)
+
+
+def _node_gpus(view: View, node_ids: tuple[str, ...]) -> IntArray:
+    """GPUs to give out; of a draining node only those that pinned jobs keep."""
+    kept = view.kept_on_draining()
+    return np.array([kept.get(node, view.nodes[node].gpus) for node in node_ids], dtype=np.int64)
+
+
+def _usable(jobs: tuple[JobView, ...], types: list[str]) -> NDArray[np.bool_]:
+    accepted = {job.request.types for job in jobs}
+    rows = {wish: np.array([not wish or kind in wish for kind in types], dtype=bool) for wish in accepted}
+    return np.array([rows[job.request.types] for job in jobs], dtype=bool).reshape(len(jobs), len(types))
+
+
+def _held(jobs: tuple[JobView, ...], view: View, node_ids: tuple[str, ...]) -> IntArray:
+    """What each job can go on holding: nothing if a part of its gang is lost."""
+    held = np.zeros((len(jobs), len(node_ids)), dtype=np.int64)
+    position = {node: i for i, node in enumerate(node_ids)}
+    for row, job in enumerate(jobs):
+        if job.grant is not None and (view.must_keep(job) or _stands(job, view)):
+            for part in job.grant.slices:
+                held[row, position[part.node]] += part.workers
+    return held
+
+
+def _reach(jobs: tuple[JobView, ...], view: View) -> list[int]:
+    """The most GPUs each job could ever stand on; jobs that ask alike are answered once."""
+    wishes = {(job.request.types, job.request.max_nodes, job.request.worker): job.request for job in jobs}
+    found = {wish: view.reach(request) for wish, request in wishes.items()}
+    return [found[job.request.types, job.request.max_nodes, job.request.worker] for job in jobs]
+
+
+def _bounds(
+    jobs: tuple[JobView, ...], reach: list[int], held: IntArray, explore: float
+) -> tuple[IntArray, IntArray]:
+    """Smallest and largest size of each job; a job may at most double what it was ever seen with, or stay."""
     least, most = [], []
-    for job in jobs:
+    for job, limit, now in zip(jobs, reach, held, strict=True):
         low, high = max(job.request.min_workers, 1), job.request.max_workers
         if not has(job.abilities, Ability.RESIZE):
             low = high = job.request.workers
         else:
             speed = job.speed
             seen = speed.max_profiled if speed else 0
-            high = min(high, max(int(explore * seen), 1))
+            explored = max(int(explore * seen), 1)
             if speed is not None:
-                high = min(high, speed.max_useful)
-            high = max(high, low)
+                explored = min(explored, speed.max_useful)
+            high = max(min(high, max(explored, int(now))), low)
         least.append(low)
-        most.append(min(high, total))
+        most.append(min(high, limit))
     return np.array(least, dtype=np.int64), np.array(most, dtype=np.int64)
 
 
@@ -153,13 +204,14 @@ def _speedups(
 
 def _fair_rates(models: list[SpeedModel], nodes: int, workers: int) -> FloatArray:
     """Goodput with a fair share; where that is more than a job can use, with the most it can use."""
-    if not models:
-        return np.zeros(0)
-    wanted = np.array([[min(workers, model.max_useful)] for model in models])
-    spread = np.full_like(wanted, nodes)
-    fitted = [model for model in models if isinstance(model, GoodputModel)]
-    if len(fitted) == len(models):
-        rates = goodput_tables(fitted, spread, wanted).rate[:, 0]
-    else:
-        rates = np.array([m.rates(n, w)[0] for m, n, w in zip(models, spread, wanted, strict=True)])
+    rates = np.zeros(len(models))
+    alike: dict[int, list[int]] = {}
+    for row, model in enumerate(models):
+        alike.setdefault(min(workers, model.max_useful), []).append(row)
+    for size, rows in alike.items():
+        fitted = [model for row in rows if isinstance(model := models[row], GoodputModel)]
+        if len(fitted) == len(rows):
+            rates[rows] = goodput_tables(fitted, np.array([nodes]), np.array([size])).rate[:, 0]
+        else:
+            rates[rows] = [models[row].rates(np.array([nodes]), np.array([size]))[0] for row in rows]
     return np.maximum(rates, 1e-12)

@@ -1,0 +1,1 @@
+"""Benchmarks: commands that print figures and compare them with their targets."""

@@ -1,0 +1,68 @@
+"""Figures against targets: gates must hold, goals are where we want to be."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured value with its target."""
+
+    name: str
+    value: float
+    target: str
+    kind: Literal["gate", "goal"]
+    ok: bool
+
+
+class Figures:
+    """Collects figures, prints each at once, and ends the process as they deserve."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.all: list[Figure] = []
+
+    def at_most(
+        self, name: str, value: float, limit: float, kind: Literal["gate", "goal"], unit: str = ""
+    ) -> None:
+        """A value that must not exceed its limit."""
+        self._add(Figure(name, value, f"<= {limit:g} {unit}".strip(), kind, value <= limit))
+
+    def within(
+        self, name: str, value: float, reference: float, tolerance: float, kind: Literal["gate", "goal"]
+    ) -> None:
+        """A value that must lie within a relative tolerance of a published one."""
+        ok = abs(value / reference - 1.0) <= tolerance
+        self._add(Figure(name, value, f"{reference:g} ± {tolerance:.0%}", kind, ok))
+
+    def note(self, text: str) -> None:
+        """Something worth reading that has no target."""
+        print(f"       {text}", flush=True)
+
+    def _add(self, figure: Figure) -> None:
+        self.all.append(figure)
+        mark = "ok  " if figure.ok else ("MISS" if figure.kind == "gate" else "far ")
+        print(f"{mark}  {figure.kind}  {figure.name}: {figure.value:.4g}  (target {figure.target})", flush=True)
+
+    def finish(self) -> None:
+        """Write ``build/bench/NAME.json`` and exit non-zero if a gate was missed."""
+        path = Path("build/bench") / f"{self.name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps([asdict(figure) for figure in self.all], indent=2) + "\n", encoding="utf-8")
+        missed = [figure.name for figure in self.all if figure.kind == "gate" and not figure.ok]
+        print(f"{len(self.all)} figures in {path}; gates missed: {', '.join(missed) or 'none'}")
+        sys.exit(1 if missed else 0)
+
+
+def shared_data(*parts: str) -> Path:
+    """A path under ``$ELASTANE_SHARED`` (default ``../shared``); ends the process clearly when it is missing."""
+    path = Path(os.environ.get("ELASTANE_SHARED", "../shared")).joinpath(*parts)
+    if not path.exists():
+        sys.exit(f"benchmark data missing: {path} (set ELASTANE_SHARED to the directory that holds data/)")
+    return path

@@ -1,0 +1,56 @@
+"""Views of crowded clusters, for measuring decisions without a simulation around them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from elastane.cluster import Cluster
+from elastane.models.catalog import catalog
+from elastane.models.goodput import GoodputModel
+from elastane.models.throughput import ThroughputParams
+from elastane.policies.lowering import lower
+from elastane.policies.pollux import Pollux
+from elastane.policies.view import Facts, Info, JobState, JobView, Ledger, Request, View
+
+
+def crowded_view(jobs: int, gpus: int, seed: int = 0, per_node: int = 8) -> View:
+    """Jobs of all catalog applications at all ages, each with a fitted-looking model of its own."""
+    rng = np.random.default_rng(seed)
+    cluster = Cluster.uniform(max(gpus // per_node, 1), per_node)
+    apps = list(catalog().values())
+    views = {}
+    for number in range(jobs):
+        app = apps[rng.integers(len(apps))]
+        theta = np.array(app.params["t4"]) * np.exp(rng.normal(0, 0.05, 7))
+        theta[6] = np.clip(theta[6], 1.0, 10.0)
+        limits = app.limits(("t4",))
+        model = GoodputModel(
+            params={"t4": ThroughputParams(*theta.tolist())},
+            noise=app.noise_at(float(rng.random())),
+            limits=limits,
+            max_profiled=int(rng.choice([1, 1, 2, 2, 4, 8, 16])),
+        )
+        name = f"job-{number:05d}"
+        views[name] = JobView(
+            id=name,
+            submit_s=float(rng.uniform(0, 5e4)),
+            request=Request(max_workers=limits.max_workers),
+            state=JobState.PENDING,
+            ledger=Ledger(restarts=int(rng.integers(0, 6)), service_gpu_s=float(rng.exponential(1e4))),
+            restart_s=30.0,
+            facts=Facts(speed=model),
+            visible=Info.SPEED,
+        )
+    return View(now_s=60_000.0, jobs=views, nodes=cluster.nodes, visible=Info.SPEED)
+
+
+def settled(view: View) -> View:
+    """The view one round later, after the first plan was applied: what most rounds look like."""
+    grants = lower(Pollux().decide(view), view).grants
+    jobs = {
+        i: replace(job, grant=grants.get(i), state=JobState.RUNNING if i in grants else job.state)
+        for i, job in view.jobs.items()
+    }
+    return replace(view, now_s=view.now_s + 60.0, jobs=jobs)

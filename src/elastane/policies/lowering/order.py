@@ -1,0 +1,67 @@
+"""From an order to places: fill by count, place, and let nobody yield to a job that found no place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from elastane.cluster import Grant
+from elastane.policies.lowering.wants import place_wants
+from elastane.policies.plan import Fill, Order, Want
+from elastane.policies.view import View
+
+_MOST_REPETITIONS = 10
+
+
+def place_order(order: Order, view: View, reasons: dict[str, str]) -> dict[str, Grant]:
+    """Grants for an order; ``reasons`` gets why each job that is in it waits.
+
+    Where a job found no place, the answer is laid out again on top of itself until nothing changes: otherwise the
+    next decision might find a place that this one made, and jobs would move although nothing happened.  Every
+    repetition can only help the first job that is treated differently, so there is an end, and it comes soon.
+    """
+    held = {job.id: job.grant for job in view.jobs.values() if job.grant}
+    for _ in range(_MOST_REPETITIONS):
+        grants, unplaced = _settle(order, view, held, reasons)
+        if not unplaced or grants == held:
+            break
+        held = grants
+    return grants
+
+
+def _settle(
+    order: Order, view: View, held: Mapping[str, Grant], reasons: dict[str, str]
+) -> tuple[dict[str, Grant], dict[str, str]]:
+    """Fill and place, and again without those that found no place."""
+    unplaced: dict[str, str] = {}
+    while True:
+        reasons.clear()
+        reasons.update(unplaced)
+        want = _fill(order, view, unplaced, reasons)
+        failed: dict[str, str] = {}
+        grants = place_wants(want, view, failed, held)
+        first = next((job_id for job_id in order.jobs if job_id in failed), None)
+        if first is None:
+            return grants, unplaced
+        unplaced[first] = failed[first]
+
+
+def _fill(order: Order, view: View, unplaced: Mapping[str, str], reasons: dict[str, str]) -> dict[str, Want]:
+    """Who may run, by GPU count alone."""
+    kept = {job.id: job.request.gpus_of(job.workers) for job in view.jobs.values() if view.must_keep(job)}
+    free = view.total_gpus - sum(kept.values())
+    want: dict[str, Want] = {}
+    blocked_by = ""
+    for position, job_id in enumerate(order.jobs):
+        job = view.jobs.get(job_id)
+        if job is None or job_id in kept or job_id in want:
+            continue
+        need = job.request.gpus_of(job.request.workers)
+        if blocked_by:
+            reasons[job_id] = f"position {position + 1}; {blocked_by} is first and nobody may overtake it"
+        elif job_id in unplaced or need > free:
+            reasons.setdefault(job_id, f"needs {need} GPUs, {free} are left for it")
+            blocked_by = job_id if order.fill is Fill.STRICT else ""
+        else:
+            free -= need
+            want[job_id] = Want(job.request.workers, spread=order.spread_of.get(job_id, order.spread))
+    return want

@@ -1,0 +1,81 @@
+"""The small lives that the suite puts a policy through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elastane.cluster import Cluster, Node
+from elastane.policies.testing.jobs import Trial
+from elastane.policies.testing.views import speed_model
+from elastane.policies.view import ELASTIC, RIGID, Ability, Request
+
+HORIZON_S = 40_000.0
+"""By then every crowd below has long finished under any policy that gets on at all."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """A cluster with a name for test ids."""
+
+    name: str
+    nodes: tuple[Node, ...]
+
+
+PAIR = Machines("two equal nodes", tuple(Cluster.uniform(2, 4).nodes.values()))
+SINGLE = Machines("one node", tuple(Cluster.uniform(1, 4).nodes.values()))
+MIXED = Machines("two accelerators", (Node("a", 4, "t4"), Node("b", 4, "v100"), Node("c", 2, "v100")))
+CLUSTERS = (PAIR, SINGLE, MIXED)
+
+
+def elastic(least: int, workers: int, most: int) -> Request:
+    """A request that may be given any size between two."""
+    return Request(workers, least, most)
+
+
+def rigid(workers: int, preemptible: bool = True) -> Request:
+    """A request for exactly so many workers."""
+    return Request(workers, workers, workers, preemptible=preemptible)
+
+
+SINGLES = (
+    Trial("one worker", 0.0, 600.0, rigid(1), RIGID),
+    Trial("rigid gang", 90.0, 900.0, rigid(4), RIGID),
+    Trial("elastic", 90.0, 900.0, elastic(1, 2, 16)),
+    Trial("elastic gang", 0.0, 900.0, elastic(2, 4, 8), model=speed_model(1)),
+)
+"""Jobs that are alone."""
+
+FIXED = (
+    Trial("not preemptible", 0.0, 4_000.0, rigid(4, preemptible=False), RIGID),
+    Trial("not suspendable", 0.0, 4_000.0, rigid(2), Ability.MIGRATE),
+    Trial("elastic, not preemptible", 0.0, 4_000.0, Request(2, 1, 4, preemptible=False)),
+)
+"""Jobs that must be left alone once they run."""
+
+LONG = (
+    Trial("wide and long", 50.0, 10_000.0, rigid(4), RIGID),
+    Trial("narrow and long", 50.0, 10_000.0, rigid(1), RIGID),
+)
+"""Jobs that a stream of short ones could keep from running."""
+
+
+def crowd(after_s: float = 0.0) -> list[Trial]:
+    """Ten jobs, rigid and elastic, more than eight GPUs hold at once."""
+    wishes = [rigid(2), elastic(1, 2, 8), rigid(4), rigid(1), elastic(1, 1, 4)] * 2
+    return [
+        Trial(
+            id=f"j{number}",
+            submit_s=after_s + 130.0 * number,
+            seconds=300.0 + 250.0 * (number % 4),
+            request=wish,
+            abilities=ELASTIC if wish.max_workers > wish.min_workers else RIGID,
+            model=speed_model(number, 500.0 * (number + 1)),
+        )
+        for number, wish in enumerate(wishes)
+    ]
+
+
+def stream(until_s: float) -> list[Trial]:
+    """Short one-worker jobs, somewhat more than four GPUs can serve."""
+    number = int(until_s / 20.0)
+    return [Trial(f"s{i:05d}", 20.0 * i, 100.0, rigid(1), RIGID) for i in range(number)]

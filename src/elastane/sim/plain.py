@@ -1,0 +1,45 @@
+"""Specs and results as JSON values: what the cache keeps and what worker processes send."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Any
+
+from elastane.lookahead.physics import Physics
+from elastane.sim.result import JobRecord, RunResult, Stretch
+from elastane.sim.spec import RunSpec
+
+
+def spec_to_plain(spec: RunSpec) -> dict[str, Any]:
+    """All fields, nested ones as dictionaries."""
+    return asdict(spec)
+
+
+def spec_from_plain(plain: dict[str, Any]) -> RunSpec:
+    """The spec that was written."""
+    return RunSpec(**{**plain, "physics": Physics(**plain["physics"])})
+
+
+def result_to_plain(result: RunResult) -> dict[str, Any]:
+    """Stretches as lists, since there are many."""
+    plain = {field.name: getattr(result, field.name) for field in fields(result) if field.name != "jobs"}
+    plain["jobs"] = [_job(job) for job in result.jobs]
+    return plain
+
+
+def _job(job: JobRecord) -> dict[str, Any]:
+    row = {field.name: getattr(job, field.name) for field in fields(job) if field.name != "stretches"}
+    names = [field.name for field in fields(Stretch)]
+    row["stretches"] = [[getattr(stretch, name) for name in names] for stretch in job.stretches]
+    return row
+
+
+def result_from_plain(plain: dict[str, Any]) -> RunResult:
+    """The result that was written; raises ValueError, KeyError or TypeError if it is something else."""
+    rows = [dict(row) for row in plain["jobs"]]
+    jobs = tuple(
+        JobRecord(stretches=tuple(Stretch(*values) for values in row.pop("stretches")), **row) for row in rows
+    )
+    rest = {name: value for name, value in plain.items() if name != "jobs"}
+    rest["decision_ms"], rest["notes"] = tuple(rest["decision_ms"]), tuple(rest["notes"])
+    return RunResult(**rest, jobs=jobs)

@@ -1,0 +1,38 @@
+"""Every policy that can be imported keeps the promises of the contract."""
+
+from __future__ import annotations
+
+from elastane.errors import ElastaneError
+from elastane.policies.registry import make_policy, policy_names
+from elastane.policies.testing import PolicyConformance
+
+VARIANTS = {
+    "fifo": ("fifo(mode=hoard)", "fifo(mode=fit)"),
+    "tiresias": ("tiresias(index=gittins)", "tiresias(thresholds=300/3000,promote=2)"),
+    "pollux": ("pollux(search=genetic,population=10,generations=5)",),
+}
+"""Besides the defaults; the genetic search is small because the suite asks it very often."""
+
+ADJUSTED = {"pollux(search=genetic,population=10,generations=5)": {"patience": 8, "examples": 8}}
+"""A genetic search goes on from its last population, so it may find something better when asked again."""
+
+
+def _suites() -> dict[str, type[PolicyConformance]]:
+    suites = {}
+    for name in policy_names():
+        for written in (name, *VARIANTS.get(name, ())):
+            try:
+                policy = make_policy(written)
+            except ElastaneError:
+                continue
+            title = "Test" + written.replace("-", "_")
+            suites[title] = type(title, (PolicyConformance,), {"policy": policy, **ADJUSTED.get(written, {})})
+    return suites
+
+
+globals().update(_suites())
+
+
+def test_the_defaults_of_all_policies_can_be_made() -> None:
+    for name in policy_names():
+        assert make_policy(name).name == name
