@@ -26,6 +26,8 @@ from elastane.policies.view import ELASTIC, RIGID, Ability, Facts, JobView, Ledg
 from elastane.resources import Resources
 
 SLOT = Resources(cpus=1.0)
+TWO_CPUS = Resources(cpus=2.0)
+GPU_AND_CPU = Resources(gpus=1.0, cpus=1.0)
 SYNC = (1.0, 0.0, 1.0, 0.0, 0.0)  # with M = 12 a step takes 12/w + w/p seconds
 ASYNC = (6.0, 4.0, 0.0, 1.0)  # a step of all workers together takes 6/w + 4/p + p/w seconds
 STALLING = (0.1, 0.0, 0.6, 0.0, 0.31)  # with M = 10: 1/w + 0.6·w/p + 0.31·p
@@ -70,10 +72,7 @@ def job(
 
 
 def machines(*cpus: float, gpus: int = 0) -> dict[str, Node]:
-    return {
-        f"n{i}": Node(f"n{i}", gpus, cpus=have, memory_gb=64.0, bandwidth_gbps=10.0)
-        for i, have in enumerate(cpus)
-    }
+    return {f"n{i}": Node(f"n{i}", gpus, cpus=have) for i, have in enumerate(cpus)}
 
 
 def view_of(jobs: Iterable[JobView], nodes: dict[str, Node]) -> View:
@@ -109,9 +108,12 @@ def test_gains_are_divided_by_the_amount_of_the_dominant_resource() -> None:
     #   (1,2)  worker 12·1.17 = 14,  server 12·1.5/2 = 9      undivided, the server would win with 18
     #   (1,3)  worker 12·0.58 = 7,   server 12·1.67/2 = 10
     # Seven CPUs are then gone: 3 workers, 2 servers.
-    task = {"server": Resources(cpus=2.0), "worker": Resources(gpus=1.0, cpus=1.0)}
-    at_five = view_of([job("a", 12.0, speed(ASYNC), **task)], machines(5.0, gpus=4))
-    at_seven = view_of([job("a", 12.0, speed(ASYNC), **task)], machines(7.0, gpus=4))
+    at_five = view_of(
+        [job("a", 12.0, speed(ASYNC), server=TWO_CPUS, worker=GPU_AND_CPU)], machines(5.0, gpus=4)
+    )
+    at_seven = view_of(
+        [job("a", 12.0, speed(ASYNC), server=TWO_CPUS, worker=GPU_AND_CPU)], machines(7.0, gpus=4)
+    )
     assert counts(Optimus().decide(at_five)) == {"a": (1, 3)}
     assert counts(Optimus().decide(at_seven)) == {"a": (2, 3)}
 
@@ -119,8 +121,7 @@ def test_gains_are_divided_by_the_amount_of_the_dominant_resource() -> None:
 def test_a_resource_that_runs_out_stops_only_those_who_need_it() -> None:
     # As above with 5 CPUs: the parameter-server job stops at (1,3) for want of CPUs, holding 3 of 6 GPUs.  The
     # all-reduce job needs GPUs alone and takes the other three, however small its gains (0.6, 0.2 s per GPU).
-    task = {"server": Resources(cpus=2.0), "worker": Resources(gpus=1.0, cpus=1.0)}
-    shared = job("a", 12.0, speed(ASYNC), **task)
+    shared = job("a", 12.0, speed(ASYNC), server=TWO_CPUS, worker=GPU_AND_CPU)
     ring = job("b", 1.2, Linear(), server=None, worker=Resources(gpus=1.0), most=(0, 3))
     plan = Optimus().decide(view_of([shared, ring], machines(5.0, gpus=6)))
     assert counts(plan) == {"a": (1, 3), "b": (0, 3)}
@@ -320,3 +321,39 @@ def test_all_reduce_jobs_with_wide_workers_count_all_their_gpus() -> None:
     wide = job("a", 10.0, Linear(), server=None, worker=Resources(gpus=2.0), most=(0, 9))
     plan = Optimus().decide(view_of([wide], {"n0": Node("n0", 7)}))
     assert counts(plan) == {"a": (0, 3)}
+
+
+def ring(name: str, work: float, grant: Grant | None = None, abilities: Ability = ELASTIC) -> JobView:
+    worker = Resources(gpus=1.0)
+    return job(name, work, Linear(), server=None, worker=worker, most=(0, 99), grant=grant, abilities=abilities)
+
+
+def test_no_job_is_promised_more_than_one_accelerator_type_has() -> None:
+    nodes = {"n0": Node("n0", 4, "t4"), "n1": Node("n1", 2, "a100")}
+    view = view_of([ring("a", 10.0)], nodes)
+    plan = Optimus().decide(view)
+    assert counts(plan) == {"a": (0, 4)}
+    assert lower(plan, view).grants["a"].nodes == ("n0",)
+
+
+def test_jobs_that_divide_the_sum_but_not_the_types_still_all_run() -> None:
+    # Six GPUs, gains 30, 30, 10, 10 -> three each; the second finds only two of one type and is made smaller.
+    nodes = {"n0": Node("n0", 4, "t4"), "n1": Node("n1", 2, "a100")}
+    view = view_of([ring("a", 60.0), ring("b", 60.0)], nodes)
+    assert counts(Optimus().decide(view)) == {"a": (0, 3), "b": (0, 2)}
+    assert lower(Optimus().decide(view), view).grants.keys() == {"a", "b"}
+    paused = lower(Optimus(shrink_last=False).decide(view), view)
+    assert paused.waiting["b"].startswith("3 workers stand together on no set of nodes")
+
+
+def test_what_a_pinned_job_keeps_on_a_draining_node_is_nobodys_loss() -> None:
+    nodes = {"n0": Node("n0", 4, draining=True), "n1": Node("n1", 4)}
+    pinned = ring("b", 10.0, Grant.of([("n0", 2)]), Ability.NONE)
+    view = view_of([ring("a", 10.0), pinned], nodes)
+    assert counts(Optimus().decide(view)) == {"a": (0, 4), "b": (0, 2)}
+
+
+def test_a_job_that_cannot_move_keeps_what_it_holds() -> None:
+    stays = ring("a", 100.0, Grant.of([("n0", 2)]), Ability.SUSPEND | Ability.RESIZE)
+    view = view_of([stays, ring("b", 1.0)], {"n0": Node("n0", 8)})
+    assert counts(Optimus().decide(view)) == {"a": (0, 2), "b": (0, 6)}

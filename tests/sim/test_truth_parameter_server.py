@@ -27,12 +27,12 @@ from elastane.sim.truth.even_transfer import even_transfer
 from elastane.sim.truth.parameter_server import ServerJob, ServerKind, TrueServerSpeed, layout_of
 from elastane.sim.truth.server_kinds import KINDS, PreRuns, server_arrival
 
-MACHINE = Resources(cpus=8.0, memory_gb=64.0, bandwidth_gbps=10.0)
+MACHINE = Resources(cpus=8.0)
 REQUEST = Request(max_workers=8, worker=Resources(cpus=1.0), server=Resources(cpus=1.0), max_servers=8)
 
 
 def cluster(machines: int = 6) -> Cluster:
-    return Cluster.of(Node(f"n{i}", 0, cpus=8.0, memory_gb=64.0, bandwidth_gbps=10.0) for i in range(machines))
+    return Cluster.of(Node(f"n{i}", 0, cpus=8.0) for i in range(machines))
 
 
 # ---- speed ------------------------------------------------------------------------------------------------
@@ -181,8 +181,9 @@ def workload(jobs: int = 10, seed: int = 0, declared: bool = False) -> list[Arri
     return out
 
 
-def run(policy: Policy, jobs: list[Arrival], outages: tuple[Outage, ...] = (), **physics: float) -> World:
-    world = World(cluster(), policy, jobs, Physics(interval_s=300.0, **physics), outages=outages)
+def run(policy: Policy, jobs: list[Arrival], *, noise: float = 0.0, restart_s: float = 30.0) -> World:
+    physics = Physics(interval_s=300.0, restart_s=restart_s, observation_noise=noise)
+    world = World(cluster(), policy, jobs, physics)
     world.run(until_s=1e6)
     return world
 
@@ -194,7 +195,7 @@ def mean_jct_s(world: World) -> float:
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "forecast"])
 def test_estimates_finish_every_job_little_later_than_the_truth(declared: bool) -> None:
     oracle = run(OptimusOracle(), workload(declared=declared))
-    online = run(Optimus(), workload(declared=declared), observation_noise=0.05)
+    online = run(Optimus(), workload(declared=declared), noise=0.05)
     assert all(job.finish_s is not None for world in (oracle, online) for job in world.jobs.values())
     assert mean_jct_s(oracle) <= 1.1 * mean_jct_s(online)
     assert mean_jct_s(online) <= 1.5 * mean_jct_s(oracle)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import fields
-from typing import get_type_hints
+from typing import get_args, get_type_hints
 
 from elastane.errors import ElastaneError
 from elastane.policies.contract import Policy
@@ -38,10 +39,12 @@ def split_written(text: str) -> tuple[str, dict[str, str]]:
         raise OptionError(f"a policy is written NAME or NAME(option=value,…), not {text!r}")
     options: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in (match.group(2) or "").split(","))):
-        name, equals, value = item.partition("=")
+        name, equals, value = (part.strip() for part in item.partition("="))
         if not equals:
             raise OptionError(f"policy {match.group(1)}: option {item!r} needs a value, as in {item}=…")
-        options[name.strip()] = value.strip()
+        if name in options:
+            raise OptionError(f"policy {match.group(1)}: option {name} is given twice")
+        options[name] = value
     return match.group(1), options
 
 
@@ -60,6 +63,11 @@ def configure(policy: type[Policy], options: dict[str, str]) -> Policy:
 
 
 def _convert(policy: str, name: str, text: str, kind: object) -> object:
+    choices = get_args(kind)
+    if type(None) in choices:  # such as ``float | None``
+        if text.lower() == "none":
+            return None
+        kind = next(choice for choice in choices if choice is not type(None))
     if kind is bool:
         if text.lower() in ("true", "yes", "on", "1"):
             return True
@@ -68,8 +76,11 @@ def _convert(policy: str, name: str, text: str, kind: object) -> object:
         raise OptionError(f"policy {policy}: option {name} is true or false, not {text!r}")
     if kind in (int, float):
         try:
-            return int(text) if kind is int else float(text)
+            number = int(text) if kind is int else float(text)
         except ValueError:
+            number = math.nan
+        if math.isnan(number):
             what = "a whole number" if kind is int else "a number"
-            raise OptionError(f"policy {policy}: option {name} is {what}, not {text!r}") from None
+            raise OptionError(f"policy {policy}: option {name} is {what}, not {text!r}")
+        return number
     return text

@@ -49,7 +49,7 @@ def policy_class(name: str) -> type[Policy]:
     module, _, attribute = target.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # whatever a foreign module does when it is imported
         raise ElastaneError(f"policy {name!r} ({target}) cannot be loaded: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise ElastaneError(f"policy {name!r} ({target}) is not a Policy class")

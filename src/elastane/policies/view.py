@@ -235,11 +235,12 @@ class View:
 
     def reach(self, request: Request) -> int:
         """The most workers such a job could have alone: one accelerator type it accepts, no more nodes than it may."""
+        if not request.worker.gpus:
+            return max(request.workers, request.max_workers)
         per_type: dict[str, list[int]] = {}
         for node in self.nodes.values():
             if not node.draining and (not request.types or node.gpu_type in request.types):
-                fit = int(node.gpus / request.worker.gpus + 1e-9) if request.worker.gpus else node.gpus
-                per_type.setdefault(node.gpu_type, []).append(fit)
+                per_type.setdefault(node.gpu_type, []).append(int(node.gpus / request.worker.gpus + 1e-9))
         sums = (sum(sorted(fits, reverse=True)[: request.max_nodes]) for fits in per_type.values())
         return max(sums, default=0)
 

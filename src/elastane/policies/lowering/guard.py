@@ -66,7 +66,8 @@ def _malformed(wanted: Grant, nodes: Mapping[str, Node]) -> str:
     if len(set(wanted.nodes)) < len(wanted.slices):
         return "its grant names a node twice"
     for part in wanted.slices:
-        if part.workers < 0 or part.servers < 0 or not 0.0 < part.share <= 1.0:
+        empty = part.workers < 0 or part.servers < 0 or part.workers + part.servers == 0
+        if empty or not 0.0 < part.share <= 1.0:
             return f"its grant on {part.node} has impossible numbers"
         known = range(nodes[part.node].gpus) if part.node in nodes else ()
         if part.devices and (len(set(part.devices)) < len(part.devices) or not set(part.devices) <= {*known}):
@@ -95,8 +96,9 @@ def _place_problem(job: JobView, wanted: Grant, view: View) -> str:
     if request.max_nodes is not None and len(wanted.slices) > request.max_nodes:
         return f"{len(wanted.slices)} nodes are more than its {request.max_nodes}"
     held = set(job.grant.nodes) if job.grant else set()
-    # A job whose node is gone has to start again anyway, so that is not a move.
-    moved = bool(held) and held <= set(view.nodes) and not set(wanted.nodes) <= held
+    # A job whose node is gone or going has to start again anyway, so that is not a move.
+    usable = {i for i, node in view.nodes.items() if not node.draining}
+    moved = bool(held) and held <= usable and not set(wanted.nodes) <= held
     return "it cannot be moved" if moved and not has(job.abilities, Ability.MIGRATE) else ""
 
 

@@ -16,33 +16,46 @@ def place_order(order: Order, view: View, reasons: dict[str, str]) -> dict[str, 
     """Grants for an order; ``reasons`` gets why each job that is in it waits.
 
     Where a job found no place, the answer is laid out again on top of itself until nothing changes: otherwise the
-    next decision might find a place that this one made, and jobs would move although nothing happened.  Every
-    repetition can only help the first job that is treated differently, so there is an end, and it comes soon.
+    next decision might find a place that this one made, and jobs would move although nothing happened.  A
+    repetition can only help the first job that it treats differently, so there is an end, and it comes soon.
     """
+    never = _never(order, view)
     held = {job.id: job.grant for job in view.jobs.values() if job.grant}
     for _ in range(_MOST_REPETITIONS):
-        grants, unplaced = _settle(order, view, held, reasons)
-        if not unplaced or grants == held:
+        grants, unplaced = _settle(order, view, held, never, reasons)
+        if len(unplaced) == len(never) or grants == held:
             break
         held = grants
     return grants
 
 
+def _never(order: Order, view: View) -> dict[str, str]:
+    """Jobs that could not stand on these nodes even alone; known at once, they cost no repetition."""
+    asked = {i: view.jobs[i].request for i in order.jobs if i in view.jobs and not view.must_keep(view.jobs[i])}
+    wishes = {(r.types, r.max_nodes, r.worker): r for r in asked.values()}
+    reach = {wish: view.reach(request) for wish, request in wishes.items()}
+    found = {}
+    for job_id, request in asked.items():
+        most = reach[request.types, request.max_nodes, request.worker]
+        if request.workers > most:
+            found[job_id] = f"needs {request.workers} workers; the nodes it may use hold {most} at most"
+    return found
+
+
 def _settle(
-    order: Order, view: View, held: Mapping[str, Grant], reasons: dict[str, str]
+    order: Order, view: View, held: Mapping[str, Grant], never: Mapping[str, str], reasons: dict[str, str]
 ) -> tuple[dict[str, Grant], dict[str, str]]:
     """Fill and place, and again without those that found no place."""
-    unplaced: dict[str, str] = {}
+    unplaced = dict(never)
     while True:
         reasons.clear()
         reasons.update(unplaced)
         want = _fill(order, view, unplaced, reasons)
         failed: dict[str, str] = {}
         grants = place_wants(want, view, failed, held)
-        first = next((job_id for job_id in order.jobs if job_id in failed), None)
-        if first is None:
+        if not failed:
             return grants, unplaced
-        unplaced[first] = failed[first]
+        unplaced.update(failed)
 
 
 def _fill(order: Order, view: View, unplaced: Mapping[str, str], reasons: dict[str, str]) -> dict[str, Want]:

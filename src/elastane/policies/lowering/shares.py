@@ -22,7 +22,9 @@ def realise(shares: Shares, view: View, waiting: dict[str, str]) -> Wants:
     for job_id, fractions in shares.fraction.items():
         if job_id in view.jobs and job_id not in want:
             share = sum(fractions.values())
-            waiting[job_id] = f"its share is {share:.0%} of the time; others are further behind theirs this round"
+            waiting[job_id] = (
+                f"its share is {share:.0%} of the time; others are further behind theirs this round"
+            )
     return Wants(want)
 
 

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
-from elastane.models.speed import ServerSpeedModel
 from elastane.policies.contract import Needs, Policy
+from elastane.policies.optimus.claims import Claims
 from elastane.policies.optimus.climb import Claim, climb
 from elastane.policies.optimus.settle import counts_may_not_fit, settle
-from elastane.policies.optimus.stock import Amounts, Stock
-from elastane.policies.optimus.surface import ServerGrid, Surface, WorkerLine
+from elastane.policies.optimus.stock import Stock
 from elastane.policies.plan import Plan, Spread, Want, Wants
-from elastane.policies.view import Ability, Info, JobView, View, has
+from elastane.policies.view import Info, View
 
 UNKNOWN_S = 3600.0
 """Remaining time on its first tasks that a job is credited with when nothing is known about any job."""
@@ -61,8 +60,9 @@ class Optimus(Policy):
         """Start everybody with least in order of arrival, then climb by marginal gain."""
         stock = Stock(view.nodes.values(), self.by_share)
         explain: dict[str, str] = {}
-        claims = self._start(view, stock, explain)
-        self._look(view, stock, claims)
+        maker = Claims(view, stock)
+        claims = self._start(view, stock, maker, explain)
+        self._look(view, maker, claims)
         climb(claims, stock, self.pair_steps)
         claims.sort(key=lambda claim: stock.share(claim.need))
         wants = {claim.job_id: _want(claim) for claim in claims}
@@ -70,12 +70,12 @@ class Optimus(Policy):
             wants = settle(view, wants, self.shrink_last, explain)
         return Plan(Wants(wants), explain=explain)
 
-    def _start(self, view: View, stock: Stock, explain: dict[str, str]) -> list[Claim]:
+    def _start(self, view: View, stock: Stock, maker: Claims, explain: dict[str, str]) -> list[Claim]:
         """The least for everybody while it lasts; what cannot be suspended has its place already."""
         claims: list[Claim] = []
         for job in sorted(view.jobs.values(), key=lambda job: (not view.must_keep(job), job.submit_s, job.id)):
-            claim = _first_claim(job, stock, view)
-            need = claim.need if not view.must_keep(job) else _held_in_stock(claim, job, view)
+            claim = maker.first(job)
+            need = maker.taken(claim, job)
             if stock.fits(need):
                 stock.take(need)
                 claims.append(claim)
@@ -86,7 +86,7 @@ class Optimus(Policy):
                 )
         return claims
 
-    def _look(self, view: View, stock: Stock, claims: list[Claim]) -> None:
+    def _look(self, view: View, maker: Claims, claims: list[Claim]) -> None:
         """Fill in what is known about those that may grow."""
         unknown: list[Claim] = []
         times_s: list[float] = []
@@ -94,7 +94,7 @@ class Optimus(Policy):
             job = view.jobs[claim.job_id]
             if job.ledger.held_at(view.now_s) < self.young_s:
                 claim.factor = self.young_factor
-            claim.surface = _surface(job, claim, stock, view)
+            claim.surface = maker.surface(job, claim)
             remaining = job.remaining
             if claim.surface is None:
                 continue
@@ -107,60 +107,6 @@ class Optimus(Policy):
         for claim in unknown:
             assert claim.surface is not None
             claim.work = typical_s * claim.surface.rate(claim.servers, claim.workers)
-
-
-def _first_claim(job: JobView, stock: Stock, view: View) -> Claim:
-    """What the job starts with: (1, 1), or all of it where it cannot be resized (servers then one per worker)."""
-    request = job.request
-    server = stock.task(request.server) if request.server is not None and request.max_servers > 0 else None
-    if job.grant is not None and _stays_as_it_is(job, view):
-        workers, servers = job.grant.workers, job.grant.servers
-    elif has(job.abilities, Ability.RESIZE):
-        workers, servers = max(request.min_workers, 1), 1
-    else:
-        workers, servers = request.workers, min(request.workers, request.max_servers)
-    return Claim(job.id, servers if server else 0, workers, stock.task(request.worker), server)
-
-
-def _stays_as_it_is(job: JobView, view: View) -> bool:
-    """Whether the job can run with what it holds or not at all: growing may mean moving."""
-    if job.grant is None or has(job.abilities, Ability.MIGRATE):
-        return view.must_keep(job)
-    return view.must_keep(job) or all(
-        node in view.nodes and not view.nodes[node].draining for node in job.grant.nodes
-    )
-
-
-def _held_in_stock(claim: Claim, job: JobView, view: View) -> Amounts:
-    """What a job keeps of the stock; what it has on draining nodes was never part of that."""
-    parts = [part for part in job.grant.slices if not view.nodes[part.node].draining] if job.grant else []
-    return claim.cost((sum(part.servers for part in parts), sum(part.workers for part in parts)))
-
-
-def _surface(job: JobView, claim: Claim, stock: Stock, view: View) -> Surface | None:
-    """What is known of the job's speed, as far as it may grow; None if it may not, or nothing is known."""
-    request, speed = job.request, job.speed
-    if speed is None or _stays_as_it_is(job, view) or not has(job.abilities, Ability.RESIZE):
-        return None
-    explored = max(2 * speed.max_profiled, 1)  # no leap far beyond what was ever seen
-    most = min(request.max_workers, speed.max_useful, explored)
-    if request.worker.gpus:
-        most = min(most, view.reach(request))
-    most = max(most, claim.workers)
-    claim.most_workers = claim.workers + stock.count(claim.worker.need, most - claim.workers)
-    if claim.server is None:
-        return WorkerLine(speed, claim.most_workers, _per_node(stock, claim))
-    if not isinstance(speed, ServerSpeedModel):
-        return None
-    claim.most_servers = request.max_servers
-    most_of_both = claim.most_servers, claim.most_workers
-    return ServerGrid(speed, most_of_both, (claim.server.need, claim.worker.need), stock.widest)
-
-
-def _per_node(stock: Stock, claim: Claim) -> int:
-    """Workers on the widest node, by GPUs."""
-    gpus, wanted = stock.widest[0], claim.worker.need[0]
-    return max(int(gpus / wanted) if wanted else int(gpus), 1)
 
 
 def _want(claim: Claim) -> Want:

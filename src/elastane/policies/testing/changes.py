@@ -31,9 +31,7 @@ def reordered(view: View, rng: Random) -> View:
         rng.shuffle(items)
         return dict(items)
 
-    return replace(
-        view, jobs=shuffled(view.jobs), nodes=shuffled(view.nodes), tenants=shuffled(view.tenants)
-    )
+    return replace(view, jobs=shuffled(view.jobs), nodes=shuffled(view.nodes), tenants=shuffled(view.tenants))
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,10 @@ def difference(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str
 
 
 def check_settled(policy: Policy, view: View, patience: int = 1) -> None:
-    """Applying the plan and asking again at the same instant changes nothing, after ``patience`` times at last (X-4)."""
+    """Applying the plan and asking again at the same instant changes nothing, at the latest after ``patience`` times.
+
+    That is X-4; it catches jobs that are moved to and fro.
+    """
     changed: dict[str, tuple[object, object]] = {}
     plan, lowered = decide(policy, view)
     for _ in range(patience):

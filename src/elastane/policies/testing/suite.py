@@ -24,7 +24,7 @@ from elastane.policies.testing.checks import (
     decide,
 )
 from elastane.policies.testing.jobs import Trial
-from elastane.policies.testing.views import random_view, views
+from elastane.policies.testing.views import described, random_view, views
 from elastane.policies.testing.world import Step, World
 from elastane.policies.view import JobView, View
 
@@ -152,7 +152,9 @@ class PolicyConformance:
             check_decision(step.plan, step.lowered, step.view)
             if trial.id in step.view.jobs and (grant := step.lowered.grants.get(trial.id)):
                 held.add(grant)
-            assert not held or trial.id not in step.view.jobs or trial.id in step.lowered.grants, "it was stopped"
+            assert not held or trial.id not in step.view.jobs or trial.id in step.lowered.grants, (
+                "it was stopped"
+            )
         assert len(held) == 1, f"its grant changed: {held}"
         self._check_all_done(world)
 
@@ -186,8 +188,16 @@ class PolicyConformance:
     def _for_views(self, check: Callable[[View], None], **kind: bool) -> None:
         """Try ``check`` on random views; the same ones every time, so that a red test stays red."""
         info = self.policy.needs.info
+
+        def tried(view: View) -> None:
+            try:
+                check(view)
+            except Exception as error:
+                error.add_note(described(view))
+                raise
+
         for seed in range(self.examples):
-            check(random_view(Random(seed), info, **kind))
+            tried(random_view(Random(seed), info, **kind))
         known = settings(
             max_examples=self.examples,
             derandomize=True,
@@ -195,7 +205,7 @@ class PolicyConformance:
             deadline=None,
             suppress_health_check=list(HealthCheck),
         )
-        known(given(views(info, **kind))(check))()
+        known(given(views(info, **kind))(tried))()
 
     def _busy(self, **options: Any) -> World:
         return World(self.policy, scenarios.PAIR.nodes, scenarios.crowd(), **options)

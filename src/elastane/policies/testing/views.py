@@ -81,6 +81,23 @@ def views(info: Info = ~Info.NONE, *, rigid: bool = False, movable: bool = False
     return randoms.map(lambda rng: random_view(rng, info, rigid=rigid, movable=movable))
 
 
+def described(view: View) -> str:
+    """A view in a few lines, for whoever has to understand a failure."""
+    lines = [f"view at {view.now_s:g} s"]
+    for node in view.nodes.values():
+        lines.append(f"  {node.id}: {node.gpus} x {node.gpu_type}{', draining' if node.draining else ''}")
+    for job in view.jobs.values():
+        ask = job.request
+        size = f"{ask.workers} in [{ask.min_workers}, {ask.max_workers}]"
+        held = [f"{part.workers} on {part.node}" for part in job.grant.slices] if job.grant else ["nothing"]
+        fixed = "" if ask.preemptible else ", not preemptible"
+        rest = f"types {ask.types or 'any'}, nodes {ask.max_nodes or 'any'}{fixed}, {job.abilities.name}"
+        lines.append(
+            f"  {job.id} ({job.state.value}, since {job.submit_s:g} s): {size}; {rest}; holds {', '.join(held)}"
+        )
+    return "\n".join(lines)
+
+
 def _nodes(rng: Random, number: int) -> list[Node]:
     """Equal machines, or a mixture of types and sizes of which one may be draining."""
     if rng.random() < 0.5:
@@ -132,7 +149,9 @@ class _Jobs:
         """Elastic, rigid, not preemptible, not suspendable or not movable; now and then too wide or too picky."""
         rng = self.rng
         workers = rng.choice((1, 1, 2, 3, 4, 8, 24))
-        abilities = rng.choice((ELASTIC, ELASTIC, RIGID, ELASTIC & ~Ability.SUSPEND, ELASTIC & ~Ability.MIGRATE))
+        abilities = rng.choice(
+            (ELASTIC, ELASTIC, RIGID, ELASTIC & ~Ability.SUSPEND, ELASTIC & ~Ability.MIGRATE)
+        )
         if self.movable:
             abilities |= Ability.MIGRATE
         elastic = bool(abilities & Ability.RESIZE)

@@ -96,3 +96,15 @@ def _row(policy: str, runs: list[RunResult]) -> Row:
     summaries = tuple(summarise(run) for run in runs)
     averaged = {name: figure([getattr(s, name) for s in summaries]) for name in FIGURES}
     return Row(policy, tuple(runs), summaries, averaged)
+
+
+def notes(compared: Sequence[Row]) -> tuple[str, ...]:
+    """What must be said below a comparison: once what holds for all, by policy what does not."""
+    everywhere = [note for note in compared[0].notes if all(note in row.notes for row in compared)]
+    own = [
+        f"{'' if row.complete else '* '}{row.policy}: {note}"
+        for row in compared
+        for note in row.notes
+        if note not in everywhere
+    ]
+    return (*everywhere, *own)

@@ -14,7 +14,7 @@ from elastane import __version__
 from elastane.sim.metrics import FAIRNESS_DEFINITION
 from elastane.sim.report import embed
 from elastane.sim.report.columns import COLUMNS, best, unit, written
-from elastane.sim.report.compare import Row, rows, varying_physics
+from elastane.sim.report.compare import Row, notes, rows, varying_physics
 from elastane.sim.report.sweep import SweepPoint, sweep_lines
 from elastane.sim.report.table import settings
 from elastane.sim.result import RunResult
@@ -105,9 +105,7 @@ def _comparison(compared: Sequence[Row], thinned: Sequence[str]) -> dict[str, st
         "head": "".join(_heading(compared)),
         "body": "".join(_table_row(i, row, compared) for i, row in enumerate(compared)),
         "legend": escape(_legend(compared)),
-        "notes": "".join(
-            f"<li>{escape(f'{row.policy}: {note}')}</li>" for row in compared for note in row.notes
-        ),
+        "notes": "".join(f"<li>{escape(note)}</li>" for note in notes(compared)),
         "parameters": "".join(_parameters(row) for row in compared),
         "fairness": escape(FAIRNESS_DEFINITION),
         "remarks": escape(" ".join(remarks)),

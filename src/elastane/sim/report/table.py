@@ -14,7 +14,7 @@ from rich.text import Text
 
 from elastane.sim.metrics import FAIRNESS_DEFINITION
 from elastane.sim.report.columns import COLUMNS, Column, best, unit, written
-from elastane.sim.report.compare import Row, rows
+from elastane.sim.report.compare import Row, notes, rows
 from elastane.sim.result import RunResult
 
 
@@ -99,9 +99,7 @@ def _footnotes(compared: Sequence[Row], left_out: Sequence[Column]) -> Iterator[
     if left_out:
         titles = ", ".join(column.title for column in left_out)
         yield Text(f"A wider window also shows: {titles}.", "dim")
-    for row in compared:
-        mark = "" if row.complete else "* "
-        yield from (Text(f"{mark}{row.policy}: {note}", "yellow") for note in row.notes)
+    yield from (Text(note, "yellow") for note in notes(compared))
 
 
 def _short(value: object) -> str:
