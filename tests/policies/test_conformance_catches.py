@@ -52,7 +52,7 @@ class AsListed(Sound):
 
 
 class NodesAsListed(Sound):
-    """Gives every job its workers on the first node of the view that holds them."""
+    """Tells the jobs that wait about the first node it happened to see."""
 
     def decide(self, view: View) -> Plan:
         first = next(iter(view.nodes), None)
@@ -132,21 +132,25 @@ class Churning(Sound):
 
 
 class Speechless(Sound):
-    """Leaves the widest job out and does not say why."""
+    """Leaves the last job out and does not say why."""
 
     def order(self, view: View) -> tuple[str, ...]:
         return super().order(view)[:-1]
 
 
 class Lazy(Sound):
-    """Never starts more than what is running."""
+    """Starts nobody, politely."""
 
     def decide(self, view: View) -> Plan:
         return Plan(Order(()), explain=dict.fromkeys(view.jobs, "tomorrow"))
 
 
 class StopsPinned(Sound):
+    """Starts the first job and stops it as soon as another one waits."""
+
     def decide(self, view: View) -> Plan:
+        if len(view.jobs) == 1:
+            return super().decide(view)
         return Plan(Exact({}), explain=dict.fromkeys(view.jobs, "no"))
 
 
@@ -155,7 +159,7 @@ class UsesGoneNodes(Sound):
 
     def decide(self, view: View) -> Plan:
         held = {i: job.grant for i, job in view.jobs.items() if job.grant}
-        return Plan(Exact(held), explain=dict.fromkeys(view.jobs, ""))
+        return Plan(Exact(held), explain=dict.fromkeys(view.jobs, None))
 
 
 class Fragile(Sound):
@@ -234,11 +238,11 @@ def test_a_sound_policy_passes(check: Check) -> None:
 @pytest.mark.parametrize(
     ("policy", "check", "message"),
     [
-        (AtRandom, same, "the same view twice: "),
+        (AtRandom, same, "(grants|waiting) differ"),
         (ByTheClock, same, "wake_s differs"),
-        (HiddenState, same, "the same view twice: "),
-        (WritingIntoTheView, busy, ""),
-        (HiddenState, lives, ""),
+        (HiddenState, same, "(grants|waiting) differ"),
+        (WritingIntoTheView, same, "wrote into view.memory"),
+        (HiddenState, lives, None),
         (AsListed, listed, "listed in another order: "),
         (NodesAsListed, listed, "listed in another order: "),
         (Overcommitting, sound, "the guard had to refuse"),
@@ -250,15 +254,15 @@ def test_a_sound_policy_passes(check: Check) -> None:
         (Speechless, sound, "say why in Plan.explain"),
         (Speechless, gone, "say why in Plan.explain"),
         (StopsPinned, sound, "the guard had to refuse"),
-        (StopsPinned, pinned, ""),
-        (UsesGoneNodes, failure, ""),
-        (MemoryThatChangesInAStore, crash, ""),
+        (StopsPinned, pinned, None),
+        (UsesGoneNodes, failure, None),
+        (MemoryThatChangesInAStore, crash, None),
         (Lazy, alone, "left waiting"),
         (Lazy, failure, "did not finish"),
         (ShortestFirst, starving, "has not run"),
     ],
 )
-def test_a_bad_policy_is_caught(policy: type[Policy], check: Check, message: str) -> None:
+def test_a_bad_policy_is_caught(policy: type[Policy], check: Check, message: str | None) -> None:
     if policy is HiddenState:
         HiddenState.calls.clear()
     with pytest.raises(AssertionError, match=message):

@@ -26,7 +26,8 @@ _LOWER = np.array([np.log(TINY_S)] * 6 + [1.0])
 _UPPER = np.array([np.log(1e6)] * 6 + [10.0])
 _GAMMA_PENALTY, _SLOPE_PENALTY = 1e-3, 1e-2
 _RMS_FLOOR = 1e-3  # below a tenth of a per cent, errors are all alike
-_PATIENCE = 2  # iterations without a gain worth having before a job is left alone
+_PATIENCE = 2  # accepted steps without a gain worth having before a job is left alone
+_MOST_DAMPING = 1e2  # steps this short that still gain nothing count as well
 _INTER_NODE_PRIOR = 1.1  # several nodes are believed at least this much slower than one
 
 
@@ -224,7 +225,9 @@ def _levenberg_marquardt(
         trial_value = _objective(data, trial, trial_terms)
         better = trial_value < value
         gained = np.where(better, value - trial_value, 0.0)
-        patience = np.where(gained > tolerance * value + 1e-7, _PATIENCE, patience - 1)
+        # A rejected step alone is no sign of the end: the next one is shorter.
+        spent = better | (damping >= _MOST_DAMPING)
+        patience = np.where(gained > tolerance * value + 1e-7, _PATIENCE, patience - spent)
         x = np.where(better[:, None], trial, x)
         value = np.where(better, trial_value, value)
         damping = np.where(better, np.maximum(damping / 5.0, 1e-7), np.minimum(damping * 8.0, 1e6))

@@ -139,8 +139,13 @@ def candidates(limits: BatchLimits, workers: tuple[int, ...]) -> Candidates:
     high = np.where(arrays.fixed > 0, arrays.fixed, np.maximum(arrays.maximum, low))
     total = low * np.exp(np.log(high / low) * (_GRID if not limits.fixed else _GRID[:1]))
     per_gpu, accumulation = split_batch(total, count, arrays)
+    batch = count * per_gpu * (accumulation + 1.0)
     feasible = (per_gpu >= limits.per_gpu_min) & (per_gpu <= limits.per_gpu_max) & (asked >= 1)
-    batch = np.where(feasible, count * per_gpu * (accumulation + 1.0), 0.0)
+    if not limits.fixed:
+        # Rounding may fall below M0; and one worker that cannot accumulate cannot measure its noise above M0.
+        feasible &= batch >= limits.initial
+        feasible &= limits.accumulate | (count > 1) | (batch <= limits.initial)
+    batch = np.where(feasible, batch, 0.0)
     return Candidates(np.maximum(per_gpu, 1.0), accumulation + 1.0, batch)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from elastane.models.speed import ServerSpeedModel
 from elastane.policies.optimus.climb import Claim
-from elastane.policies.optimus.stock import Amounts, Stock
+from elastane.policies.optimus.stock import Amounts, Stock, Task
 from elastane.policies.optimus.surface import ServerGrid, Surface, WorkerLine
 from elastane.policies.view import Ability, JobView, Request, View, has
 
@@ -21,7 +23,7 @@ class Claims:
         request = job.request
         uses_servers = request.server is not None and request.max_servers > 0
         server = self._stock.task(request.server) if request.server is not None and uses_servers else None
-        if job.grant is not None and self._stays_as_it_is(job):
+        if job.grant is not None and self.stays_as_it_is(job):
             workers, servers = job.grant.workers, job.grant.servers
         elif has(job.abilities, Ability.RESIZE):
             workers, servers = max(request.min_workers, 1), 1
@@ -39,21 +41,31 @@ class Claims:
     def surface(self, job: JobView, claim: Claim) -> Surface | None:
         """The job's speed as far as it may grow (which the claim is told); None if it may not or nobody knows."""
         speed = job.speed
-        if speed is None or self._stays_as_it_is(job) or not has(job.abilities, Ability.RESIZE):
+        if speed is None or self.stays_as_it_is(job) or not has(job.abilities, Ability.RESIZE):
             return None
         explored = max(2 * speed.max_profiled, 1)  # no leap far beyond what was ever seen
-        most = min(job.request.max_workers, speed.max_useful, explored, self._reachable(job.request))
+        most = min(job.request.max_workers, speed.max_useful, explored, self.reachable(job.request))
         more = self._stock.count(claim.worker.need, max(most - claim.workers, 0))
         claim.most_workers = claim.workers + more
         if claim.server is None:
-            return WorkerLine(speed, claim.most_workers, self._per_node(claim))
+            return WorkerLine(speed, claim.most_workers, self._per_node(claim.worker))
         if not isinstance(speed, ServerSpeedModel):
             return None
         claim.most_servers = job.request.max_servers
         most_of_both = claim.most_servers, claim.most_workers
         return ServerGrid(speed, most_of_both, (claim.server.need, claim.worker.need), self._stock.widest)
 
-    def _stays_as_it_is(self, job: JobView) -> bool:
+    def least_rate(self, job: JobView) -> float:
+        """Speed on the least tasks a job may have; 0 if unknown."""
+        speed, request = job.speed, job.request
+        workers = np.array([max(request.min_workers, 1)])
+        if isinstance(speed, ServerSpeedModel) and request.server is not None:
+            one = np.ones_like(workers)
+            return float(speed.server_rates(one, one, workers)[0])
+        nodes = -(-workers // self._per_node(self._stock.task(request.worker)))
+        return float(speed.rates(nodes, workers)[0]) if speed is not None else 0.0
+
+    def stays_as_it_is(self, job: JobView) -> bool:
         """Whether the job can run with what it holds or not at all: growing may mean moving."""
         if self._view.must_keep(job):
             return True
@@ -62,16 +74,16 @@ class Claims:
         nodes = self._view.nodes
         return all(node in nodes and not nodes[node].draining for node in job.grant.nodes)
 
-    def _reachable(self, request: Request) -> int:
+    def reachable(self, request: Request) -> int:
         """Workers on one accelerator type and the nodes it may use; asked for once per kind of request."""
         if not request.worker.gpus:
-            return request.max_workers
+            return max(request.max_workers, request.workers)
         key = request.worker.gpus, request.types, request.max_nodes
         if key not in self._reach:
             self._reach[key] = self._view.reach(request)
         return self._reach[key]
 
-    def _per_node(self, claim: Claim) -> int:
+    def _per_node(self, worker: Task) -> int:
         """Workers on the widest node, by GPUs."""
-        gpus, wanted = self._stock.widest[0], claim.worker.need[0]
+        gpus, wanted = self._stock.widest[0], worker.need[0]
         return max(int(gpus / wanted) if wanted else int(gpus), 1)

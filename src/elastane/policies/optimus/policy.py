@@ -76,7 +76,10 @@ class Optimus(Policy):
         for job in sorted(view.jobs.values(), key=lambda job: (not view.must_keep(job), job.submit_s, job.id)):
             claim = maker.first(job)
             need = maker.taken(claim, job)
-            if stock.fits(need):
+            reach = maker.reachable(job.request)
+            if claim.workers > reach and not maker.stays_as_it_is(job):
+                explain[job.id] = f"needs {claim.workers} workers to start, the nodes it may use hold {reach}"
+            elif stock.fits(need):
                 stock.take(need)
                 claims.append(claim)
             else:
@@ -89,7 +92,6 @@ class Optimus(Policy):
     def _look(self, view: View, maker: Claims, claims: list[Claim]) -> None:
         """Fill in what is known about those that may grow."""
         unknown: list[Claim] = []
-        times_s: list[float] = []
         for claim in claims:
             job = view.jobs[claim.job_id]
             if job.ledger.held_at(view.now_s) < self.young_s:
@@ -102,11 +104,16 @@ class Optimus(Policy):
                 unknown.append(claim)
             else:
                 claim.work = remaining.mean
-                times_s.append(claim.seconds())
-        typical_s = median(times_s) if times_s else UNKNOWN_S
-        for claim in unknown:
-            assert claim.surface is not None
-            claim.work = typical_s * claim.surface.rate(claim.servers, claim.workers)
+        if unknown:
+            typical_s = self._typical_s(view, maker)
+            for claim in unknown:
+                claim.work = typical_s * maker.least_rate(view.jobs[claim.job_id])
+
+    def _typical_s(self, view: View, maker: Claims) -> float:
+        """Median of the times that all jobs which are known would take on their least, running or not."""
+        known = [(job.remaining, maker.least_rate(job)) for job in view.jobs.values()]
+        times_s = [left.mean / rate for left, rate in known if left is not None and rate > 0.0]
+        return median(times_s) if times_s else UNKNOWN_S
 
 
 def _want(claim: Claim) -> Want:

@@ -40,12 +40,19 @@ def settle(view: View, wants: Mapping[str, Want], shrink: bool, explain: dict[st
         room.take(grant, view.jobs[job_id].request)
     for job_id in stuck:
         explain[job_id] = _paused(view.jobs[job_id], wants[job_id], room)
-    if shrink and has(view.jobs[stuck[-1]].abilities, Ability.RESIZE):
-        smaller = _shrunk(room, view.jobs[stuck[-1]], wants[stuck[-1]])
+    last = view.jobs[stuck[-1]]
+    if shrink and _may_shrink(last, alone=len(wants) == 1):
+        smaller = _shrunk(room, last, wants[stuck[-1]])
         if smaller is not None:
             kept[stuck[-1]] = smaller
             del explain[stuck[-1]]
     return kept
+
+
+def _may_shrink(job: JobView, alone: bool) -> bool:
+    """Whether a smaller size is better than waiting: not where the job could never be stopped to outgrow it."""
+    stoppable = job.request.preemptible and has(job.abilities, Ability.SUSPEND)
+    return has(job.abilities, Ability.RESIZE) and (stoppable or alone)
 
 
 def _shrunk(room: Room, job: JobView, want: Want) -> Want | None:

@@ -76,6 +76,6 @@ def crowd(after_s: float = 0.0) -> list[Trial]:
 
 
 def stream(until_s: float) -> list[Trial]:
-    """Short one-worker jobs, somewhat more than four GPUs can serve."""
-    number = int(until_s / 20.0)
-    return [Trial(f"s{i:05d}", 20.0 * i, 100.0, rigid(1), RIGID) for i in range(number)]
+    """Short one-worker jobs, six at once and then somewhat more than four GPUs can serve."""
+    times_s = [0.0] * 6 + [20.0 * i for i in range(int(until_s / 20.0))]
+    return [Trial(f"s{i:05d}", when_s, 100.0, rigid(1), RIGID) for i, when_s in enumerate(times_s)]

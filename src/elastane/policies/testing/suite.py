@@ -39,7 +39,7 @@ class PolicyConformance:
     """
 
     policy: ClassVar[Policy]
-    examples: ClassVar[int] = 15
+    examples: ClassVar[int] = 12
     starvation_bound_s: ClassVar[float] = 10_000.0
     patience: ClassVar[int] = 1
 
@@ -53,11 +53,12 @@ class PolicyConformance:
         """X-2: no clock, no global randomness, nothing remembered outside the plan, the view left as it was."""
 
         def check(view: View) -> None:
-            before = through_json(view.memory)
             first = decide(self.policy, view)
             check_same(first, decide(self.policy, view), "the same view twice")
             check_same(first, decide(replace(self.policy), view), "a fresh copy of the policy")
-            assert view.memory == before, "the policy wrote into view.memory"
+            remembered = through_json(first[0].memory)
+            decide(self.policy, replace(view, memory=remembered))
+            assert remembered == through_json(first[0].memory), "the policy wrote into view.memory"
 
         self._for_views(check)
 
@@ -172,8 +173,8 @@ class PolicyConformance:
             pytest.skip("the policy does not promise starvation_free")
         stream = scenarios.stream(self.starvation_bound_s)
         world = World(self.policy, scenarios.SINGLE.nodes, [*stream, trial])
-        _exhaust(step for step in world.run(self.starvation_bound_s) if trial.id not in world.started_s)
-        assert trial.id in world.started_s, f"{trial.id} has not run in {self.starvation_bound_s:.0f} s"
+        runs = any(trial.id in world.started_s for _ in world.run(self.starvation_bound_s))
+        assert runs, f"{trial.id} has not run in {self.starvation_bound_s:.0f} s"
 
     @pytest.mark.slow
     def test_a_large_cluster_is_decided_on(self) -> None:
