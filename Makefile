@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-all lint format bench clean
+.PHONY: help install demo test test-slow test-all lint format bench bench-genetic bench-scale clean
 
 help: ## list the targets
 	@echo "Elastane: make TARGET"
@@ -46,8 +46,17 @@ format: install ## rewrite the sources in the house format
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format .
 
+# One thread for linear algebra: the figures are CPU seconds, and small matrices gain nothing from more.
+BENCH := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m
+
 bench: install ## figures of the ground floor; fails where a gate is missed
-	@$(BIN)/python -m benchmarks.ground_floor
+	@$(BENCH) benchmarks.ground_floor
+
+bench-genetic: install ## fidelity of Pollux's genetic search (about 15 minutes)
+	@$(BENCH) benchmarks.fidelity --genetic
+
+bench-scale: install ## 1,000 to 10,000 jobs on 1,024 GPUs (tens of minutes)
+	@$(BENCH) benchmarks.scale
 
 clean: ## remove .venv, caches and everything that was built
 	@rm -rf $(VENV) build dist report report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from elastane.models.speed import FloatArray, IntArray, SpeedModel
 from elastane.policies.lowering import lower
 from elastane.policies.optimus import Optimus, OptimusOracle
 from elastane.policies.optimus.stock import Stock
-from elastane.policies.plan import Plan, Spread, Want, Wants
+from elastane.policies.plan import Exact, Plan, Spread, Want, Wants
 from elastane.policies.view import ELASTIC, RIGID, Ability, Facts, JobView, Ledger, Request, View
 from elastane.resources import Resources
 
@@ -81,8 +81,11 @@ def view_of(jobs: Iterable[JobView], nodes: dict[str, Node]) -> View:
 
 def counts(plan: Plan) -> dict[str, tuple[int, int]]:
     """(servers, workers) of each job."""
-    assert isinstance(plan.intent, Wants)
-    return {i: (want.servers, want.workers) for i, want in sorted(plan.intent.want.items())}
+    assert isinstance(plan.intent, Wants | Exact)
+    given: Mapping[str, Want | Grant] = (
+        plan.intent.want if isinstance(plan.intent, Wants) else plan.intent.grants
+    )
+    return {i: (part.servers, part.workers) for i, part in sorted(given.items())}
 
 
 # ---- parameter servers ------------------------------------------------------------------------------------

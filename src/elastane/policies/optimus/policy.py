@@ -67,7 +67,7 @@ class Optimus(Policy):
         claims.sort(key=lambda claim: stock.share(claim.need))
         wants = {claim.job_id: _want(claim) for claim in claims}
         if counts_may_not_fit(view, wants):
-            wants = settle(view, wants, self.shrink_last, explain)
+            return Plan(settle(view, wants, self.shrink_last, explain), explain=explain)
         return Plan(Wants(wants), explain=explain)
 
     def _start(self, view: View, stock: Stock, maker: Claims, explain: dict[str, str]) -> list[Claim]:

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from elastane.cluster import Grant
 from elastane.policies.lowering import lower
 from elastane.policies.lowering.place import place
 from elastane.policies.lowering.room import Room
-from elastane.policies.plan import Plan, Spread, Want, Wants
+from elastane.policies.plan import Exact, Plan, Spread, Want, Wants
 from elastane.policies.view import Ability, JobView, View, has
+
+_TRIALS = 4
 
 
 def counts_may_not_fit(view: View, wants: Mapping[str, Want]) -> bool:
@@ -25,28 +28,47 @@ def counts_may_not_fit(view: View, wants: Mapping[str, Want]) -> bool:
     return any(view.jobs[i].request.max_nodes is not None or view.jobs[i].request.types for i in wants)
 
 
-def settle(view: View, wants: Mapping[str, Want], shrink: bool, explain: dict[str, str]) -> dict[str, Want]:
-    """The wants that can stand, after a trial of the very placement that will follow; reasons for the rest.
+def settle(view: View, wants: Mapping[str, Want], shrink: bool, explain: dict[str, str]) -> Wants | Exact:
+    """The wants if all of them find a place; else the grants of those that do, with reasons for the rest.
 
-    A job that was made smaller goes last, so that it takes the place of nobody.
+    Who stays where it is takes its place first, so a placement changes what the next one finds.  Hence it is tried
+    on its own outcome until nothing moves any more, and then asked for exactly: the next round will agree.
     """
     grants = lower(Plan(Wants(wants)), view).grants
+    if wants.keys() <= grants.keys():
+        return Wants(wants)
+    for _ in range(_TRIALS):
+        kept, paused = _fitting(view, wants, grants, shrink)
+        settled = lower(Plan(Wants(kept)), view).grants
+        if settled == {job.id: job.grant for job in view.jobs.values() if job.grant}:
+            break
+        jobs = {i: replace(job, grant=settled.get(i)) for i, job in view.jobs.items()}
+        view = replace(view, jobs=jobs)
+        grants = lower(Plan(Wants(wants)), view).grants
+    explain.update(paused)
+    return Exact(settled)
+
+
+def _fitting(
+    view: View, wants: Mapping[str, Want], grants: Mapping[str, Grant], shrink: bool
+) -> tuple[dict[str, Want], dict[str, str]]:
+    """The wants that found a place, the last of the others made smaller if it may be, and why the rest pauses.
+
+    The smaller one goes last, so that it takes the place of nobody.
+    """
     stuck = [i for i in wants if i not in grants]
-    if not stuck:
-        return dict(wants)
-    kept = {i: want for i, want in wants.items() if i not in stuck}
+    kept = {i: want for i, want in wants.items() if i in grants}
     room = Room.of(view)
     for job_id, grant in grants.items():
         room.take(grant, view.jobs[job_id].request)
-    for job_id in stuck:
-        explain[job_id] = _paused(view.jobs[job_id], wants[job_id], room)
-    last = view.jobs[stuck[-1]]
-    if shrink and _may_shrink(last, alone=len(wants) == 1):
-        smaller = _shrunk(room, last, wants[stuck[-1]])
+    paused = {i: _paused(view.jobs[i], wants[i], room) for i in stuck}
+    last = view.jobs[stuck[-1]] if stuck else None
+    if last is not None and shrink and _may_shrink(last, alone=len(wants) == 1):
+        smaller = _shrunk(room, last, wants[last.id])
         if smaller is not None:
-            kept[stuck[-1]] = smaller
-            del explain[stuck[-1]]
-    return kept
+            kept[last.id] = smaller
+            del paused[last.id]
+    return kept, paused
 
 
 def _may_shrink(job: JobView, alone: bool) -> bool:
