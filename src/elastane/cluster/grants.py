@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,11 @@ class Grant:
     slices: tuple[Slice, ...]
     batch: Batch | None = None
     lease_until_s: float | None = None
+    workers: int = field(init=False, repr=False, compare=False)
+    """Workers over all nodes; kept, because it is asked for far more often than grants are made."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "workers", sum(part.workers for part in self.slices))
 
     @classmethod
     def of(cls, counts: Iterable[tuple[str, int]], servers: Iterable[tuple[str, int]] = ()) -> Grant:
@@ -49,11 +54,6 @@ class Grant:
         for node, number in servers:
             held.setdefault(node, [0, 0])[1] += number
         return cls(tuple(Slice(node, w, p) for node, (w, p) in held.items() if w or p))
-
-    @property
-    def workers(self) -> int:
-        """Workers over all nodes."""
-        return sum(part.workers for part in self.slices)
 
     @property
     def servers(self) -> int:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, Flag, auto
+from functools import cached_property
 from typing import Any
 
 from elastane.cluster import Grant, Node
@@ -221,25 +222,40 @@ class View:
             raise MaskedInformation("this policy read Info.HISTORY without declaring it in needs.info")
         return self.finished_service_gpu_s
 
-    @property
+    @cached_property
     def total_gpus(self) -> int:
         """GPUs that can be granted: those of usable nodes, and those that pinned jobs keep on draining ones."""
-        total = sum(node.gpus for node in self.nodes.values() if not node.draining)
-        return total + sum(self.kept_on_draining().values())
+        return sum(node.gpus for node in self.usable.values()) + sum(self.kept_on_draining().values())
 
     def must_keep(self, job: JobView) -> bool:
         """Whether the job's grant has to stay as it is: pinned, and every node of it is still there."""
-        if not job.pinned or job.grant is None:
-            return False
-        return all(part.node in self.nodes for part in job.grant.slices)
+        return job.id in self._kept
+
+    @cached_property
+    def _kept(self) -> frozenset[str]:
+        return frozenset(
+            job.id
+            for job in self.jobs.values()
+            if job.pinned and job.grant and all(part.node in self.nodes for part in job.grant.slices)
+        )
+
+    @cached_property
+    def usable(self) -> Mapping[str, Node]:
+        """Nodes that take new work, by name: sorted, so that no result depends on the order of listing."""
+        return {i: self.nodes[i] for i in sorted(self.nodes) if not self.nodes[i].draining}
+
+    @cached_property
+    def scratch(self) -> dict[str, Any]:
+        """Where shared code remembers what it computed from this view; never part of what the view says."""
+        return {}
 
     def reach(self, request: Request) -> int:
         """The most workers such a job could have alone: one accelerator type it accepts, no more nodes than it may."""
         if not request.worker.gpus:
             return max(request.workers, request.max_workers)
         per_type: dict[str, list[int]] = {}
-        for node in self.nodes.values():
-            if not node.draining and (not request.types or node.gpu_type in request.types):
+        for node in self.usable.values():
+            if not request.types or node.gpu_type in request.types:
                 per_type.setdefault(node.gpu_type, []).append(int(node.gpus / request.worker.gpus + 1e-9))
         sums = (sum(sorted(fits, reverse=True)[: request.max_nodes]) for fits in per_type.values())
         return max(sums, default=0)
@@ -257,7 +273,7 @@ class View:
     def total_capacity(self) -> Resources:
         """All resources of usable nodes."""
         total = Resources()
-        for node in self.nodes.values():
+        for node in self.usable.values():
             total = total + node.capacity
         return total
 

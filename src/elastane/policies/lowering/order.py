@@ -19,6 +19,17 @@ def place_order(order: Order, view: View, reasons: dict[str, str]) -> dict[str, 
     next decision might find a place that this one made, and jobs would move although nothing happened.  A
     repetition can only help the first job that it treats differently, so there is an end, and it comes soon.
     """
+    # A policy that looks ahead at its own order, and the lowering after it, ask the same question.
+    kept = view.scratch.get("placed")
+    if kept is not None and kept[0] is order:
+        reasons.update(kept[2])
+        return dict(kept[1])
+    grants = _place_order(order, view, reasons)
+    view.scratch["placed"] = (order, dict(grants), dict(reasons))
+    return grants
+
+
+def _place_order(order: Order, view: View, reasons: dict[str, str]) -> dict[str, Grant]:
     never = _never(order, view)
     held = {job.id: job.grant for job in view.jobs.values() if job.grant}
     for _ in range(_MOST_REPETITIONS):

@@ -55,19 +55,23 @@ class Room:
         """Occupy what the grant holds."""
         for part in grant.slices:
             self.free_gpus[part.node] -= request.gpus_of(part.workers)
-            self._devices.update((part.node, device) for device in part.devices)
+            if part.devices:
+                self._devices.update((part.node, device) for device in part.devices)
             if self._free is not None:
                 demand = _demand(request, part.workers, part.servers)
                 self._free[part.node] = self._free[part.node] - demand
 
     def holds(self, grant: Grant, request: Request) -> bool:
         """Whether the whole grant would fit, on nodes that exist and devices nobody else was given."""
-        return all(
-            part.node in self.free_gpus
-            and self.fits(part.node, request, part.workers, part.servers)
-            and all((part.node, device) not in self._devices for device in part.devices)
-            for part in grant.slices
-        )
+        for part in grant.slices:
+            free = self.free_gpus.get(part.node)
+            if free is None or request.gpus_of(part.workers) > free:
+                return False
+            if self._free is not None and not self.fits(part.node, request, part.workers, part.servers):
+                return False
+            if part.devices and any((part.node, device) in self._devices for device in part.devices):
+                return False
+        return True
 
 
 def _workers_in(gpus: int, free: Resources, worker: Resources) -> int:

@@ -47,16 +47,20 @@ def _stays(job: JobView, grant: Grant, want: Want | None, view: View) -> bool:
         return False
     if _stuck(job, view):
         return True
-    nodes = [view.nodes.get(node) for node in grant.nodes]
-    same = grant.workers == want.workers and grant.servers == want.servers
-    return same and all(n and not n.draining and want.gpu_type in (None, n.gpu_type) for n in nodes)
+    if grant.workers != want.workers or grant.servers != want.servers:
+        return False
+    for part in grant.slices:
+        node = view.usable.get(part.node)
+        if node is None or (want.gpu_type is not None and want.gpu_type != node.gpu_type):
+            return False
+    return True
 
 
 def _stuck(job: JobView, view: View) -> bool:
     """Whether the job can run where it is or not at all."""
     if job.grant is None or has(job.abilities, Ability.MIGRATE):
         return False
-    return all(node in view.nodes and not view.nodes[node].draining for node in job.grant.nodes)
+    return all(part.node in view.usable for part in job.grant.slices)
 
 
 def _no_place(wish: Want, need: int, free: int) -> str:
