@@ -55,6 +55,12 @@ class Grant:
             held.setdefault(node, [0, 0])[1] += number
         return cls(tuple(Slice(node, w, p) for node, (w, p) in held.items() if w or p))
 
+    def same_place(self, other: Grant) -> bool:
+        """Whether nothing has to move from one to the other; leases and the order of slices do not matter."""
+        if self.slices == other.slices:
+            return self.batch == other.batch
+        return self.batch == other.batch and set(self.slices) == set(other.slices)
+
     @property
     def servers(self) -> int:
         """Parameter servers over all nodes."""

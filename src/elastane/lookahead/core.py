@@ -12,6 +12,7 @@ from enum import IntEnum
 import numpy as np
 
 from elastane.cluster import Cluster, Grant
+from elastane.errors import ElastaneError
 from elastane.lookahead.behaviour import Pace
 from elastane.lookahead.job import Arrival, JobRun
 from elastane.lookahead.physics import Physics
@@ -22,6 +23,8 @@ from elastane.policies.contract import Policy
 from elastane.policies.lowering import lower
 from elastane.policies.plan import Plan, Verdict
 from elastane.policies.view import Ability, Info, Tenant, View, has
+
+_MOST_IDLE_ROUNDS = 1000
 
 
 class _Kind(IntEnum):
@@ -77,10 +80,12 @@ class World:
         self.waiting: Mapping[str, str] = {}
         self._arrivals = sorted(arrivals, key=lambda a: (a.submit_s, a.id))
         self.total_jobs = len(self._arrivals)
+        if len({arrival.id for arrival in self._arrivals}) < self.total_jobs:
+            raise ElastaneError("two jobs share an id")
         self.jobs: dict[str, JobRun] = {}
         self.active: dict[str, JobRun] = {}
         self.rejected: dict[str, str] = {}
-        self._down: set[str] = set()
+        self._down: Counter[str] = Counter()  # outages of one node may overlap
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
         self._views = ViewBuilder(policy.needs, seed, tenants or {})
         self._memory: object = None
@@ -101,6 +106,7 @@ class World:
             self._push(outage.down_s, _Kind.OUTAGE, outage.node, index)
             self._push(outage.up_s, _Kind.OUTAGE, outage.node, -1)
         self._ticking = False
+        self._idle_rounds = 0
 
     # ---- time ------------------------------------------------------------------------------------------
 
@@ -116,10 +122,18 @@ class World:
                 trigger = self._happen(_Kind(kind), name, number) or trigger
             if trigger:
                 self._decide(trigger)
+            if self._stalled(trigger):
+                break
         if np.isfinite(until_s) and self.now_s < until_s:
             self.now_s = until_s
             for run in self.active.values():
                 self._advance(run, until_s)
+
+    def _stalled(self, trigger: str) -> bool:
+        """Whether round after round nobody runs and nothing else can happen: such jobs never will."""
+        idle = trigger == "tick" and not any(run.grant for run in self.active.values())
+        self._idle_rounds = self._idle_rounds + 1 if idle and len(self._heap) <= 1 else 0
+        return self._idle_rounds >= _MOST_IDLE_ROUNDS
 
     def _has_arrivals(self) -> bool:
         return len(self.jobs) < self.total_jobs
@@ -275,9 +289,9 @@ class World:
 
     def _outage(self, node: str, down: bool) -> None:
         if not down:
-            self._down.discard(node)
+            self._down[node] -= 1
             return
-        self._down.add(node)
+        self._down[node] += 1
         for run in list(self.active.values()):
             self._advance(run, self.now_s)
             if run.finish_s is not None:
@@ -299,7 +313,7 @@ class World:
 
     def view(self, trigger: str = "tick") -> View:
         """What the policy would see now."""
-        usable = {i: node for i, node in self.cluster.nodes.items() if i not in self._down}
+        usable = {i: node for i, node in self.cluster.nodes.items() if self._down[i] <= 0}
         return self._views.build(self.now_s, self.active, usable, trigger, self._memory, self._plans)
 
     def _decide(self, trigger: str) -> None:
@@ -344,7 +358,9 @@ class World:
         changed = []
         for run in self.active.values():
             new = grants.get(run.id)
-            if new != run.grant:
+            if new is not None and run.grant is not None and new.same_place(run.grant):
+                run.grant = new  # at most its lease is longer
+            elif new is not run.grant:
                 self._advance(run, self.now_s)
                 self._change(run, new)
                 changed.append(run)
@@ -369,7 +385,8 @@ class World:
         """Take the old grant away, give the new one, and start paying for the move."""
         run.close_span()
         self._views.forget(run.id)
-        run.grant, run.pace, run.last_change_s, run.restart_left_s = new, None, self.now_s, 0.0
+        run.hold(new)
+        run.last_change_s, run.restart_left_s = self.now_s, 0.0
         run.version += 1
         if new is None:
             return

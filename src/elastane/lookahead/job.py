@@ -17,7 +17,7 @@ from elastane.policies.view import ELASTIC, Ability, Request
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A job as it is submitted.  ``declared_work`` is what its owner said it will take, if anything.
+    """A job as it is submitted.  ``declared_work`` and ``declared_s`` (on the requested workers) are its owner's words.
 
     ``stop`` is the owner's rule for jobs that end when their loss stops falling; ``server_training`` describes
     jobs with parameter servers.
@@ -34,6 +34,7 @@ class Arrival:
     priority: int = 0
     deadline_s: float | None = None
     declared_work: float | None = None
+    declared_s: float | None = None
     skew: float | None = None
     restart_s: float | None = None
     staging_s: float = 0.0
@@ -64,6 +65,7 @@ class JobRun:
     as_of_s: float
     server_learner: ServerLearner | None = None
     grant: Grant | None = None
+    gpus: int = 0
     gpu_type: str = ""
     batch: Batch | None = None
     pace: Pace | None = None
@@ -94,6 +96,13 @@ class JobRun:
         """Workers held."""
         return self.grant.workers if self.grant else 0
 
+    def hold(self, grant: Grant | None) -> None:
+        """Take over a grant; what it holds in GPUs is kept, because it is asked for at every turn."""
+        self.grant, self.pace = grant, None
+        request = self.arrival.request
+        counted = request.gpus_of if request.worker.gpus else int  # a worker without a GPU counts as one slot
+        self.gpus = sum(counted(part.workers) for part in grant.slices) if grant else 0
+
     def expected_end(self) -> Estimate | None:
         """Work after which the loss will have settled; forecast anew only after new losses."""
         stop = self.arrival.stop
@@ -103,7 +112,7 @@ class JobRun:
 
     def _pass_time(self, seconds: float) -> None:
         self.as_of_s += seconds
-        gpus = self.workers
+        gpus = self.gpus
         if gpus:
             self.service_gpu_s += gpus * seconds
             self.held_s += seconds
@@ -163,7 +172,7 @@ class JobRun:
     def _restart(self, to_s: float) -> None:
         delay = min(self.restart_left_s, to_s - self.as_of_s)
         self.restart_left_s -= delay
-        self.restart_gpu_s += delay * self.workers
+        self.restart_gpu_s += delay * self.gpus
         if self.spans:
             self.spans[-1].restarting_s += delay
         self._pass_time(delay)
@@ -181,9 +190,9 @@ class JobRun:
 
     def open_span(self, efficiency: float) -> None:
         """Begin a stretch if allocation or batch differ from the last one."""
-        gpus = self.workers
+        gpus = self.gpus
         nodes = len(self.grant.slices) if self.grant else 0
-        batch = self.batch.total(gpus) if self.batch and gpus else 0
+        batch = self.batch.total(self.workers) if self.batch and gpus else 0
         if self.spans and not self.spans[-1].end_s:
             last = self.spans[-1]
             same = (last.gpus, last.nodes, last.batch) == (gpus, nodes, batch)

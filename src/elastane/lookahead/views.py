@@ -66,7 +66,7 @@ class ViewBuilder:
             state = JobState.PENDING if run.first_start_s is None else JobState.SUSPENDED
         ledger = Ledger(
             run.as_of_s,
-            run.workers,
+            run.gpus,
             run.service_gpu_s,
             run.held_s,
             run.first_start_s,
@@ -114,6 +114,7 @@ class ViewBuilder:
                 speed = learner.model()
         return Facts(
             remaining=remaining,
+            declared_s=run.arrival.declared_s,
             speed=speed,
             losses=tuple(run.losses) if has(info, Info.LOSSES) else (),
             deadline_s=run.arrival.deadline_s,

@@ -37,8 +37,8 @@ _Held = tuple[JobView, Grant]
 class Forecast:
     """Run times from remaining work and speed at the requested size.
 
-    A job that never ran borrows the speed of a running one of the same application.  Where no speed is known the
-    work is read as seconds, which is what an owner who declares a run time means.
+    A job whose own speed is unknown is taken at the run time its owner declared, else at the speed of a running one
+    of the same application; where nothing at all is known the work is read as seconds.
     """
 
     view: View
@@ -56,6 +56,8 @@ class Forecast:
         left = job.remaining
         if left is None:
             return float("inf")
+        if job.speed is None and job.declared_s is not None and job.grant is None:
+            return max(self.inflation * job.declared_s, _SOON_S) + self._restart_s(job)
         rate = self._rate(job)
         seconds = self.inflation * left.mean / rate if rate > 0.0 else float("inf")
         return max(seconds, _SOON_S) + self._restart_s(job)

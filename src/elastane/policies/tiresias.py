@@ -161,7 +161,7 @@ class Tiresias(Policy):
         """When this job would change queue if nothing else happened."""
         if runs and state.queue < len(self.limits):
             left = self.limits[state.queue] - (job.ledger.service_at(now_s) - state.forgiven_gpu_s)
-            yield now_s + max(left, 0.0) / job.request.workers
+            yield now_s + max(left, 0.0) / job.request.gpus_of(job.request.workers)
         if not runs and self.promote > 0 and state.queue > 0:
             # A job that stops only now begins to wait now.
             since_s = now_s if state.waiting_since_s is None else state.waiting_since_s

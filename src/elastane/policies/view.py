@@ -118,6 +118,7 @@ class Facts:
     losses: Sequence[tuple[float, float]] = ()
     deadline_s: float | None = None
     skew: float | None = None
+    declared_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,12 @@ class JobView:
         """Work still to do, in the unit of ``speed``; None when nobody can tell."""
         self._require(Info.REMAINING)
         return self.facts.remaining
+
+    @property
+    def declared_s(self) -> float | None:
+        """The whole run time its owner declared, on the workers requested; None if none was."""
+        self._require(Info.REMAINING)
+        return self.facts.declared_s
 
     @property
     def speed(self) -> SpeedModel | None:

@@ -105,10 +105,11 @@ class _Worker:
 def _in_processes(todo: _Todo, processes: int, report: OnProgress, keep: _OnResult) -> None:
     news: queue.Queue[tuple[_Worker, dict[str, object]]] = queue.Queue()
     waiting = list(reversed(todo))
-    workers = [_Worker(news) for _ in range(min(processes, len(todo)))]
+    workers: list[_Worker] = []
     try:
-        for worker in workers:
-            worker.give(*waiting.pop())
+        for _ in range(min(processes, len(todo))):
+            workers.append(_Worker(news))
+            workers[-1].give(*waiting.pop())
         left = len(todo)
         while left:
             worker, message = news.get()

@@ -94,7 +94,13 @@ def _arrival(row: TraceJob, cluster: Cluster, binding: Binding, draw: list[float
         priority=row.priority,
         deadline_s=row.deadline_s,
         declared_work=behaviour.total_work,
+        declared_s=row.duration_s or _whole_s(behaviour, row.gpus, batch, cluster),
     )
+
+
+def _whole_s(behaviour: CatalogJob | MeasuredJob, gpus: int, batch: int, cluster: Cluster) -> float:
+    """The run time an owner who knows the job would declare: alone, on what was asked for."""
+    return _alone_s(behaviour, gpus, batch, _packed_grant(gpus, cluster), cluster)
 
 
 def _checked_batch(row: TraceJob, batch: int, limits: BatchLimits) -> int:
@@ -152,8 +158,7 @@ def _scaled(
     if isinstance(behaviour, MeasuredJob):
         return behaviour  # measured runs have the length they had
     assert row.duration_s is not None
-    alone_s = _alone_s(behaviour, row.gpus, batch, _packed_grant(row.gpus, cluster), cluster)
-    return replace(behaviour, scale=max(row.duration_s, 1.0) / alone_s)
+    return replace(behaviour, scale=max(row.duration_s, 1.0) / _whole_s(behaviour, row.gpus, batch, cluster))
 
 
 def _packed_grant(gpus: int, cluster: Cluster) -> Grant:

@@ -37,6 +37,8 @@ def simulate(spec: RunSpec, on_progress: Progress | None = None) -> RunResult:
         on_progress=(lambda done: on_progress(done, len(arrivals))) if on_progress else None,
     )
     world.run()
+    if world.rejected:
+        notes = (*notes, f"{len(world.rejected)} jobs were turned away or stopped by the policy")
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return _result(spec, policy, world, notes, wall, cpu)
 

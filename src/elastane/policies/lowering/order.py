@@ -87,5 +87,8 @@ def _fill(order: Order, view: View, unplaced: Mapping[str, str], reasons: dict[s
             blocked_by = job_id if order.fill is Fill.STRICT else ""
         else:
             free -= need
-            want[job_id] = Want(job.request.workers, spread=order.spread_of.get(job_id, order.spread))
+            # Parameter-server jobs get a server for every worker, as the papers' own baselines do.
+            servers = min(job.request.workers, job.request.max_servers) if job.request.server else 0
+            spread = order.spread_of.get(job_id, order.spread)
+            want[job_id] = Want(job.request.workers, servers, spread=spread)
     return want
