@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from elastane.errors import ElastaneError
@@ -102,13 +104,24 @@ class _Worker:
         self.process.wait()
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let an interrupt wait: between the start of a process and knowing it, nobody could end it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _in_processes(todo: _Todo, processes: int, report: OnProgress, keep: _OnResult) -> None:
     news: queue.Queue[tuple[_Worker, dict[str, object]]] = queue.Queue()
     waiting = list(reversed(todo))
     workers: list[_Worker] = []
     try:
         for _ in range(min(processes, len(todo))):
-            workers.append(_Worker(news))
+            with _uninterrupted():
+                workers.append(_Worker(news))
             workers[-1].give(*waiting.pop())
         left = len(todo)
         while left:
