@@ -107,11 +107,17 @@ class _Worker:
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Let an interrupt wait: between the start of a process and knowing it, nobody could end it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    if threading.current_thread() is not threading.main_thread():
+        yield  # interrupts reach only the main thread
+        return
+    arrived: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: arrived.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, before)
+    if arrived:
+        raise KeyboardInterrupt
 
 
 def _in_processes(todo: _Todo, processes: int, report: OnProgress, keep: _OnResult) -> None:
