@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -13,67 +11,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from elastane.cluster import Batch, Grant, Node
-from elastane.models.estimate import Provenance
 from elastane.models.speed import FloatArray, IntArray
 from elastane.policies.pollux import Pollux
 from elastane.policies.pollux.layout import lay_out
 from elastane.policies.pollux.objective import contribution
 from elastane.policies.pollux.policy import objective
-from elastane.policies.pollux.problem import Problem, build_problem
+from elastane.policies.pollux.problem import Problem
 from elastane.policies.pollux.solver import _climb_hulls, _dynamic_programme, best_counts
-from elastane.policies.view import Facts, Info, JobView, Ledger, Request, View
+from helpers.pollux_views import job, problem, view
 
 Solver = type(_climb_hulls)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """K / (1 + loss·(K−1)) samples per second, on several nodes with twice the loss."""
-
-    loss: float
-    max_profiled: int = 64
-    max_useful: int = 64
-    source: Provenance = Provenance.FITTED
-
-    def rates(self, nodes: IntArray, workers: IntArray, gpu_type: str = "") -> FloatArray:
-        loss = np.where(nodes > 1, 2.0 * self.loss, self.loss)
-        return workers / (1.0 + loss * np.maximum(workers - 1, 0))
-
-    def best_batch(self, nodes: int, workers: int, gpu_type: str = "") -> Batch | None:
-        return Batch(1)
-
-
-def job(
-    name: str,
-    loss: float = 0.05,
-    grant: Sequence[tuple[str, int]] = (),
-    least: int = 1,
-    most: int = 64,
-    preemptible: bool = True,
-    restarts: int = 0,
-    service: float = 0.0,
-) -> JobView:
-    held = Grant.of(grant) if grant else None
-    workers = held.workers if held else 0
-    return JobView(
-        name,
-        0.0,
-        Request(workers=least, min_workers=least, max_workers=most, preemptible=preemptible),
-        grant=held,
-        ledger=Ledger(3600.0, workers, service, restarts=restarts),
-        facts=Facts(speed=Curve(loss)),
-        visible=Info.SPEED,
-    )
-
-
-def view(jobs: Sequence[JobView], nodes: Sequence[int]) -> View:
-    names = {f"n{i}": Node(f"n{i}", gpus) for i, gpus in enumerate(nodes)}
-    return View(3600.0, {j.id: j for j in jobs}, names, visible=Info.SPEED)
-
-
-def problem(jobs: Sequence[JobView], nodes: Sequence[int], p: float = -1.0) -> Problem:
-    return build_problem(view(jobs, nodes), p, 30.0, True, 2.0)
 
 
 def value(values: FloatArray, counts: IntArray) -> float:

@@ -13,16 +13,15 @@ import numpy as np
 
 from elastane.cluster import Cluster, Grant
 from elastane.errors import ElastaneError
-from elastane.lookahead.behaviour import Pace
+from elastane.lookahead.agents import Agents
 from elastane.lookahead.job import Arrival, JobRun
 from elastane.lookahead.physics import Physics
 from elastane.lookahead.views import CHANGING, ViewBuilder
-from elastane.models.online import Learner, choose_batches, first_batch, refit
-from elastane.models.ps_learner import ServerLearner
+from elastane.models.online import first_batch
 from elastane.policies.contract import Policy
 from elastane.policies.lowering import lower
 from elastane.policies.plan import Plan, Verdict
-from elastane.policies.view import Ability, Info, Tenant, View, has
+from elastane.policies.view import Tenant, View, has
 
 _MOST_IDLE_ROUNDS = 1000
 
@@ -76,7 +75,6 @@ class World:
         self.cluster, self.policy, self.physics = cluster, policy, physics or Physics()
         self.now_s = 0.0
         self.decision_ms: list[float] = []
-        self.fits = 0
         self.waiting: Mapping[str, str] = {}
         self._arrivals = sorted(arrivals, key=lambda a: (a.submit_s, a.id))
         self.total_jobs = len(self._arrivals)
@@ -86,15 +84,13 @@ class World:
         self.active: dict[str, JobRun] = {}
         self.rejected: dict[str, str] = {}
         self._down: Counter[str] = Counter()  # outages of one node may overlap
-        self._rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
         self._views = ViewBuilder(policy.needs, seed, tenants or {})
         self._memory: object = None
         self._on_decision, self._on_progress, self._timer = on_decision, on_progress, timer
         self._heap: list[tuple[float, int, int, str, int]] = []
         self._sequence = 0
         self._plans = 0
-        reads_speed = has(policy.needs.info, Info.SPEED) and not policy.needs.oracle
-        self._uses_models = policy.needs.rebatch or reads_speed
+        self._agents = Agents(policy.needs, self.physics, seed)
         self.period_s = self.physics.interval_s or policy.needs.period_s
         if not self.physics.rounds_only and policy.needs.period_s is None:
             self.period_s = None  # event-driven policies need no rounds
@@ -107,6 +103,11 @@ class World:
             self._push(outage.up_s, _Kind.OUTAGE, outage.node, -1)
         self._ticking = False
         self._idle_rounds = 0
+
+    @property
+    def fits(self) -> int:
+        """How often a job's model was fitted."""
+        return self._agents.fits
 
     # ---- time ------------------------------------------------------------------------------------------
 
@@ -189,8 +190,8 @@ class World:
 
     def _arrive(self, arrival: Arrival) -> None:
         restart_s = self.physics.restart_s if arrival.restart_s is None else arrival.restart_s
-        run = JobRun(arrival, self._learner(arrival), restart_s, as_of_s=self.now_s)
-        run.server_learner = self._server_learner(arrival)
+        run = JobRun(arrival, self._agents.learner(arrival), restart_s, as_of_s=self.now_s)
+        run.server_learner = self._agents.server_learner(arrival)
         self.jobs[run.id] = self.active[run.id] = run
         if self.period_s and not self._ticking:
             self._ticking = True
@@ -198,74 +199,8 @@ class World:
             due_s = max(rounds, 1) * self.period_s
             self._push(due_s, _Kind.TICK)
 
-    def _learner(self, arrival: Arrival) -> Learner | None:
-        limits = arrival.behaviour.limits
-        if limits is None:
-            return None
-        adapts = self.policy.needs.rebatch and has(arrival.abilities, Ability.REBATCH)
-        if limits.fixed is None and not adapts:
-            limits = replace(limits, fixed=arrival.batch or limits.initial)
-        return Learner(limits)
-
-    def _server_learner(self, arrival: Arrival) -> ServerLearner | None:
-        if arrival.server_training is None or not self._uses_models:
-            return None
-        request = arrival.request
-        return ServerLearner(arrival.server_training, request.max_servers, request.max_workers)
-
     def _advance(self, run: JobRun, to_s: float) -> None:
-        run.advance(to_s, self._at_segment_end, self._measure, self.physics.whole_seconds)
-
-    def _measure(self, run: JobRun, pace: Pace) -> None:
-        """What the job's own agent notices of a pace: times and gradient noise, with measurement error."""
-        run.open_span(pace.efficiency)
-        if run.server_learner is not None:
-            self._measure_servers(run, run.server_learner, pace)
-        learner = run.learner
-        if learner is None or run.batch is None or run.grant is None or not self._uses_models:
-            return
-        gradient_s, step_s, noise = pace.gradient_s, pace.step_s, pace.noise
-        if self.physics.observation_noise > 0.0:
-            error = np.exp(self._rng.normal(0.0, self.physics.observation_noise, 3))
-            gradient_s, noise = gradient_s * error[0], None if noise is None else noise * error[2]
-            step_s = max(step_s * error[1], gradient_s)
-        shape = run.grant.shape
-        learner.observe(run.gpu_type, len(shape), sum(shape), run.batch.per_gpu, gradient_s, step_s)
-        if noise is not None:
-            learner.observe_noise(noise)
-
-    def _measure_servers(self, run: JobRun, learner: ServerLearner, pace: Pace) -> None:
-        """The speed a job with parameter servers reports, with measurement error."""
-        if run.grant is not None:
-            sigma = self.physics.observation_noise
-            error = float(np.exp(self._rng.normal(0.0, sigma))) if sigma > 0.0 else 1.0
-            learner.observe(run.grant.servers, run.workers, pace.rate * run.slowdown * error)
-
-    def _at_segment_end(self, run: JobRun) -> None:
-        loss = run.arrival.behaviour.loss(run.done)
-        if loss is not None:
-            while run.losses and run.losses[-1][0] >= run.done:
-                run.losses.pop()  # work that was lost is trained, and reported, again
-            run.losses.append((run.done, loss))
-        learner = run.learner
-        if learner is not None and learner.limits.fixed is None:
-            if learner.model() is None:
-                self.fits += refit([learner])
-            self._rebatch([run], self.physics.rebatch_gain)
-
-    def _rebatch(self, runs: Sequence[JobRun], min_gain: float) -> None:
-        """Let jobs choose the batch for what they hold."""
-        by_type: dict[str, list[JobRun]] = {}
-        for run in runs:
-            if run.learner is not None and run.grant is not None:
-                by_type.setdefault(run.gpu_type, []).append(run)
-        for kind, group in by_type.items():
-            learners = [run.learner for run in group if run.learner]
-            allocations = [(len(run.grant.shape), run.workers) for run in group if run.grant]
-            chosen = choose_batches(learners, allocations, [run.batch for run in group], min_gain, kind)
-            for run, batch in zip(group, chosen, strict=True):
-                if batch != run.batch:
-                    run.batch, run.pace = batch, None
+        run.advance(to_s, self._agents.at_segment_end, self._agents.measure, self.physics.whole_seconds)
 
     def _retire(self, run: JobRun) -> None:
         del self.active[run.id]
@@ -347,12 +282,7 @@ class World:
                 self._advance(run, self.now_s)
                 if run.finish_s is not None:
                     self._retire(run)
-        if self._uses_models:
-            running = [run for run in self.active.values() if run.grant is not None]
-            self.fits += refit([run.learner for run in running if run.learner and run.learner.stale])
-            self.fits += sum(run.server_learner.refit() for run in self.active.values() if run.server_learner)
-            if self.physics.rounds_only and self.policy.needs.rebatch:
-                self._rebatch(running, self.physics.rebatch_gain)
+        self._agents.catch_up(self.active.values())
 
     def _apply(self, grants: Mapping[str, Grant]) -> None:
         changed = []
@@ -365,7 +295,7 @@ class World:
                 self._change(run, new)
                 changed.append(run)
         started = [run for run in changed if run.grant is not None]
-        self._rebatch(started, 0.0)
+        self._agents.rebatch(started, 0.0)
         self._reschedule(self._interfere(changed))
 
     def _reject(self, plan: Plan) -> set[str]:

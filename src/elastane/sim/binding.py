@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from elastane.cluster import Cluster, Grant
+from elastane.cluster import Cluster
 from elastane.errors import ElastaneError
-from elastane.lookahead.behaviour import Behaviour
 from elastane.lookahead.job import Arrival
 from elastane.models.catalog import catalog, catalog_app
 from elastane.models.goodput import BatchLimits
 from elastane.models.online import first_batch
 from elastane.policies.view import ELASTIC, Ability, Request
+from elastane.sim.truth.alone import alone_s, packed_grant
 from elastane.sim.truth.catalog_job import CatalogJob
 from elastane.sim.truth.measured import MeasuredApp
 from elastane.sim.truth.measured_job import MeasuredJob
@@ -98,11 +98,6 @@ def _arrival(row: TraceJob, cluster: Cluster, binding: Binding, draw: list[float
     )
 
 
-def _whole_s(behaviour: CatalogJob | MeasuredJob, gpus: int, batch: int, cluster: Cluster) -> float:
-    """The run time an owner who knows the job would declare: alone, on what was asked for."""
-    return _alone_s(behaviour, gpus, batch, _packed_grant(gpus, cluster), cluster)
-
-
 def _checked_batch(row: TraceJob, batch: int, limits: BatchLimits) -> int:
     if not limits.initial <= batch <= limits.maximum:
         raise ElastaneError(
@@ -161,30 +156,16 @@ def _scaled(
     return replace(behaviour, scale=max(row.duration_s, 1.0) / _whole_s(behaviour, row.gpus, batch, cluster))
 
 
-def _packed_grant(gpus: int, cluster: Cluster) -> Grant:
-    counts, left = [], gpus
-    for node in cluster.nodes.values():
-        if left <= 0:
-            break
-        counts.append((node.id, min(node.gpus, left)))
-        left -= node.gpus
-    return Grant.of(counts)
-
-
 _ALONE: dict[tuple[object, ...], float] = {}
+"""Run times already computed: traces have many jobs of few kinds."""
 
 
-def _alone_s(job: Behaviour, gpus: int, batch: int, grant: Grant, cluster: Cluster) -> float:
-    """Seconds of the whole application on that many packed GPUs at that batch."""
-    assert job.limits is not None
+def _whole_s(job: CatalogJob | MeasuredJob, gpus: int, batch: int, cluster: Cluster) -> float:
+    """The run time an owner who knows the job would declare: alone, on what was asked for."""
+    grant = packed_grant(cluster, gpus)
     gpu_type = cluster.nodes[grant.slices[0].node].gpu_type
-    key = (job.app, job.limits, grant.shape, batch, gpu_type)
+    key = (job.app, job.limits, grant.shape, batch, gpu_type, job.total_work, isinstance(job, MeasuredJob))
     if key not in _ALONE:
         split = first_batch(replace(job.limits, fixed=job.limits.fixed or batch), gpus)
-        done, seconds = 0.0, 0.0
-        while done < job.total_work * (1.0 - 1e-12):
-            pace = job.pace(grant, gpu_type, split, done)
-            seconds += (pace.until_work - done) / pace.rate
-            done = pace.until_work
-        _ALONE[key] = seconds
+        _ALONE[key] = alone_s(job, grant, gpu_type, lambda _done: split)
     return _ALONE[key]

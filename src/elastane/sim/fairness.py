@@ -12,9 +12,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from elastane.cluster import Cluster, Grant
+from elastane.cluster import Batch, Cluster, Grant
 from elastane.lookahead.job import JobRun
 from elastane.models.speed import FloatArray
+from elastane.sim.truth.alone import alone_s, packed_grant
 
 
 class Contention:
@@ -47,7 +48,6 @@ class Isolation:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self._nodes = [node for node in cluster.nodes.values() if node.gpus]
         self._seconds: dict[tuple[object, ...], float] = {}
 
     def alone_s(self, run: JobRun, contention: float) -> float:
@@ -66,30 +66,18 @@ class Isolation:
             self._seconds[key] = self._simulate(run, workers) / scale
         return self._seconds[key] * scale
 
-    def _packed(self, workers: int) -> Grant:
-        counts, left = [], workers
-        for node in self._nodes:
-            counts.append((node.id, min(node.gpus, left)))
-            left -= node.gpus
-            if left <= 0:
-                break
-        return Grant.of(counts)
-
     def _simulate(self, run: JobRun, workers: int) -> float:
         behaviour = run.arrival.behaviour
-        grant = self._packed(workers)
+        grant = packed_grant(self.cluster, workers)
         gpu_type = self.cluster.nodes[grant.slices[0].node].gpu_type
         if run.arrival.request.max_servers:
-            grant = Grant.of([(grant.slices[0].node, workers)], [(grant.slices[0].node, max(1, workers // 2))])
-        done, seconds = 0.0, 0.0
-        while done < behaviour.total_work * (1.0 - 1e-12):
-            batch = None
-            if behaviour.limits is not None:
-                _, speed = behaviour.oracle(done, behaviour.limits)
-                batch = speed.best_batch(len(grant.slices), workers, gpu_type)
-            pace = behaviour.pace(grant, gpu_type, batch, done)
-            if pace.rate <= 0.0:
-                return float("inf")
-            seconds += (pace.until_work - done) / pace.rate
-            done = pace.until_work
-        return seconds
+            first = grant.slices[0].node
+            grant = Grant.of([(first, workers)], [(first, max(1, workers // 2))])
+
+        def best(done: float) -> Batch | None:
+            if behaviour.limits is None:
+                return None
+            _, speed = behaviour.oracle(done, behaviour.limits)
+            return speed.best_batch(len(grant.slices), workers, gpu_type)
+
+        return alone_s(behaviour, grant, gpu_type, best)

@@ -1,0 +1,107 @@
+"""What every job's own agent does, live and simulated alike: measure, report, choose the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from elastane.lookahead.behaviour import Pace
+from elastane.lookahead.job import Arrival, JobRun
+from elastane.lookahead.physics import Physics
+from elastane.models.online import Learner, choose_batches, refit
+from elastane.models.ps_learner import ServerLearner
+from elastane.policies.contract import Needs
+from elastane.policies.view import Ability, Info, has
+
+
+class Agents:
+    """The agents of all jobs.  ``fits`` counts how often a model was fitted."""
+
+    def __init__(self, needs: Needs, physics: Physics, seed: int) -> None:
+        self.fits = 0
+        self._needs, self._physics = needs, physics
+        self._rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
+        reads_speed = has(needs.info, Info.SPEED) and not needs.oracle
+        self._uses_models = needs.rebatch or reads_speed
+
+    def learner(self, arrival: Arrival) -> Learner | None:
+        """What will be learned of a job's speed; without the leave to adapt, at its owner's batch."""
+        limits = arrival.behaviour.limits
+        if limits is None:
+            return None
+        adapts = self._needs.rebatch and has(arrival.abilities, Ability.REBATCH)
+        if limits.fixed is None and not adapts:
+            limits = replace(limits, fixed=arrival.batch or limits.initial)
+        return Learner(limits)
+
+    def server_learner(self, arrival: Arrival) -> ServerLearner | None:
+        """The same for a job with parameter servers."""
+        if arrival.server_training is None or not self._uses_models:
+            return None
+        request = arrival.request
+        return ServerLearner(arrival.server_training, request.max_servers, request.max_workers)
+
+    def measure(self, run: JobRun, pace: Pace) -> None:
+        """What the job's own agent notices of a pace: times and gradient noise, with measurement error."""
+        run.open_span(pace.efficiency)
+        if run.server_learner is not None:
+            self._measure_servers(run, run.server_learner, pace)
+        learner = run.learner
+        if learner is None or run.batch is None or run.grant is None or not self._uses_models:
+            return
+        gradient_s, step_s, noise = pace.gradient_s, pace.step_s, pace.noise
+        if self._physics.observation_noise > 0.0:
+            error = np.exp(self._rng.normal(0.0, self._physics.observation_noise, 3))
+            gradient_s, noise = gradient_s * error[0], None if noise is None else noise * error[2]
+            step_s = max(step_s * error[1], gradient_s)
+        shape = run.grant.shape
+        learner.observe(run.gpu_type, len(shape), sum(shape), run.batch.per_gpu, gradient_s, step_s)
+        if noise is not None:
+            learner.observe_noise(noise)
+
+    def _measure_servers(self, run: JobRun, learner: ServerLearner, pace: Pace) -> None:
+        """The speed a job with parameter servers reports, with measurement error."""
+        if run.grant is not None:
+            sigma = self._physics.observation_noise
+            error = float(np.exp(self._rng.normal(0.0, sigma))) if sigma > 0.0 else 1.0
+            learner.observe(run.grant.servers, run.workers, pace.rate * run.slowdown * error)
+
+    def at_segment_end(self, run: JobRun) -> None:
+        """Report the loss, and look whether another batch would be better."""
+        loss = run.arrival.behaviour.loss(run.done)
+        if loss is not None:
+            while run.losses and run.losses[-1][0] >= run.done:
+                run.losses.pop()  # work that was lost is trained, and reported, again
+            run.losses.append((run.done, loss))
+        learner = run.learner
+        if learner is not None and learner.limits.fixed is None:
+            if learner.model() is None:
+                self.fits += refit([learner])
+            self.rebatch([run], self._physics.rebatch_gain)
+
+    def rebatch(self, runs: Sequence[JobRun], min_gain: float) -> None:
+        """Let jobs choose the batch for what they hold."""
+        by_type: dict[str, list[JobRun]] = {}
+        for run in runs:
+            if run.learner is not None and run.grant is not None:
+                by_type.setdefault(run.gpu_type, []).append(run)
+        for kind, group in by_type.items():
+            learners = [run.learner for run in group if run.learner]
+            allocations = [(len(run.grant.shape), run.workers) for run in group if run.grant]
+            chosen = choose_batches(learners, allocations, [run.batch for run in group], min_gain, kind)
+            for run, batch in zip(group, chosen, strict=True):
+                if batch != run.batch:
+                    run.batch, run.pace = batch, None
+
+    def catch_up(self, active: Iterable[JobRun]) -> None:
+        """Bring models up to date before a decision that reads them; many fits in one call."""
+        if not self._uses_models:
+            return
+        runs = list(active)
+        running = [run for run in runs if run.grant is not None]
+        self.fits += refit([run.learner for run in running if run.learner and run.learner.stale])
+        self.fits += sum(run.server_learner.refit() for run in runs if run.server_learner)
+        if self._physics.rounds_only and self._needs.rebatch:
+            self.rebatch(running, self._physics.rebatch_gain)
