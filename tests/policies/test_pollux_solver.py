@@ -129,7 +129,7 @@ def test_the_answer_is_within_a_percent_of_an_integer_programme(jobs: int, gpus:
         least = int(rng.choice([1, 1, 1, 2, 3]))
         held = held if not held or held[0][1] >= least else []
         crowd.append(
-            job(f"j{i}", float(rng.uniform(0.01, 0.4)), held, least, restarts=int(rng.integers(0, 20)))
+            job(f"j{i}", float(rng.uniform(0.01, 0.4)), held, least=least, restarts=int(rng.integers(0, 20)))
         )
     values = problem(crowd, nodes, p).count_values()
     counts = best_counts(values, gpus)
