@@ -114,7 +114,7 @@ def test_jobs_wider_than_the_cluster_are_an_error_or_counted() -> None:
         bind(trace, cluster, SMALL.binding(), 0)
     arrivals, notes = bind(trace, cluster, replace(SMALL, skip_bad=True).binding(), 0)
     assert [a.id for a in arrivals] == ["ok"]
-    assert "1 jobs wider" in notes[0]
+    assert "left out: 1" in notes[0]
 
 
 def test_applications_by_gpu_hours() -> None:
@@ -190,3 +190,27 @@ def test_the_catalog_is_complete_and_names_neighbours() -> None:
     assert catalog_app("cifar10").limits(("t4", "a100")).per_gpu_max == 1024
     with pytest.raises(ElastaneError, match="did you mean 'cifar10'"):
         catalog_app("cifar")
+
+
+def test_the_order_of_node_groups_changes_nothing() -> None:
+    spec = RunSpec("synth:philly,jobs=15,days=0.1", "srtf", skip_bad=True)
+    figures = [
+        summarise(simulate(replace(spec, cluster=text))) for text in ("6x4:t4,1x8:a100", "1x8:a100,6x4:t4")
+    ]
+    assert figures[0].mean_jct_s == pytest.approx(figures[1].mean_jct_s)
+    assert figures[0].mean_rho == pytest.approx(figures[1].mean_rho)
+
+
+def test_an_interval_that_has_no_effect_is_said() -> None:
+    result = simulate(replace(SMALL, policy="fifo", physics=Physics(interval_s=300.0)))
+    assert any("decides on events" in note for note in result.notes)
+
+
+def test_jobs_that_cannot_be_simulated_are_an_error_or_counted() -> None:
+    trace = Trace((TraceJob("odd", 0.0, app="cifar11"), TraceJob("ok", 0.0, app="cifar10")), "test")
+    cluster = parse_cluster("1x4:t4")
+    with pytest.raises(ElastaneError, match="did you mean 'cifar10'"):
+        bind(trace, cluster, SMALL.binding(), 0)
+    arrivals, notes = bind(trace, cluster, replace(SMALL, skip_bad=True).binding(), 0)
+    assert [a.id for a in arrivals] == ["ok"]
+    assert any("left out: 1" in note for note in notes)

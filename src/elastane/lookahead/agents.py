@@ -51,7 +51,9 @@ class Agents:
         learner = run.learner
         if learner is None or run.batch is None or run.grant is None or not self._uses_models:
             return
-        gradient_s, step_s, noise = pace.gradient_s, pace.step_s, pace.noise
+        # A job that is slowed down by a neighbour sees slower steps, and cannot tell why.
+        gradient_s, step_s = pace.gradient_s / run.slowdown, pace.step_s / run.slowdown
+        noise = pace.noise
         if self._physics.observation_noise > 0.0:
             error = np.exp(self._rng.normal(0.0, self._physics.observation_noise, 3))
             gradient_s, noise = gradient_s * error[0], None if noise is None else noise * error[2]

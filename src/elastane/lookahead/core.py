@@ -236,12 +236,12 @@ class World:
                 self._change(run, None)
 
     def _lose_work(self, run: JobRun) -> None:
-        """Back to the last periodic checkpoint."""
+        """Back to the last periodic checkpoint, at worst to the one every move begins with."""
         if run.restart_left_s > 0.0 or run.grant is None:
             return
         since_s = (self.now_s - run.training_since_s) % self.physics.checkpoint_interval_s
         pace = run.refresh_pace()
-        run.done = max(run.done - pace.rate * run.slowdown * since_s, 0.0)
+        run.done = max(run.done - pace.rate * run.slowdown * since_s, run.saved_work)
         run.pace = None
 
     # ---- decisions -------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ class World:
                 run.restart_left_s += run.arrival.server_training.profiling_s
         else:
             run.restarts += 1
-        run.training_since_s = self.now_s
+        run.training_since_s, run.saved_work = self.now_s, run.done
         run.open_span(1.0)
 
     def _interfere(self, changed: list[JobRun]) -> list[JobRun]:

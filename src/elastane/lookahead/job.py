@@ -80,6 +80,7 @@ class JobRun:
     first_start_s: float | None = None
     last_change_s: float | None = None
     training_since_s: float = 0.0
+    saved_work: float = 0.0
     finish_s: float | None = None
     version: int = 0
     losses: list[tuple[float, float]] = field(default_factory=list)

@@ -105,7 +105,9 @@ class ViewBuilder:
         speed: SpeedModel | None = None
         if self._needs.oracle and has(info, Info.REMAINING | Info.SPEED):
             limits = run.learner.limits if run.learner else None
-            remaining, speed = run.arrival.behaviour.oracle(run.done, limits)
+            left, true_speed = run.arrival.behaviour.oracle(run.done, limits)
+            remaining = left if has(info, Info.REMAINING) else None
+            speed = true_speed if has(info, Info.SPEED) else None
         else:
             if has(info, Info.REMAINING):
                 remaining = self._remaining(run)
@@ -114,9 +116,9 @@ class ViewBuilder:
                 speed = learner.model()
         return Facts(
             remaining=remaining,
-            declared_s=run.arrival.declared_s,
+            declared_s=run.arrival.declared_s if has(info, Info.REMAINING) else None,
             speed=speed,
             losses=tuple(run.losses) if has(info, Info.LOSSES) else (),
-            deadline_s=run.arrival.deadline_s,
-            skew=run.arrival.skew,
+            deadline_s=run.arrival.deadline_s if has(info, Info.DEADLINE) else None,
+            skew=run.arrival.skew if has(info, Info.SKEW) else None,
         )

@@ -45,7 +45,8 @@ def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[l
     """Arrivals, and notes about what was left out."""
     rng = np.random.default_rng(np.random.SeedSequence([seed, 2]))
     draws = rng.random((len(trace.jobs), 3))
-    arrivals, too_wide = [], 0
+    arrivals: list[Arrival] = []
+    too_wide, refused = 0, []
     widest = max(
         (sum(n.gpus for n in cluster.nodes.values() if n.gpu_type == kind) for kind in cluster.gpu_types),
         default=0,
@@ -59,8 +60,17 @@ def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[l
                 )
             too_wide += 1
             continue
-        arrivals.append(_arrival(row, cluster, binding, draw.tolist()))
-    notes = [f"{too_wide} jobs wider than the cluster were left out"] if too_wide else []
+        try:
+            arrivals.append(_arrival(row, cluster, binding, draw.tolist()))
+        except ElastaneError as error:
+            if not binding.skip_bad:
+                raise
+            refused.append(str(error))
+    if not arrivals:
+        raise ElastaneError(refused[0] if refused else "no job of this workload can run on this cluster")
+    notes = [f"jobs wider than the cluster that were left out: {too_wide}"] if too_wide else []
+    if refused:
+        notes.append(f"jobs that cannot be simulated and were left out: {len(refused)} (first: {refused[0]})")
     return arrivals, notes
 
 
@@ -164,7 +174,8 @@ def _whole_s(job: CatalogJob | MeasuredJob, gpus: int, batch: int, cluster: Clus
     """The run time an owner who knows the job would declare: alone, on what was asked for."""
     grant = packed_grant(cluster, gpus)
     gpu_type = cluster.nodes[grant.slices[0].node].gpu_type
-    key = (job.app, job.limits, grant.shape, batch, gpu_type, job.total_work, isinstance(job, MeasuredJob))
+    recorded = job.recorded if isinstance(job, MeasuredJob) else None
+    key = (id(job.source), recorded, job.limits, grant.shape, batch, gpu_type, job.total_work)
     if key not in _ALONE:
         split = first_batch(replace(job.limits, fixed=job.limits.fixed or batch), gpus)
         _ALONE[key] = alone_s(job, grant, gpu_type, lambda _done: split)

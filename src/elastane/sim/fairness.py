@@ -69,6 +69,7 @@ class Isolation:
     def _simulate(self, run: JobRun, workers: int) -> float:
         behaviour = run.arrival.behaviour
         grant = packed_grant(self.cluster, workers)
+        workers = grant.workers  # never more than there are of one kind
         gpu_type = self.cluster.nodes[grant.slices[0].node].gpu_type
         if run.arrival.request.max_servers:
             first = grant.slices[0].node

@@ -26,6 +26,7 @@ def simulate(spec: RunSpec, on_progress: Progress | None = None) -> RunResult:
     """Run to the end; deterministic but for the timings."""
     policy = make_policy(spec.policy)
     cluster, arrivals, notes = prepare(spec)
+    notes = (*notes, *_unused(spec, policy))
     wall, cpu = time.perf_counter(), time.process_time()
     world = World(
         cluster,
@@ -53,6 +54,13 @@ def prepare(spec: RunSpec) -> tuple[Cluster, list[Arrival], tuple[str, ...]]:
     return cluster, arrivals, (*trace.notes, *notes)
 
 
+def _unused(spec: RunSpec, policy: Policy) -> tuple[str, ...]:
+    """Options that were given and have no effect on this policy."""
+    if spec.physics.interval_s and policy.needs.period_s is None and not spec.effective_physics().rounds_only:
+        return (f"decides on events, so the interval of {spec.physics.interval_s:g} s does not apply",)
+    return ()
+
+
 def _outages(spec: RunSpec, cluster: Cluster, last_submit_s: float) -> list[Outage]:
     """Node failures as a Poisson process over the submissions and a day more, each an hour long."""
     if spec.failures_per_1000_node_days <= 0.0:
@@ -74,8 +82,11 @@ def _result(
 ) -> RunResult:
     contention = Contention((run.arrival.submit_s, run.finish_s or world.now_s) for run in world.jobs.values())
     isolation = Isolation(world.cluster)
+    set_physics = {
+        k: v for k, v in spec.effective_physics().as_dict().items() if v is not None and v is not False
+    }
     physics = {
-        **spec.effective_physics().as_dict(),
+        **set_physics,
         "round_s": world.period_s or "on events",
         "cluster": spec.cluster,
         "load": spec.load,

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from elastane.cluster import Batch, Cluster, Grant
 from elastane.lookahead.behaviour import Behaviour
 
 
-def packed_grant(cluster: Cluster, gpus: int) -> Grant:
-    """That many GPUs on the first nodes of the cluster, each filled before the next."""
-    counts, left = [], gpus
+def reference_type(cluster: Cluster) -> str:
+    """The accelerator that durations of traces and fair shares are taken to mean: the most numerous one."""
+    totals: Counter[str] = Counter()
     for node in cluster.nodes.values():
+        totals[node.gpu_type] += node.gpus
+    return max(sorted(totals), key=lambda kind: totals[kind])
+
+
+def packed_grant(cluster: Cluster, gpus: int) -> Grant:
+    """That many GPUs of the reference type, or all of them, each node filled before the next, large ones first."""
+    kind = reference_type(cluster)
+    nodes = [node for node in cluster.nodes.values() if node.gpu_type == kind and node.gpus]
+    counts, left = [], gpus
+    for node in sorted(nodes, key=lambda node: (-node.gpus, node.id)):
         if left <= 0:
             break
-        if node.gpus:
-            counts.append((node.id, min(node.gpus, left)))
-            left -= node.gpus
+        counts.append((node.id, min(node.gpus, left)))
+        left -= node.gpus
     return Grant.of(counts)
 
 
