@@ -17,7 +17,7 @@ from elastane.policies.pollux.layout import lay_out
 from elastane.policies.pollux.objective import contribution
 from elastane.policies.pollux.policy import objective
 from elastane.policies.pollux.problem import Problem
-from elastane.policies.pollux.solver import _climb_hulls, _dynamic_programme, best_counts
+from elastane.policies.pollux.solver import _climb_hulls, _dynamic_programme, _hull_steps, best_counts
 from helpers.pollux_views import job, problem, view
 
 Solver = type(_climb_hulls)
@@ -240,3 +240,18 @@ def test_a_decision_is_never_worse_than_staying(case: tuple[Problem, IntArray], 
     }
     assert objective(made, rows) >= float(contribution(made.current_speedups(), p).sum()) - 1e-9
     assert plan == Pollux(p=p).decide(snapshot)
+
+
+@given(st.integers(1, 8), st.integers(9, 24), st.integers(0, 10_000))
+def test_both_ways_to_find_hulls_take_the_same_steps(jobs: int, sizes: int, seed: int) -> None:
+    """Few jobs go through plain arithmetic, many through arrays; padding jobs switches from one to the other."""
+    rng = np.random.default_rng(seed)
+    values = np.cumsum(rng.normal(0.3, 1.0, (jobs, sizes)), axis=1)
+    values[rng.random((jobs, sizes)) < 0.2] = -np.inf
+    values[:, 0] = 0.0
+    idle = np.full((sizes, sizes), -np.inf)
+    idle[:, 0] = 0.0
+    few = _hull_steps(values, np.zeros(jobs, dtype=np.int64))
+    many = _hull_steps(np.vstack([values, idle]), np.zeros(jobs + sizes, dtype=np.int64))
+    as_sets = [sorted(zip(o.tolist(), s.tolist(), t.tolist(), strict=True)) for o, s, _, t in (few, many)]
+    assert as_sets[0] == as_sets[1]

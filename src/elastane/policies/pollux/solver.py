@@ -6,6 +6,8 @@ gain per GPU, which is exact but for the last few GPUs.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from elastane.models.speed import FloatArray, IntArray
@@ -79,6 +81,8 @@ def _climb_hulls(values: FloatArray, total: int) -> IntArray:
 def _hull_steps(values: FloatArray, start: IntArray) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
     """Every job's steps along its upper concave hull: (job, GPUs, gain, size reached), only steps that gain."""
     jobs, sizes = values.shape
+    if jobs < sizes:
+        return _row_hulls(values, start)  # few jobs with long hulls: job by job is faster than step by step
     grid = np.arange(sizes)
     at = start.copy()
     rows = np.arange(jobs)
@@ -98,6 +102,33 @@ def _hull_steps(values: FloatArray, start: IntArray) -> tuple[IntArray, IntArray
         at[active] = target
     owners, steps, gains, targets = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return owners, steps, gains, targets
+
+
+def _row_hulls(values: FloatArray, start: IntArray) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
+    """The same steps by a monotone chain over each job's sizes, in plain arithmetic: O(sizes) per job."""
+    owners, steps, gains, targets = [], [], [], []
+    for job, row in enumerate(values.tolist()):
+        hull: list[tuple[int, float]] = []
+        for size in range(int(start[job]), len(row)):
+            value = row[size]
+            if value == -np.inf:
+                continue
+            while len(hull) > 1:
+                (a, va), (b, vb) = hull[-2], hull[-1]
+                if (vb - va) * (size - b) > (value - vb) * (b - a):
+                    break
+                hull.pop()
+            hull.append((size, value))
+        for (a, va), (b, vb) in pairwise(hull):
+            if vb <= va:
+                break  # a concave hull that has begun to fall will not rise again
+            owners.append(job)
+            steps.append(b - a)
+            gains.append(vb - va)
+            targets.append(b)
+    whole = (np.array(x, dtype=np.int64) for x in (owners, steps, targets))
+    owner, step, target = whole
+    return owner, step, np.array(gains), target
 
 
 def _spend_rest(values: FloatArray, counts: IntArray, left: int) -> IntArray:
