@@ -27,11 +27,11 @@ $(STAMP): pyproject.toml
 demo: install ## compare four policies on a built-in workload; writes report.html
 	@$(BIN)/elastane demo
 
-test: install ## the tests that take seconds
+test: install ## the tests (about two minutes)
 	@$(BIN)/pytest -m "not slow"
 
 # pytest answers 5 when there is nothing to run, which is no failure here.
-test-slow: install ## only the tests that take longer
+test-slow: install ## only the tests marked slow
 	@$(BIN)/pytest -m slow || [ $$? -eq 5 ]
 
 test-all: install ## every test

@@ -12,14 +12,21 @@ from pathlib import Path
 
 import pytest
 
+from elastane.cli.main import app
+from elastane.cli.output import check_targets
+from elastane.errors import ElastaneError
+from elastane.sim import batch
 
-def elastane(*arguments: str, cwd: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+
+def elastane(
+    *arguments: str, cwd: Path, check: bool = True, columns: int = 160
+) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "elastane", *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,
-        env={**os.environ, "XDG_CACHE_HOME": str(cwd / "cache"), "COLUMNS": "160"},
+        env={**os.environ, "XDG_CACHE_HOME": str(cwd / "cache"), "COLUMNS": str(columns)},
         timeout=120,
     )
     assert not check or done.returncode == 0, done.stderr
@@ -80,7 +87,7 @@ def test_policies_lists_everything_as_table_and_json(tmp_path: Path) -> None:
         (("sim", "pollux:1", "--load", "much"), "--load takes numbers"),
         (("sim", "pollux:1", "--gpu-type", "h100"), "no accelerator 'h100'"),
         (("sim", "pollux:1", "--compat", "osdi"), "unknown --compat 'osdi'"),
-        (("sim", "pollux:1", "--policy", "fifo,fifo"), "different policies"),
+        (("sim", "pollux:1", "--no-no-cache"), "No such option"),
     ],
 )
 def test_mistakes_get_one_clear_line_and_exit_code_2(
@@ -92,12 +99,107 @@ def test_mistakes_get_one_clear_line_and_exit_code_2(
     assert "Traceback" not in done.stderr
 
 
+WRONG = [
+    ("--policy fifo,fifo", "different policies"),
+    ("--policy fifo,fifo(mode=strict)", "fifo(mode=strict) is there twice"),
+    *((f"--interval {n}", "--interval must be above 0 and finite") for n in ("nan", "inf", "0")),
+    *((f"--restart {n}", "--restart must be 0 or more and finite") for n in ("nan", "inf", "-1")),
+    *((f"--failures {n}", "--failures must be") for n in ("nan", "inf", "-1")),
+    *((f"--noise {n}", "--noise must be") for n in ("nan", "inf", "-1", "2.1")),
+    *((f"--interference {n}", "--interference is a fraction") for n in ("nan", "inf", "1")),
+    *((f"--load {n}", "--load must be") for n in ("nan", "inf", "0")),
+    *((f"--rigid {n}", "--rigid is a fraction") for n in ("nan", "inf", "1.1")),
+    *((f"--fixed-batch {n}", "--fixed-batch is a fraction") for n in ("nan", "inf")),
+    *((f"--seed {n}", "--seed takes whole numbers") for n in ("nan", "1.5", "-1", "1,x")),
+    ("--seed 0,0", "--seed needs different values"),
+    ("--load 1,1.0", "--load needs different values"),
+    *((f"--{name} ,", f"--{name} needs at least one value") for name in ("seed", "load", "interval")),
+    ("--load 1,2 --interval 30,60", "not --load and --interval together"),
+    ("--load 1e9", "load 1e+09 makes more than 1,000,000 jobs"),
+    ("--format philly", "--format is for trace files"),
+    ("--html .", "--html . cannot be written: Is a directory"),
+    ("--json .", "--json . cannot be written: Is a directory"),
+    ("--html file/r.html", "--html file/r.html cannot be written: Not a directory"),
+    ("--json file/new/r.json", "--json file/new/r.json cannot be written: Not a directory"),
+    ("--html /proc/r.html", "--html /proc/r.html cannot be written"),
+    ("--json x --html x", "cannot both be x"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG)
+def test_wrong_values_are_refused_before_any_simulation(
+    options: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def simulated(*_: object) -> None:
+        raise AssertionError("a simulation was started")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(batch, "simulate", simulated)
+    (tmp_path / "file").touch()
+    arguments = ["sim", "pollux:1", "--jobs", "1", "--no-cache", "--policy", "fifo", *options.split()]
+    with pytest.raises(ElastaneError) as caught:
+        app(arguments, standalone_mode=False)
+    assert message in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("target", ["shut/r.html", "shut/new/r.html", "kept"])
+def test_forbidden_targets_are_refused(target: str, tmp_path: Path) -> None:
+    (tmp_path / "shut").mkdir(mode=0o500)
+    (tmp_path / "kept").touch(mode=0o400)
+    with pytest.raises(ElastaneError, match="Permission denied"):
+        check_targets(None, tmp_path / target)
+
+
+def test_checking_targets_changes_nothing(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text("before")
+    check_targets(str(kept), tmp_path / "new" / "deep" / "r.html")
+    check_targets("-", tmp_path / "r.html")
+    check_targets("/dev/null", None)
+    assert kept.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+@pytest.mark.parametrize("verb", ["sim", "demo"])
+def test_switches_have_no_opposite(verb: str, tmp_path: Path) -> None:
+    text = elastane(verb, "--help", cwd=tmp_path).stdout
+    assert "--no-cache" in text
+    assert "--no-no-cache" not in text
+    assert "--no-skip-bad" not in text
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_policies_break_no_word_on_narrow_terminals(width: int, tmp_path: Path) -> None:
+    text = elastane("policies", cwd=tmp_path, columns=width).stdout
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
+    words = set(text.replace(",", " ").split())
+    assert {"optimus-oracle", "fair_on_one_node=True", "thresholds=57600", "generations=100"} <= words
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [("policies",), ("policies", "--json"), ("--help",)])
+def test_a_full_disk_is_one_line_and_exit_code_1(arguments: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "elastane", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "error: No space left on device\n"
+
+
 def test_a_bad_row_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "w.csv").write_text("name,time,application,num_replicas,batch_size\na,ten,cifar10,1,128\n")
     done = elastane("sim", "w.csv", "--policy", "fifo", cwd=tmp_path, check=False)
     assert done.returncode == 2
     assert "line 2" in done.stderr
     assert "'ten'" in done.stderr
+    assert "--skip-bad" in done.stderr
 
 
 def test_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -116,6 +218,7 @@ def test_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in errors
+    assert "interrupted; nothing was left behind" in errors
     assert not any(_alive(child) for child in children)
     assert not (tmp_path / "r.html").exists()
 
@@ -136,4 +239,6 @@ def _alive(pid: int) -> bool:
 def test_demo_writes_its_report(tmp_path: Path) -> None:
     done = elastane("demo", "--workload", "pollux:6,jobs=12", cwd=tmp_path)
     assert "fifo" in done.stdout
+    assert "12 training jobs" in done.stderr
+    assert "160" not in done.stderr
     assert (tmp_path / "report.html").stat().st_size > 100_000

@@ -138,12 +138,23 @@ def test_table_marks_unfinished_jobs() -> None:
     assert "* fifo: 1 of 2 jobs did not finish" in text
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 140])
+@pytest.mark.parametrize("width", [60, 80, 100, 140, 180])
 def test_narrow_tables_leave_columns_out_instead_of_cutting_numbers(width: int) -> None:
     text = printed(run("fifo", 12345.6), run("fifo", 9876.5, seed=2), width=width)
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
-    assert ("A wider window also shows" in text) == (width < 110)
+    assert ("A wider window also shows" in text) == (width < 160)
+
+
+def test_table_tells_medians_weighted_means_and_what_restarts_cost() -> None:
+    moved = replace(job("a", 7200), restart_gpu_s=1800.0)
+    text = printed(run("fifo", jobs=(moved, job("b", 3600))))
+    assert "median" in text
+    assert "GPU-weighted" in text
+    assert "to restarts" in text
+    assert "0.50" in text
+    narrow = printed(run("fifo", jobs=(moved, job("b", 3600))), width=60)
+    assert "lost to restarts" in narrow.partition("A wider window also shows")[2].replace("\n", " ")
 
 
 def test_markup_in_names_is_text() -> None:

@@ -94,3 +94,14 @@ def test_damaged_directories_are_named(profiles: Path) -> None:
     path.unlink()
     with pytest.raises(ElastaneError, match="no such file"):
         MeasuredApp(profiles / "toy")
+
+
+def test_losses_are_reported_per_epoch_if_at_all_and_end_with_the_work(app: MeasuredApp) -> None:
+    job = MeasuredJob(app, limits(app), loss_seed=1)
+    seen = [(done, loss) for done in app.boundaries if (loss := job.loss(done)) is not None]
+    assert len(seen) == app.epochs
+    assert job.loss(0.5 * app.boundaries[0]) is None
+    assert MeasuredJob(app, limits(app)).loss(app.boundaries[-1]) is None
+    end = job.stop.expected_end(seen[:-1])
+    assert end is not None
+    assert end.mean == pytest.approx(job.total_work, rel=0.1)

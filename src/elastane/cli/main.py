@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from elastane import __version__
 from elastane.cli import demo, policies, sim
 from elastane.errors import ElastaneError
 
+
+class _Verbs(TyperGroup):
+    """The verbs, with our word on an interrupt: Typer would turn it into an exit code without one."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("interrupted; nothing was left behind", err=True)
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
     name="elastane",
+    cls=_Verbs,
     help="Stretch every training job to the GPUs that do the most good right now.",
     no_args_is_help=True,
     add_completion=True,
@@ -39,14 +57,20 @@ def _common(
 
 
 def main() -> None:
-    """Run the command line; exit 2 for a user's mistake, 130 when interrupted."""
+    """Run the command line; exit 2 for a user's mistake, 1 where the machine fails, 130 when interrupted."""
     try:
         app()
     except ElastaneError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; nothing was left behind", err=True)
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(0)
+    except OSError as error:
+        _forget_output()
+        where = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"error: {where}{error.strerror or error}", err=True)
+        sys.exit(1)
+
+
+def _forget_output() -> None:
+    """Let nothing more reach standard output: Python would complain once more about what it could not write."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 HELP = "List scheduling policies with their paper, abilities and the information they use."
 
 
 def command(
-    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of text."),
 ) -> None:
     """List every policy, also those of other packages."""
     rows = _rows()
@@ -20,29 +25,37 @@ def command(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="Policies", caption="Options are written --policy 'NAME(option=value,…)'.")
-    for heading in ("name", "system", "paper", "decides", "resizes", "rebatches", "reads", "options"):
-        table.add_column(heading, overflow="fold")
+    # One block per policy: eight columns would break words on most terminals.
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column()
     for row in rows:
-        table.add_row(*(_cell(row[key]) for key in row))
-    Console().print(table)
+        table.add_row(str(row["name"]), _block(row))
+    console = Console()
+    console.print(table)
+    console.print("Options are written --policy 'NAME(option=value,…)'.", style="dim")
 
 
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "–"
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "–"
-    if isinstance(value, dict):
-        return ", ".join(f"{name}={default}" for name, default in value.items()) or "–"
-    return str(value)
+def _block(row: Mapping[str, Any]) -> Text:
+    """What one policy is, does, reads and can be told."""
+    from rich.text import Text
+
+    does = [f"decides {row['decides']}"]
+    does += ["resizes jobs"] * row["elastic"] + ["changes batch sizes"] * row["rebatch"]
+    lines = [
+        ", ".join(filter(None, (row["title"], row["paper"]))),
+        ", ".join(does),
+        f"reads: {', '.join(row['reads']) or 'nothing about jobs'}",
+        f"options: {', '.join(f'{name}={default}' for name, default in row['options'].items()) or 'none'}",
+    ]
+    return Text("\n".join(lines) + "\n")
 
 
-def _rows() -> list[dict[str, object]]:
+def _rows() -> list[dict[str, Any]]:
     from elastane.policies.registry import policy_class, policy_names
     from elastane.policies.view import Info
 
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for name in policy_names():
         policy = policy_class(name)
         needs = policy.needs
@@ -51,7 +64,8 @@ def _rows() -> list[dict[str, object]]:
         rows.append(
             {
                 "name": name,
-                "title": policy.title + (" (oracle)" if needs.oracle else ""),
+                "title": policy.title
+                + (" (oracle)" if needs.oracle and "(oracle)" not in policy.title else ""),
                 "paper": policy.paper,
                 "decides": decides,
                 "elastic": policy.elastic,

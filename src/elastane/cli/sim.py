@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from elastane.cli import lists, output
 from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
@@ -19,12 +21,17 @@ if TYPE_CHECKING:
 HELP = """Simulate policies on a workload and compare them.
 
 WORKLOAD is a trace file (Pollux/Sia, Philly, ITP, Helios, ACME, Gavel, Shockwave, Tiresias, Chronus formats, also .gz),
-pollux:SEED for a generated workload of the kind Pollux's evaluation used, or synth:NAME,jobs=N,days=D.
+pollux:SEED or optimus:SEED for a generated workload of the kind those evaluations used, or synth:NAME,jobs=N,days=D.
 """
+
+_SWEPT = {"load": "--load", "interval_s": "--interval", "interference": "--interference"}
+"""What can take several values, and the option that says so."""
 
 
 def command(
-    workload: str = typer.Argument(..., help="A trace file, pollux:SEED, or synth:NAME,jobs=N,days=D."),
+    workload: str = typer.Argument(
+        ..., help="A trace file, pollux:SEED, optimus:SEED, or synth:NAME,jobs=N,days=D."
+    ),
     policy: str = typer.Option("pollux,optimus,tiresias,fifo", help="Policies, separated by commas."),
     nodes: int = typer.Option(16, min=1, help="Number of nodes."),
     gpus_per_node: int = typer.Option(4, min=1, help="GPUs on each node."),
@@ -32,78 +39,89 @@ def command(
     cluster: str = typer.Option("", help="Mixed cluster instead, as in 6x4:t4,2x8:a100."),
     profiles: Path | None = typer.Option(None, help="Directory of measured profiles to replay as truth."),
     compat: str | None = typer.Option(None, help="Physics of a published simulator: osdi21."),
-    interval: str = typer.Option("", help="Round length in seconds; several values make a sweep."),
+    interval: str | None = typer.Option(None, help="Round length in seconds; several values make a sweep."),
     restart: float = typer.Option(30.0, help="Seconds a job pays for every start or move."),
     interference: str = typer.Option("0", help="Slow-down of distributed jobs sharing a node; may be a sweep."),
     load: str = typer.Option("1", help="Multiplies the number of jobs; several values make a sweep."),
-    noise: float = typer.Option(0.0, min=0.0, help="Relative error of measurements jobs report."),
+    noise: float = typer.Option(0.0, help="Relative error of measurements jobs report."),
     rigid: float = typer.Option(0.0, help="Fraction of jobs that cannot change their size."),
     fixed_batch: float = typer.Option(0.0, help="Fraction of jobs that cannot change their batch."),
+    declare: str = typer.Option(
+        "epochs", help="What owners say of a job's length: epochs, loss (a stop rule) or nothing."
+    ),
     failures: float = typer.Option(0.0, help="Node failures per 1000 node-days (published: 2 to 7)."),
     seed: str = typer.Option("0", help="Seed, or several separated by commas."),
     trace_format: str | None = typer.Option(None, "--format", help="Trace format, if it cannot be detected."),
-    skip_bad: bool = typer.Option(False, help="Leave out bad rows and jobs that cannot run, and count them."),
+    skip_bad: bool = typer.Option(
+        False, "--skip-bad", help="Leave out bad rows and jobs that cannot run, and count them."
+    ),
     json_path: str | None = typer.Option(None, "--json", help="Write results as JSON; - for standard output."),
     html: Path | None = typer.Option(None, help="Write a self-contained HTML report."),
     jobs: int = typer.Option(0, "--jobs", min=0, help="Parallel processes; 0 uses all cores, 1 stays in one."),
-    no_cache: bool = typer.Option(False, help="Neither read nor write the cache of results."),
+    no_cache: bool = typer.Option(False, "--no-cache", help="Neither read nor write the cache of results."),
 ) -> None:
     """Run policies × seeds × sweep values and report."""
     from elastane.lookahead.physics import Physics
-    from elastane.policies.options import split_policies
-    from elastane.policies.registry import make_policy
     from elastane.sim.spec import RunSpec, parse_cluster
 
-    written = split_policies(policy)
-    for name in written:
-        make_policy(name)  # a misspelt name must not cost a simulation first
-    if not written or len(set(written)) != len(written):
-        raise ElastaneError(f"--policy needs one or more different policies, not {policy!r}")
+    output.check_targets(json_path, html)
+    names, numbers = lists.policies(policy), lists.seeds(seed)
+    points = _points(load, interval, interference)
+    swept = _swept(points)
     where = cluster or f"{nodes}x{gpus_per_node}:{gpu_type}"
     parse_cluster(where)
-    rounds: list[float | None] = [*_numbers("interval", interval)] or [None]
-    grid = list(itertools.product(_numbers("load", load), rounds, _numbers("interference", interference)))
-    swept = _swept(grid)
+    base = RunSpec(
+        workload=workload,
+        policy=names[0],
+        cluster=where,
+        profiles=str(profiles) if profiles else None,
+        compat=compat,
+        physics=Physics(restart_s=restart, observation_noise=noise),
+        rigid=rigid,
+        fixed_batch=fixed_batch,
+        declare=declare,
+        failures_per_1000_node_days=failures,
+        format=trace_format,
+        skip_bad=skip_bad,
+    )
     specs = [
-        RunSpec(
-            workload=workload,
-            policy=name,
-            cluster=where,
-            profiles=str(profiles) if profiles else None,
-            compat=compat,
-            physics=Physics(
-                restart_s=restart, interval_s=interval_s, interference=slowdown, observation_noise=noise
-            ),
-            seed=int(number),
-            load=factor,
-            rigid=rigid,
-            fixed_batch=fixed_batch,
-            failures_per_1000_node_days=failures,
-            format=trace_format,
-            skip_bad=skip_bad,
-        )
-        for factor, interval_s, slowdown in grid
-        for name in written
-        for number in _numbers("seed", seed)
+        replace(point.applied(base), policy=name, seed=number)
+        for point in points
+        for name in names
+        for number in numbers
     ]
-    results = run(specs, jobs, not no_cache, quiet=json_path == "-")
-    report(results, json_path, html, swept)
+    results = run(specs, jobs, not no_cache, quiet=json_path == output.STDOUT)
+    output.report(results, json_path, html, swept)
 
 
-def _swept(grid: list[tuple[float, float | None, float]]) -> str | None:
-    """The parameter that takes several values; at most one may."""
-    names = ("load", "interval_s", "interference")
-    varying = [name for i, name in enumerate(names) if len({point[i] for point in grid}) > 1]
+@dataclass(frozen=True)
+class _Point:
+    """One combination of the options that can be swept."""
+
+    load: float
+    interval_s: float | None
+    interference: float
+
+    def applied(self, spec: RunSpec) -> RunSpec:
+        """The run at this point."""
+        physics = replace(spec.physics, interval_s=self.interval_s, interference=self.interference)
+        return replace(spec, load=self.load, physics=physics)
+
+
+def _points(load: str, interval: str | None, interference: str) -> list[_Point]:
+    """Every combination of what the three options say."""
+    rounds = [None] if interval is None else lists.numbers("--interval", interval)
+    slowdowns = lists.numbers("--interference", interference)
+    return [_Point(*each) for each in itertools.product(lists.numbers("--load", load), rounds, slowdowns)]
+
+
+def _swept(points: Sequence[_Point]) -> str | None:
+    """The physics parameter that takes several values; at most one may."""
+    varying = [name for name in _SWEPT if len({getattr(point, name) for point in points}) > 1]
     if len(varying) > 1:
-        raise ElastaneError(f"only one of {', '.join(varying)} can take several values in one run")
+        options = " and ".join(_SWEPT[name] for name in varying)
+        raise ElastaneError(f"only one option can take several values in one run, not {options} together")
     return varying[0] if varying else None
-
-
-def _numbers(option: str, text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise ElastaneError(f"--{option} takes numbers separated by commas, not {text!r}") from None
 
 
 def run(specs: list[RunSpec], processes: int, use_cache: bool, quiet: bool = False) -> list[RunResult]:
@@ -143,68 +161,3 @@ def _title(spec: RunSpec, specs: list[RunSpec]) -> str:
         if len(everyone) > 1:
             parts.append(f"{label} {value}")
     return " ".join(map(str, parts))
-
-
-def report(
-    results: list[RunResult], json_path: str | None, html: Path | None, swept: str | None = None
-) -> None:
-    """Table on the terminal, JSON and HTML where asked."""
-    from rich.console import Console
-
-    from elastane.sim.report import comparison, sweep_points, to_json, write_html
-
-    points = sweep_points(results, swept) if swept else ()
-    first = [r for r in results if not swept or r.physics[swept] == results[0].physics[swept]]
-    document = to_json(first)
-    if points:
-        document["sweep"] = [
-            {"parameter": p.parameter, "value": p.value, "policy": p.result.policy, "seed": p.result.seed}
-            | _figures(p.result)
-            for p in points
-        ]
-    if json_path == "-":
-        typer.echo(json.dumps(document, indent=2))
-    else:
-        Console().print(comparison(first))
-        if points:
-            Console().print(_sweep_table(document["sweep"]))
-        if json_path:
-            _write(Path(json_path), json.dumps(document, indent=2) + "\n")
-            typer.echo(f"figures: {json_path}", err=True)
-    if html:
-        html.parent.mkdir(parents=True, exist_ok=True)
-        write_html(first, html, sweep=points)
-        typer.echo(f"report: {html}", err=True)
-
-
-def _figures(result: RunResult) -> dict[str, object]:
-    from elastane.sim.metrics import summarise
-
-    summary = summarise(result)
-    return {"mean_jct_s": summary.mean_jct_s, "p99_jct_s": summary.p99_jct_s, "makespan_s": summary.makespan_s}
-
-
-def _sweep_table(rows: object) -> object:
-    from rich.table import Table
-
-    table = Table(title="Sweep")
-    for heading in ("parameter", "value", "policy", "seed", "mean JCT (s)"):
-        table.add_column(heading, justify="right")
-    for row in rows if isinstance(rows, list) else []:
-        jct = row["mean_jct_s"]
-        table.add_row(
-            row["parameter"],
-            f"{row['value']}",
-            row["policy"],
-            str(row["seed"]),
-            "–" if jct is None else f"{jct:.0f}",
-        )
-    return table
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ElastaneError(f"cannot write {path}: {error.strerror}") from error

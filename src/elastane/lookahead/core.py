@@ -329,13 +329,18 @@ class World:
             run.first_start_s = self.now_s
             if self.physics.first_start_s is not None:
                 run.restart_left_s = self.physics.first_start_s
-            run.restart_left_s += run.arrival.staging_s
+            run.restart_left_s += run.arrival.staging_s + self._data_s(run.arrival, new)
             if run.server_learner is not None and run.arrival.server_training is not None:
                 run.restart_left_s += run.arrival.server_training.profiling_s
         else:
             run.restarts += 1
         run.training_since_s, run.saved_work = self.now_s, run.done
         run.open_span(1.0)
+
+    def _data_s(self, arrival: Arrival, grant: Grant) -> float:
+        """Seconds until the job's data have reached the farthest of the nodes granted; all are filled at once."""
+        zones = {self.cluster.nodes[node].zone for node in grant.nodes}
+        return max(self.cluster.staging_s(arrival.data_zone, zone, arrival.data_gb) for zone in zones)
 
     def _interfere(self, changed: list[JobRun]) -> list[JobRun]:
         """Slow down distributed jobs that share a node with another; all whose events must be set anew."""

@@ -20,7 +20,8 @@ class Arrival:
     """A job as it is submitted.  ``declared_work`` and ``declared_s`` (on the requested workers) are its owner's words.
 
     ``stop`` is the owner's rule for jobs that end when their loss stops falling; ``server_training`` describes
-    jobs with parameter servers.
+    jobs with parameter servers.  Before the first start ``staging_s`` seconds pass in any case, and as many as it
+    takes to bring ``data_gb`` from ``data_zone`` to the nodes granted.
     """
 
     id: str
@@ -40,6 +41,8 @@ class Arrival:
     staging_s: float = 0.0
     stop: StopRule | None = None
     server_training: ServerTraining | None = None
+    data_zone: str = ""
+    data_gb: float = 0.0
 
 
 @dataclass(slots=True)

@@ -15,11 +15,14 @@ from elastane.lookahead.job import Arrival
 from elastane.models.catalog import catalog, catalog_app
 from elastane.models.goodput import BatchLimits
 from elastane.models.online import first_batch
-from elastane.policies.view import ELASTIC, Ability, Request
+from elastane.policies.view import ELASTIC, RIGID, Ability, Request
+from elastane.sim.declarations import Declaration, as_declared
+from elastane.sim.server_binding import bind_servers
 from elastane.sim.truth.alone import alone_s, packed_grant
 from elastane.sim.truth.catalog_job import CatalogJob
 from elastane.sim.truth.measured import MeasuredApp
 from elastane.sim.truth.measured_job import MeasuredJob
+from elastane.sim.workloads.optimus_like import is_server_app
 from elastane.sim.workloads.trace import Trace, TraceJob
 from elastane.suggest import did_you_mean
 
@@ -30,7 +33,8 @@ class Binding:
 
     ``rigid`` and ``fixed_batch`` are the fractions of jobs that cannot change their size, or their batch.
     ``recorded`` and ``pinned`` reproduce published simulators: gradient noise as recorded, and applications that
-    are held at one GPU and one batch.
+    are held at one GPU and one batch.  ``declare`` is what owners say about the length of their jobs: epochs, loss
+    (a stop rule) or nothing.
     """
 
     profiles: Path | None = None
@@ -39,10 +43,12 @@ class Binding:
     recorded: bool = False
     pinned: Mapping[str, int] | None = None
     skip_bad: bool = False
+    declare: str = Declaration.EPOCHS.value
 
 
 def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[list[Arrival], list[str]]:
-    """Arrivals, and notes about what was left out."""
+    """Arrivals, and notes about what was left out and what owners declared."""
+    declaration = Declaration.parse(binding.declare)
     rng = np.random.default_rng(np.random.SeedSequence([seed, 2]))
     draws = rng.random((len(trace.jobs), 3))
     arrivals: list[Arrival] = []
@@ -61,7 +67,7 @@ def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[l
             too_wide += 1
             continue
         try:
-            arrivals.append(_arrival(row, cluster, binding, draw.tolist()))
+            arrivals.append(as_declared(_arrival(row, cluster, binding, draw.tolist()), declaration))
         except ElastaneError as error:
             if not binding.skip_bad:
                 raise
@@ -71,10 +77,12 @@ def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[l
     notes = [f"jobs wider than the cluster that were left out: {too_wide}"] if too_wide else []
     if refused:
         notes.append(f"jobs that cannot be simulated and were left out: {len(refused)} (first: {refused[0]})")
-    return arrivals, notes
+    return arrivals, [*notes, declaration.note]
 
 
 def _arrival(row: TraceJob, cluster: Cluster, binding: Binding, draw: list[float]) -> Arrival:
+    if is_server_app(row.app):
+        return bind_servers(row, cluster, ELASTIC if draw[1] >= binding.rigid else RIGID)
     app = row.app or app_by_gpu_hours(row.gpus * (row.duration_s or 0.0) / 3600.0, draw[0])
     abilities = ELASTIC
     if draw[1] < binding.rigid:
@@ -105,6 +113,9 @@ def _arrival(row: TraceJob, cluster: Cluster, binding: Binding, draw: list[float
         deadline_s=row.deadline_s,
         declared_work=behaviour.total_work,
         declared_s=row.duration_s or _whole_s(behaviour, row.gpus, batch, cluster),
+        skew=row.skew,
+        data_zone=row.data_zone,
+        data_gb=row.data_gb,
     )
 
 

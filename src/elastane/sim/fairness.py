@@ -72,8 +72,8 @@ class Isolation:
         workers = grant.workers  # never more than there are of one kind
         gpu_type = self.cluster.nodes[grant.slices[0].node].gpu_type
         if run.arrival.request.max_servers:
-            first = grant.slices[0].node
-            grant = Grant.of([(first, workers)], [(first, max(1, workers // 2))])
+            tasks = [(part.node, part.workers) for part in grant.slices]
+            grant = Grant.of(tasks, tasks)  # a server beside every worker
 
         def best(done: float) -> Batch | None:
             if behaviour.limits is None:

@@ -91,7 +91,8 @@ def _result(
         "cluster": spec.cluster,
         "load": spec.load,
         "compat": spec.compat or "none",
-        "truth": "measured profiles" if spec.profiles else "built-in catalog",
+        "truth": _truth(spec),
+        "declared": spec.declare,
         "failures_per_1000_node_days": spec.failures_per_1000_node_days,
     }
     return RunResult(
@@ -109,6 +110,12 @@ def _result(
         cpu_s=cpu,
         notes=notes,
     )
+
+
+def _truth(spec: RunSpec) -> str:
+    if spec.workload.startswith("optimus:"):
+        return "parameter-server kinds"
+    return "measured profiles" if spec.profiles else "built-in catalog"
 
 
 def _record(run: JobRun, contention: Contention, isolation: Isolation, end_s: float) -> JobRecord:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from elastane.cluster import Cluster, Node
 from elastane.errors import ElastaneError
 from elastane.lookahead.physics import Physics
 from elastane.sim.binding import Binding
+from elastane.sim.declarations import Declaration
 from elastane.suggest import did_you_mean
 
 COMPAT = ("osdi21",)
@@ -16,6 +19,9 @@ COMPAT = ("osdi21",)
 
 _PINNED = {"osdi21": {"ncf": 32768}}
 """Applications a published simulator holds at one GPU and one batch size."""
+
+MOST_NOISE = 2.0
+"""Measurements wrong by more than this factor say nothing any more."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,7 @@ class RunSpec:
     load: float = 1.0
     rigid: float = 0.0
     fixed_batch: float = 0.0
+    declare: str = "epochs"
     failures_per_1000_node_days: float = 0.0
     format: str | None = None
     skip_bad: bool = False
@@ -40,19 +47,30 @@ class RunSpec:
         if self.compat is not None and self.compat not in COMPAT:
             hint = did_you_mean(self.compat, COMPAT)
             raise ElastaneError(f"unknown --compat {self.compat!r}{hint} (known: {', '.join(COMPAT)})")
-        for name, value in (("rigid", self.rigid), ("fixed-batch", self.fixed_batch)):
-            if not 0.0 <= value <= 1.0:
-                raise ElastaneError(f"--{name} is a fraction between 0 and 1, not {value}")
-        for name, value in (
-            ("restart", self.physics.restart_s),
-            ("failures", self.failures_per_1000_node_days),
-        ):
-            if value < 0.0:
-                raise ElastaneError(f"--{name} must be 0 or more, not {value}")
-        if self.physics.interval_s is not None and self.physics.interval_s <= 0.0:
-            raise ElastaneError(f"--interval must be above 0, not {self.physics.interval_s}")
-        if not 0.0 <= self.physics.interference < 1.0:
-            raise ElastaneError(f"--interference is a fraction below 1, not {self.physics.interference}")
+        Declaration.parse(self.declare)
+        if self.seed < 0:
+            raise ElastaneError(f"--seed is a whole number from zero up, not {self.seed}")
+        for option, value, within, wanted in self._numbers():
+            if not (within and math.isfinite(value)):
+                raise ElastaneError(f"{option} {wanted}, not {value:g}")
+
+    def _numbers(self) -> Iterator[tuple[str, float, bool, str]]:
+        """Every number with its option as users write it, whether it is in its range, and the range in words."""
+        physics, fraction = self.physics, "is a fraction between 0 and 1"
+        interval_s = 1.0 if physics.interval_s is None else physics.interval_s
+        noise, slowdown, failures = (
+            physics.observation_noise,
+            physics.interference,
+            self.failures_per_1000_node_days,
+        )
+        yield "--restart", physics.restart_s, physics.restart_s >= 0.0, "must be 0 or more and finite"
+        yield "--interval", interval_s, interval_s > 0.0, "must be above 0 and finite"
+        yield "--interference", slowdown, 0.0 <= slowdown < 1.0, "is a fraction from 0 up and below 1"
+        yield "--noise", noise, 0.0 <= noise <= MOST_NOISE, f"must be between 0 and {MOST_NOISE:g}"
+        yield "--load", self.load, self.load > 0.0, "must be above 0 and finite"
+        yield "--rigid", self.rigid, 0.0 <= self.rigid <= 1.0, fraction
+        yield "--fixed-batch", self.fixed_batch, 0.0 <= self.fixed_batch <= 1.0, fraction
+        yield "--failures", failures, failures >= 0.0, "must be 0 or more and finite"
 
     def effective_physics(self) -> Physics:
         """The physics with what the compatibility switch changes."""
@@ -69,6 +87,7 @@ class RunSpec:
             profiles=Path(self.profiles) if self.profiles else None,
             rigid=self.rigid,
             fixed_batch=self.fixed_batch,
+            declare=self.declare,
             recorded=self.compat == "osdi21",
             pinned=_PINNED.get(self.compat or ""),
             skip_bad=self.skip_bad,
@@ -81,7 +100,7 @@ def parse_cluster(text: str) -> Cluster:
     for group in text.split(","):
         shape, _, kind = group.strip().partition(":")
         count, _, gpus = shape.partition("x")
-        if not (count.isdigit() and gpus.isdigit() and int(count) > 0 and int(gpus) > 0):
+        if not (count.isdecimal() and gpus.isdecimal() and int(count) > 0 and int(gpus) > 0):
             raise ElastaneError(f"a cluster is written NODESxGPUS:TYPE[,…], as in 16x4:t4, not {text!r}")
         for _ in range(int(count)):
             nodes.append(Node(f"n{len(nodes):03d}", int(gpus), kind or "t4"))

@@ -54,6 +54,14 @@ def test_file_with_options_behind_its_name(file):
         ("pollux:6,job=3", "unknown key 'job'; did you mean 'jobs'"),
         ("pollux:6,jobs=many", "jobs=many"),
         ("pollux:6,jobs=0", "at least one job"),
+        ("pollux:²", "whole number as its seed"),
+        ("pollux:6,jobs=1000001", "jobs=1000001: .* at most 1,000,000"),
+        ("pollux:6,hours=0", "hours=0: .*above zero"),
+        ("pollux:6,hours=87601", "hours=87601: .*at most 87,600"),
+        ("synth:philly,jobs=-3", "jobs=-3: .*at least one job"),
+        ("synth:philly,jobs=3,days=1e300", r"days=1e\+300: .*at most 3,650"),
+        ("synth:philly,days=nan", "days=nan: .*above zero"),
+        ("synth:philly,days=3650", "days=3650 makes .* more than 1,000,000"),
         ("pollux:6,realistic=maybe", "realistic=maybe"),
         ("synth:helios,jobs=3", "no synthetic trace 'helios'"),
         ("synth:itp,jbs=3", "did you mean 'jobs'"),
@@ -82,6 +90,18 @@ def test_load_thins_or_repeats_a_file_exactly(file, load, count):
     assert len(trace.jobs) == count == len({job.id for job in trace.jobs})
     assert times == sorted(times)
     assert trace == parse_workload(str(file), load=load, seed=1)
+
+
+@pytest.mark.parametrize("text", ["pollux:1", "synth:itp,jobs=100", "file"])
+def test_load_stops_where_no_simulation_could_run(file, text):
+    with pytest.raises(ElastaneError, match="makes more than 1,000,000 jobs"):
+        parse_workload(str(file) if text == "file" else text, load=1e9)
+
+
+@pytest.mark.parametrize("text", ["pollux:1", "synth:itp,jobs=100"])
+def test_a_generated_workload_has_no_format(text):
+    with pytest.raises(ElastaneError, match="--format is for trace files"):
+        parse_workload(text, format="philly")
 
 
 def test_load_choice_follows_the_seed_and_keeps_jobs_whole(file):

@@ -49,6 +49,7 @@ class Column:
 
 COLUMNS = (
     Column("mean_jct_s", "mean JCT", Kind.DURATION, Better.LOW, of_finished=True),
+    Column("median_jct_s", "median JCT", Kind.DURATION, Better.LOW, of_finished=True),
     Column("p99_jct_s", "p99 JCT", Kind.DURATION, Better.LOW, of_finished=True),
     Column("makespan_s", "makespan", Kind.DURATION, Better.LOW, of_finished=True),
     Column("p99_rho", "p99 ρ", Kind.RATIO, Better.LOW, of_finished=True),
@@ -56,6 +57,8 @@ COLUMNS = (
     Column("utilisation", "GPUs in use", Kind.PERCENT, Better.NEITHER),
     Column("mean_efficiency", "stat. eff.", Kind.PERCENT, Better.HIGH),
     Column("restarts_per_job", "restarts per job", Kind.RATIO, Better.LOW),
+    Column("gpu_weighted_jct_s", "GPU-weighted JCT", Kind.DURATION, Better.LOW, of_finished=True),
+    Column("restart_gpu_hours", "lost to restarts", Kind.AMOUNT, Better.LOW, of_finished=True),
     Column("gpu_hours", "GPU time", Kind.AMOUNT, Better.LOW, of_finished=True),
     Column("mean_rho", "mean ρ", Kind.RATIO, Better.LOW, of_finished=True),
     Column("decision_ms_p50", "decision p50", Kind.MILLISECONDS, Better.NEITHER),

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from elastane.cluster import Batch, Grant
 from elastane.lookahead.behaviour import Pace
 from elastane.models.catalog import CatalogApp
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits, GoodputModel
+from elastane.models.speed import FloatArray
+from elastane.models.stopping import StopRule
 from elastane.models.throughput import TINY_S, ThroughputParams
+from elastane.sim.truth.made_up_loss import reported_losses, stop_rule
 
 _SEGMENTS = 50
 """Gradient noise drifts; it is taken as constant within each of this many equal parts of the work."""
 
+_REPORTS = tuple((segment + 1) / _SEGMENTS for segment in range(_SEGMENTS))
+"""Parts of the work after which a loss is reported, where one is."""
+
 
 @dataclass(frozen=True)
 class CatalogJob:
-    """Trains as the catalog says; ``scale`` multiplies the application's work."""
+    """Trains as the catalog says; ``scale`` multiplies the application's work.
+
+    With a ``loss_seed`` it reports losses, which are made up; without one it reports none.
+    """
 
     source: CatalogApp
     limits: BatchLimits
     scale: float = 1.0
+    loss_seed: int | None = None
 
     @property
     def app(self) -> str:
@@ -59,9 +69,22 @@ class CatalogJob:
             noise=noise,
         )
 
-    def loss(self, done: float) -> float | None:  # noqa: ARG002
-        """The catalog records no loss."""
-        return None
+    @cached_property
+    def _losses(self) -> FloatArray:
+        assert self.loss_seed is not None
+        return reported_losses(self.app, _REPORTS, self.loss_seed)
+
+    def loss(self, done: float) -> float | None:
+        """What the last finished segment reported."""
+        finished = int(done / self.total_work * _SEGMENTS + 1e-9)
+        if self.loss_seed is None or not finished:
+            return None
+        return float(self._losses[min(finished, _SEGMENTS) - 1])
+
+    @property
+    def stop(self) -> StopRule:
+        """By which loss its owner would call it done, if they did not count epochs."""
+        return stop_rule(self.app, self.total_work, _REPORTS[0])
 
     def oracle(self, done: float, limits: BatchLimits | None) -> tuple[Estimate, GoodputModel]:
         """True remaining work and true goodput."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -13,16 +14,22 @@ from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits, split_one
 from elastane.models.online import first_batch
 from elastane.models.speed import FloatArray, IntArray
+from elastane.models.stopping import StopRule
+from elastane.sim.truth.made_up_loss import reported_losses, stop_rule
 from elastane.sim.truth.measured import MeasuredApp
 
 
 @dataclass(frozen=True)
 class MeasuredJob:
-    """Trains as measured.  ``recorded`` takes gradient noise as the published simulators do."""
+    """Trains as measured.  ``recorded`` takes gradient noise as the published simulators do.
+
+    With a ``loss_seed`` it reports losses, which are made up; without one it reports none.
+    """
 
     source: MeasuredApp
     limits: BatchLimits
     recorded: bool = False
+    loss_seed: int | None = None
 
     @property
     def app(self) -> str:
@@ -63,9 +70,24 @@ class MeasuredJob:
             noise=self.noise(total, epoch),
         )
 
-    def loss(self, done: float) -> float | None:  # noqa: ARG002
-        """Profiles record no loss."""
-        return None
+    @cached_property
+    def _reports(self) -> tuple[float, ...]:
+        return tuple(border / self.total_work for border in self.source.boundaries)
+
+    @cached_property
+    def _losses(self) -> FloatArray:
+        assert self.loss_seed is not None
+        return reported_losses(self.app, self._reports, self.loss_seed)
+
+    def loss(self, done: float) -> float | None:
+        """What the last finished epoch reported."""
+        finished = bisect_right(self.source.boundaries, done * (1.0 + 1e-12))
+        return float(self._losses[finished - 1]) if self.loss_seed is not None and finished else None
+
+    @property
+    def stop(self) -> StopRule:
+        """By which loss its owner would call it done, if they did not count epochs."""
+        return stop_rule(self.app, self.total_work, self._reports[0])
 
     def oracle(self, done: float, limits: BatchLimits | None) -> tuple[Estimate, MeasuredSpeed]:
         """True remaining work and speed.

@@ -90,6 +90,11 @@ class ServerJob:
         """The batch is the owner's."""
         return None
 
+    @property
+    def stop(self) -> StopRule:
+        """By which loss its owner calls it done."""
+        return self.kind.stop
+
     @cached_property
     def losses(self) -> FloatArray:
         """The loss reported at the end of epochs 1, 2, …"""

@@ -100,7 +100,7 @@ class _Reading:
             raise ElastaneError(f"{self.path}, {error}") from None
         except BadRow as error:
             if not self.skip_bad:
-                raise ElastaneError(f"{self.path}, {error} (skip_bad leaves such rows out)") from None
+                raise ElastaneError(f"{self.path}, {error} (--skip-bad leaves such rows out)") from None
             self.bad.append(str(error))
             return
         if isinstance(entry, LeftOut):
@@ -136,6 +136,9 @@ def _moved(job: TraceJob, by_s: float) -> TraceJob:
         deadline_s,
         job.weight,
         job.priority,
+        job.skew,
+        job.data_zone,
+        job.data_gb,
     )
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from elastane.errors import ElastaneError
+from elastane.sim.workloads.extent import check_jobs, check_period, scaled_count
 from elastane.sim.workloads.fits import Fit, Floats, Ints, fits, size_class
 from elastane.sim.workloads.streams import streams
-from elastane.sim.workloads.synth import scaled_count
 from elastane.sim.workloads.trace import Trace, TraceJob
 
 _HOUR_S = 3600
@@ -54,8 +53,8 @@ def pollux_like(
     Submission, application and size have random streams of their own: the tuned and the realistic workload of a
     seed differ in GPUs and batch only.
     """
-    if jobs < 1 or hours < 1:
-        raise ElastaneError(f"a Pollux workload needs at least one job and one hour, not {jobs} and {hours}")
+    check_jobs(jobs)
+    check_period("hours", hours, per_day=24)
     count = scaled_count(jobs, load)
     fit = fits()["philly-subset"]
     arrive, kind, size = streams(seed, 3)

@@ -1,6 +1,7 @@
 """From what a person types to a trace.
 
 pollux:N[,jobs=160][,hours=8][,realistic]     a workload by Pollux's procedure with seed N
+optimus:N[,jobs=27][,hours=3.33]              parameter-server jobs of the kind Optimus ran, with seed N
 synth:NAME[,jobs=COUNT][,days=DAYS][,seed=N]  a synthetic trace with NAME's statistics
 PATH[,cluster=NAME][,steps_per_s=X][,time_unit_s=X]  a trace file of any known format, gzip or plain
 """
@@ -14,17 +15,21 @@ from typing import TypeVar
 
 from elastane import suggest
 from elastane.errors import ElastaneError
+from elastane.sim.workloads.extent import scaled_count
 from elastane.sim.workloads.fits import fits
 from elastane.sim.workloads.loader import load as load_file
 from elastane.sim.workloads.names import nearest
+from elastane.sim.workloads.optimus_like import optimus_like
 from elastane.sim.workloads.pollux import pollux_like
 from elastane.sim.workloads.streams import streams
-from elastane.sim.workloads.synth import scaled_count, synthesise
+from elastane.sim.workloads.synth import synthesise
 from elastane.sim.workloads.trace import Trace
 
 V = TypeVar("V")
 D = TypeVar("D")
 
+_GENERATORS = ("optimus", "pollux", "synth")
+_OPTIMUS_KEYS = ("hours", "jobs")
 _POLLUX_KEYS = ("hours", "jobs", "realistic")
 _SYNTH_KEYS = ("days", "jobs", "seed")
 _FILE_KEYS = ("cluster", "steps_per_s", "time_unit_s")
@@ -37,13 +42,18 @@ def parse_workload(
 
     ``load`` multiplies the intensity of arrivals.  Generators make that many more or fewer jobs in the same
     period; of a file's jobs a random part is kept, or all are repeated at their own submission times (see
-    ``scaled``).  ``seed`` decides that choice and synthetic traces; a Pollux workload has its own seed, N.
+    ``scaled``).  ``seed`` decides that choice and synthetic traces; workloads of Pollux's and
+    Optimus's kind have their own seed, N.
     """
     if (found := _file_and_keys(text)) is not None:  # first, because real file names hold commas and colons
         return scaled(_file(text, *found, skip_bad, format), load, seed)
     kind, colon, rest = text.partition(":")
+    if colon and kind in _GENERATORS and format is not None:
+        raise ElastaneError(f"--format is for trace files; workload {text!r} is generated and has no format")
     if colon and kind == "pollux":
         return _pollux(text, rest, load)
+    if colon and kind == "optimus":
+        return _optimus(text, rest, load)
     if colon and kind == "synth":
         return _synth(text, rest, seed, load)
     raise ElastaneError(f"no workload {text!r}: {_hint(kind if colon else text)}")
@@ -85,7 +95,7 @@ def _file(text: str, path: str, items: list[str], skip_bad: bool, format: str | 
 
 def _pollux(text: str, rest: str, load: float) -> Trace:
     number, *items = rest.split(",")
-    if not number.isdigit():
+    if not number.isdecimal():
         raise ElastaneError(f"workload {text!r}: pollux needs a whole number as its seed, such as pollux:6")
     keys = _Keys(text, _split(items), _POLLUX_KEYS)
     return pollux_like(
@@ -95,6 +105,15 @@ def _pollux(text: str, rest: str, load: float) -> Trace:
         realistic=keys.get("realistic", _flag, False),
         load=load,
     )
+
+
+def _optimus(text: str, rest: str, load: float) -> Trace:
+    number, *items = rest.split(",")
+    if not number.isdecimal():
+        raise ElastaneError(f"workload {text!r}: optimus needs a whole number as its seed, such as optimus:1")
+    keys = _Keys(text, _split(items), _OPTIMUS_KEYS)
+    hours = keys.get("hours", float, None)
+    return optimus_like(int(number), jobs=keys.get("jobs", int, 27), hours=hours, load=load)
 
 
 def _synth(text: str, rest: str, seed: int, load: float) -> Trace:
@@ -146,7 +165,13 @@ def _file_and_keys(text: str) -> tuple[str, list[str]] | None:
 
 
 def _hint(name: str) -> str:
-    forms = {"pollux": "pollux:N", "synth": "synth:NAME", **{fit: f"synth:{fit}" for fit in fits()}}
+    forms = {
+        "pollux": "pollux:N",
+        "optimus": "optimus:N",
+        "synth": "synth:NAME",
+        **{fit: f"synth:{fit}" for fit in fits()},
+    }
     if close := suggest.nearest(name, forms):
         return f"there is no such file; did you mean {forms[close]}?"
-    return f"there is no such file; built in are pollux:N and synth:NAME with NAME one of {', '.join(fits())}"
+    named = f"synth:NAME with NAME one of {', '.join(fits())}"
+    return f"there is no such file; built in are pollux:N, optimus:N and {named}"

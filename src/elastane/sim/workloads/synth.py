@@ -6,6 +6,7 @@ import numpy as np
 
 from elastane.errors import ElastaneError
 from elastane.sim.workloads.arrivals import submission_times
+from elastane.sim.workloads.extent import MAX_JOBS, check_jobs, check_period, scaled_count
 from elastane.sim.workloads.fits import Fit, Floats, Ints, fit_named, size_class
 from elastane.sim.workloads.streams import streams
 from elastane.sim.workloads.trace import Trace, TraceJob
@@ -36,23 +37,19 @@ def synthesise(
     return Trace(rows, f"synth:{name},jobs={count},days={days:.12g},seed={seed}", _notes(fit))
 
 
-def scaled_count(jobs: int, load: float) -> int:
-    """The number of jobs at ``load`` times the intensity, at least one."""
-    if not 0 < load < float("inf"):
-        raise ElastaneError(f"load must be a number above zero, not {load:g}")
-    return max(1, round(jobs * load))
-
-
 def _extent(fit: Fit, jobs: int | None, days: float | None) -> tuple[int, float]:
     per_day = fit.arrivals.mean_per_hour * 24.0
+    if jobs is not None:
+        check_jobs(jobs)
     if days is None:
         days = 1.0 if jobs is None else max(1e-4, round(jobs / per_day, 4))
+    check_period("days", days)
     if jobs is None:
         jobs = max(1, round(per_day * days))
-    if jobs < 1 or not 0 < days < float("inf"):
-        raise ElastaneError(
-            f"a synthetic trace needs at least one job and a time above zero, not {jobs} in {days:g}"
-        )
+        if jobs > MAX_JOBS:
+            raise ElastaneError(
+                f"days={days:g} makes {jobs:,} jobs, more than {MAX_JOBS:,}; give jobs=N as well"
+            )
     return jobs, days
 
 

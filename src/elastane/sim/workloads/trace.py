@@ -12,7 +12,9 @@ class TraceJob:
     ``gpus`` and ``batch`` are what the owner asked for.  ``app`` names a catalog application; None lets the
     simulator choose one by GPU hours.  With ``duration_s`` the work is scaled so that the job, on ``gpus`` GPUs
     and undisturbed, takes that long; without it the application's own work to its target is done.
-    ``deadline_s`` is absolute, on the clock of ``submit_s``.
+    ``deadline_s`` is absolute, on the clock of ``submit_s``.  ``skew`` is the share of the model's largest tensor,
+    None where the trace does not tell.  ``data_gb`` of training data lie in ``data_zone`` and must be brought to
+    the zone of the nodes before the first start.
     """
 
     id: str
@@ -25,6 +27,9 @@ class TraceJob:
     deadline_s: float | None = None
     weight: float = 1.0
     priority: int = 0
+    skew: float | None = None
+    data_zone: str = ""
+    data_gb: float = 0.0
 
 
 @dataclass(frozen=True)

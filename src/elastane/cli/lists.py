@@ -1,0 +1,51 @@
+"""Options that take several values separated by commas; every mistake names its option."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from elastane.errors import ElastaneError
+
+V = TypeVar("V", int, float)
+
+
+def numbers(option: str, text: str) -> list[float]:
+    """One or more different numbers."""
+    return _values(option, text, float, "numbers")
+
+
+def seeds(text: str) -> list[int]:
+    """One or more different whole numbers from zero up."""
+    found = _values("--seed", text, int, "whole numbers")
+    if min(found) < 0:
+        raise ElastaneError(f"--seed takes whole numbers from zero up, not {text!r}")
+    return found
+
+
+def policies(text: str) -> list[str]:
+    """One or more different policies as written; a misspelt one must not cost a simulation first."""
+    from elastane.policies.options import split_policies
+    from elastane.policies.registry import make_policy
+
+    written = split_policies(text)
+    made = [make_policy(each) for each in written]
+    # By what they do, not by how they are written: fifo and fifo(mode=strict) are the same.
+    configured = [(type(each), each.parameters()) for each in made]
+    repeated = [name for i, name in enumerate(written) if configured[i] in configured[:i]]
+    if repeated or not written:
+        detail = f"; {repeated[0]} is there twice" if repeated else ""
+        raise ElastaneError(f"--policy needs one or more different policies, not {text!r}{detail}")
+    return written
+
+
+def _values(option: str, text: str, convert: Callable[[str], V], kind: str) -> list[V]:
+    try:
+        found = [convert(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ElastaneError(f"{option} takes {kind} separated by commas, not {text!r}") from None
+    if not found:
+        raise ElastaneError(f"{option} needs at least one value, not {text!r}")
+    if len(set(found)) != len(found):
+        raise ElastaneError(f"{option} needs different values, not {text!r}")
+    return found

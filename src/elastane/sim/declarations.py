@@ -1,0 +1,62 @@
+"""What owners say about the length of their jobs.  The jobs themselves are the same, whatever is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+from zlib import crc32
+
+from elastane.errors import ElastaneError
+from elastane.lookahead.job import Arrival
+from elastane.sim.truth.catalog_job import CatalogJob
+from elastane.sim.truth.measured_job import MeasuredJob
+from elastane.sim.truth.parameter_server import ServerJob
+from elastane.suggest import did_you_mean
+
+
+class Declaration(Enum):
+    """The owner's knowledge.  The text of a member is what one writes behind ``--declare``."""
+
+    EPOCHS = "epochs"  # the whole work and run time, exactly
+    LOSS = "loss"  # a rule by which the loss ends the job: the work is forecast from the losses it reports
+    NOTHING = "nothing"
+
+    @classmethod
+    def parse(cls, text: str) -> Declaration:
+        """The declaration of that name."""
+        names = [member.value for member in cls]
+        if text not in names:
+            raise ElastaneError(
+                f"unknown --declare {text!r}{did_you_mean(text, names)} (known: {', '.join(names)})"
+            )
+        return cls(text)
+
+    @property
+    def note(self) -> str:
+        """What a report has to say about it."""
+        return _NOTES[self]
+
+
+_NOTES = {
+    Declaration.EPOCHS: "owners declared the exact work and run time of their jobs",
+    Declaration.LOSS: "owners declared a stop rule only; remaining work was forecast from (made-up) loss curves",
+    Declaration.NOTHING: "owners declared nothing about the length of their jobs",
+}
+
+
+def as_declared(arrival: Arrival, declaration: Declaration) -> Arrival:
+    """A job whose owner would know everything, as an owner submits it who says only so much."""
+    if declaration is Declaration.EPOCHS:
+        return arrival
+    silent = replace(arrival, declared_work=None, declared_s=None, stop=None)
+    behaviour = arrival.behaviour
+    if declaration is Declaration.NOTHING or not isinstance(behaviour, CatalogJob | MeasuredJob | ServerJob):
+        return silent
+    if not isinstance(behaviour, ServerJob):  # those report losses anyway
+        behaviour = replace(behaviour, loss_seed=job_seed(arrival.id, arrival.submit_s))
+    return replace(silent, behaviour=behaviour, stop=behaviour.stop)
+
+
+def job_seed(job_id: str, submit_s: float) -> int:
+    """Randomness that belongs to the job: the same for every policy and every seed of the simulation."""
+    return crc32(f"{job_id}@{submit_s!r}".encode())
