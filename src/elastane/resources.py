@@ -43,11 +43,3 @@ class Resources:
             need / have for need, have in zip(astuple(self), astuple(capacity), strict=True) if need and have
         )
         return max(shares, default=0.0)
-
-    def dominant_amount(self, capacity: Resources) -> float:
-        """The amount of the resource with the largest share of ``capacity`` (Optimus's N^D, O^D)."""
-        best_share, best_amount = 0.0, 0.0
-        for need, have in zip(astuple(self), astuple(capacity), strict=True):
-            if need and have and need / have > best_share:
-                best_share, best_amount = need / have, need
-        return best_amount

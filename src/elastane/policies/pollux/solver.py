@@ -12,7 +12,7 @@ import numpy as np
 
 from elastane.models.speed import FloatArray, IntArray
 
-_EXACT_CELLS = 400_000
+_EXACT_CELLS = 150_000
 """Above this many (job, total, size) cells the hull method is used: it costs a few ms where DP would cost many."""
 
 

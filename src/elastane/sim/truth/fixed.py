@@ -15,6 +15,7 @@ from elastane.lookahead.behaviour import Pace
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits
 from elastane.models.speed import FloatArray, IntArray
+from elastane.sim.truth.true_speed import TrueSpeed
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,10 @@ class FixedJob:
 
 
 @dataclass(frozen=True)
-class FixedSpeed:
+class FixedSpeed(TrueSpeed):
     """The true speed of a fixed job."""
 
     job: FixedJob
-    source: Provenance = Provenance.ORACLE
-
-    @property
-    def max_profiled(self) -> int:
-        """An oracle has seen everything."""
-        return self.max_useful
 
     @property
     def max_useful(self) -> int:

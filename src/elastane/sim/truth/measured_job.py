@@ -17,6 +17,7 @@ from elastane.models.speed import FloatArray, IntArray
 from elastane.models.stopping import StopRule
 from elastane.sim.truth.made_up_loss import reported_losses, stop_rule
 from elastane.sim.truth.measured import MeasuredApp
+from elastane.sim.truth.true_speed import TrueSpeed
 
 
 @dataclass(frozen=True)
@@ -109,19 +110,13 @@ class MeasuredJob:
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredSpeed:
+class MeasuredSpeed(TrueSpeed):
     """The true speed on packed nodes, at the fixed batch or the best of the measured ones; for oracle policies."""
 
     job: MeasuredJob
     limits: BatchLimits
     worth: float
     epoch: int
-    source: Provenance = Provenance.ORACLE
-
-    @property
-    def max_profiled(self) -> int:
-        """An oracle has seen everything."""
-        return self.max_useful
 
     @property
     def max_useful(self) -> int:

@@ -29,6 +29,7 @@ from elastane.models.placement import Layout
 from elastane.models.speed import FloatArray, IntArray
 from elastane.models.stopping import StopRule
 from elastane.sim.truth.even_transfer import even_transfer
+from elastane.sim.truth.true_speed import TrueSpeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +144,10 @@ class ServerJob:
 
 
 @dataclass(frozen=True)
-class TrueServerSpeed:
+class TrueServerSpeed(TrueSpeed):
     """The true speed where tasks stand evenly, for oracle policies."""
 
     kind: ServerKind
-    source: Provenance = Provenance.ORACLE
-
-    @property
-    def max_profiled(self) -> int:
-        """An oracle has seen everything."""
-        return self.max_useful
 
     @property
     def max_useful(self) -> int:

@@ -1,0 +1,26 @@
+"""What the speeds that oracle policies read have in common: they are true, and nothing in them is unseen."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from elastane.models.estimate import Provenance
+
+
+class TrueSpeed(ABC):
+    """A speed model taken from the truth."""
+
+    @property
+    def source(self) -> Provenance:
+        """The truth itself."""
+        return Provenance.ORACLE
+
+    @property
+    @abstractmethod
+    def max_useful(self) -> int:
+        """The largest number of workers that can be given any work at all."""
+
+    @property
+    def max_profiled(self) -> int:
+        """An oracle has seen everything."""
+        return self.max_useful
