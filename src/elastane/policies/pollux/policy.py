@@ -84,14 +84,16 @@ def _solve(problem: Problem) -> Rows:
     Counts know nothing of accelerator types, so where there are several the layout may fall short of them; then
     the answer is taken up again from where it stands, or the next round would move jobs once more.
     """
-    total, rows = int(problem.node_gpus.sum()), {}
-    there = problem
-    for _ in range(_MOST_PASSES if np.unique(problem.kinds).size > 1 else 1):
+    total = int(problem.node_gpus.sum())
+    rows = lay_out(problem, best_counts(problem.count_values(), total))
+    if np.unique(problem.kinds).size <= 1:
+        return rows
+    for _ in range(_MOST_PASSES - 1):
+        there = _as_if(problem, rows)
         better = lay_out(there, best_counts(there.count_values(), total))
-        if there is not problem and not _improves(there, better):
+        if not _improves(there, better):
             break
         rows = better
-        there = _as_if(problem, rows)
     return rows
 
 
