@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-all lint format bench bench-genetic bench-scale clean
+.PHONY: help install demo test test-slow test-all lint format bench bench-policies bench-genetic bench-scale clean
 
 help: ## list the targets
 	@echo "Elastane: make TARGET"
@@ -51,6 +51,9 @@ BENCH := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m
 
 bench: install ## figures of the ground floor; fails where a gate is missed
 	@$(BENCH) benchmarks.ground_floor
+
+bench-policies: install ## our own policy against Pollux (3 minutes; its gates are not met yet)
+	@$(BENCH) benchmarks.policies
 
 bench-genetic: install ## fidelity of Pollux's genetic search (about 15 minutes)
 	@$(BENCH) benchmarks.fidelity --genetic

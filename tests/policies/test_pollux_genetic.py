@@ -18,16 +18,16 @@ from hypothesis.extra.numpy import arrays
 
 from elastane.cluster import Node
 from elastane.models.speed import FloatArray
+from elastane.policies.division.layout import lay_out
+from elastane.policies.division.objective import contribution
+from elastane.policies.division.problem import Problem
+from elastane.policies.division.settle import as_rows, objective
+from elastane.policies.division.solver import best_counts
 from elastane.policies.options import OptionError
 from elastane.policies.pollux import Pollux
-from elastane.policies.pollux.genetic import Worth, as_rows, evolve
-from elastane.policies.pollux.layout import lay_out
+from elastane.policies.pollux.genetic import Worth, evolve
 from elastane.policies.pollux.nsga2 import standing, survivors, tournament
-from elastane.policies.pollux.objective import contribution
-from elastane.policies.pollux.policy import objective
 from elastane.policies.pollux.population import first_population, remember
-from elastane.policies.pollux.problem import Problem
-from elastane.policies.pollux.solver import best_counts
 from elastane.policies.pollux.variation import States, Variation
 from helpers.pollux_views import job, problem, view
 

@@ -12,12 +12,12 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from elastane.models.speed import FloatArray, IntArray
+from elastane.policies.division.layout import lay_out
+from elastane.policies.division.objective import contribution
+from elastane.policies.division.problem import Problem
+from elastane.policies.division.settle import objective
+from elastane.policies.division.solver import _climb_hulls, _dynamic_programme, _hull_steps, best_counts
 from elastane.policies.pollux import Pollux
-from elastane.policies.pollux.layout import lay_out
-from elastane.policies.pollux.objective import contribution
-from elastane.policies.pollux.policy import objective
-from elastane.policies.pollux.problem import Problem
-from elastane.policies.pollux.solver import _climb_hulls, _dynamic_programme, _hull_steps, best_counts
 from helpers.pollux_views import job, problem, view
 
 Solver = type(_climb_hulls)

@@ -26,6 +26,7 @@ _BUILT_IN = {
     "optimus": "elastane.policies.optimus:Optimus",
     "optimus-oracle": "elastane.policies.optimus:OptimusOracle",
     "pollux": "elastane.policies.pollux:Pollux",
+    "elastane": "elastane.policies.elastane:Elastane",
 }
 
 

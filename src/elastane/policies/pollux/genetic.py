@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elastane.models.speed import FloatArray, IntArray
+from elastane.policies.division.objective import contribution
+from elastane.policies.division.problem import Problem
+from elastane.policies.division.settle import as_rows
 from elastane.policies.pollux.nsga2 import Standing, standing, survivors, tournament
-from elastane.policies.pollux.objective import contribution
 from elastane.policies.pollux.population import first_population, remember
-from elastane.policies.pollux.problem import Problem
 from elastane.policies.pollux.variation import States, Variation
 
 _MARK_BITS = 36  # times all GPUs of a large cluster this is still below 2^53
@@ -121,11 +121,3 @@ def evolve(
         children = variation.mutate(variation.crossover(now.states, parents, rng), rng)
         now = selection.survivors(variation.repair(children, rng), now)
     return as_rows(now.best()), remember(problem, now.states)
-
-
-def as_rows(state: NDArray[np.integer[Any]]) -> dict[int, dict[int, int]]:
-    """GPUs per node for every job that has any."""
-    return {
-        int(job): {int(node): int(state[job, node]) for node in np.flatnonzero(state[job])}
-        for job in np.flatnonzero(state.any(axis=1))
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elastane.models.speed import IntArray
-from elastane.policies.pollux.problem import Problem
+from elastane.policies.division.problem import Problem
 
 
 class Layout:

@@ -1,4 +1,4 @@
-"""One round of Pollux as arrays: what every job is worth with every number of GPUs, and what it holds now."""
+"""One round as arrays: what every job is worth with every number of GPUs, and what it holds now."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from elastane.models.goodput import GoodputModel, goodput_tables
 from elastane.models.restart import realloc_factor
 from elastane.models.speed import FloatArray, IntArray, SpeedModel
-from elastane.policies.pollux.objective import contribution
-from elastane.policies.pollux.speedups import rate_tables
+from elastane.policies.division.objective import contribution
+from elastane.policies.division.speedups import rate_tables
 from elastane.policies.view import Ability, JobView, View, has
 
 
