@@ -179,12 +179,13 @@ class World:
             return "tick"
         return ""
 
-    def _start_ticking(self) -> None:
-        """Have the next round at a multiple of the period, unless one is already due."""
+    def _start_ticking(self, now_too: bool = False) -> None:
+        """Have the next round at a multiple of the period, this instant included or not, unless one is due."""
         if self.period_s and not self._ticking:
             self._ticking = True
-            rounds = int(self.now_s / self.period_s + 1e-9) + 1
-            self._push(rounds * self.period_s, _Kind.TICK)
+            periods = self.now_s / self.period_s
+            rounds = int(np.ceil(periods - 1e-9)) if now_too else int(periods + 1e-9) + 1
+            self._push(max(rounds, 1) * self.period_s, _Kind.TICK)
 
     # ---- jobs ------------------------------------------------------------------------------------------
 
@@ -193,11 +194,7 @@ class World:
         run = JobRun(arrival, self._agents.learner(arrival), restart_s, as_of_s=self.now_s)
         run.server_learner = self._agents.server_learner(arrival)
         self.jobs[run.id] = self.active[run.id] = run
-        if self.period_s and not self._ticking:
-            self._ticking = True
-            rounds = int(np.ceil(self.now_s / self.period_s - 1e-9))
-            due_s = max(rounds, 1) * self.period_s
-            self._push(due_s, _Kind.TICK)
+        self._start_ticking(now_too=True)
 
     def _advance(self, run: JobRun, to_s: float) -> None:
         run.advance(to_s, self._agents.at_segment_end, self._agents.measure, self.physics.whole_seconds)
