@@ -57,17 +57,22 @@ def test_exact_curves_are_recovered(curve: LossCurve) -> None:
     assert fit_curve(K[:25], curve.loss(K[:25])).beta == pytest.approx(curve.beta, rel=1e-3, abs=1e-3)
 
 
-@settings(max_examples=40, deadline=None)
-@given(curves, seeds, st.sampled_from([0.002, 0.005, 0.01]), st.sampled_from([15, 30, 60]))
-def test_noisy_curves_are_recovered(curve: LossCurve, seed: int, noise: float, seen: int) -> None:
-    losses = noisy(curve.loss(K[:seen]), noise, seed)
-    found = judge(losses, delta=0.01)
-    assert found.verdict is Verdict.TRUSTED, found.reason
-    assert found.curve is not None
-    top = max(losses)
-    a, b, c = curve.beta
-    truth = LossCurve((a * top, b * top, c / top)).flat_from(0.01)
-    assert found.curve.flat_from(0.01) == pytest.approx(truth, rel=0.25, abs=1.0)
+@pytest.mark.parametrize(("noise", "seen"), [(0.002, 15), (0.005, 30), (0.01, 60)])
+@settings(max_examples=10)
+@given(curves)
+def test_noisy_curves_are_recovered(noise: float, seen: int, curve: LossCurve) -> None:
+    """Noise is drawn twenty times: a single draw may mislead any fit, nine in ten may not."""
+    errors = []
+    for seed in range(20):
+        losses = noisy(curve.loss(K[:seen]), noise, seed)
+        found = judge(losses, delta=0.01)
+        assert found.verdict is Verdict.TRUSTED, found.reason
+        assert found.curve is not None
+        top = max(losses)
+        a, b, c = curve.beta
+        truth = LossCurve((a * top, b * top, c / top)).flat_from(0.01)
+        errors.append(abs(found.curve.flat_from(0.01) - truth) / max(truth, 4.0))
+    assert np.quantile(errors, 0.9) <= 0.25
 
 
 def test_remaining_epochs_with_an_interval() -> None:
