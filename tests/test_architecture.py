@@ -23,6 +23,7 @@ ROOMS: dict[str, set[str]] = {
     "sim": {"lookahead", "policies"},
     "engines": {"jobs", "cluster"},
     "train": {"models"},
+    "compat": {"train"},
     "predict": {"models"},
     "service": {"lookahead", "policies", "engines", "predict"},
 }

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from elastane import __version__
-from elastane.cli import demo, policies, sim
+from elastane.cli import demo, policies, sim, train
 from elastane.errors import ElastaneError
 
 
@@ -39,6 +39,7 @@ app = typer.Typer(
 app.command("sim", help=sim.HELP)(sim.command)
 app.command("policies", help=policies.HELP)(policies.command)
 app.command("demo", help=demo.HELP)(demo.command)
+app.add_typer(train.app, name="train")
 
 
 def _print_version(wanted: bool) -> None:

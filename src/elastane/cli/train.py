@@ -1,0 +1,176 @@
+"""``elastane train``: run a training script with workers that come and go, and look at what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from elastane.train.errors import TrainError
+
+HELP = "Run a training script elastically on this machine; plot, resize or inspect a run."
+
+
+class _RunByDefault(TyperGroup):
+    """``elastane train script.py`` means ``elastane train run script.py``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the verb in where there is none."""
+        if args and args[0] not in self.commands and args[0] != "--help":
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=_RunByDefault, help=HELP, no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command(
+    "run",
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
+    help="Run SCRIPT with elastic workers (the default: 'run' may be left out).",
+)
+def run(
+    script: str = typer.Argument(help="A Python script that uses elastane.train, or a torchrun script."),
+    arguments: list[str] = typer.Argument(None, help="Passed on to the script."),
+    workers: int = typer.Option(1, min=1, help="Workers to begin with."),
+    resize: str = typer.Option(None, help="Change the number of workers, as in 1:30s,4:60s,2:90s."),
+    chaos: list[str] = typer.Option([], help="Break something: kill:45s, kill-leader:45s or stop:45s."),
+    mode: str = typer.Option(None, help="fixed, adaptive or consistent, unless the script says so."),
+    run_dir: Path = typer.Option(None, "--run", help="Folder of the run; one that exists is resumed."),
+    adopt: bool = typer.Option(False, help="Take over the workers of --run, whose supervisor has died."),
+    threads: int = typer.Option(1, min=1, help="Threads of each worker."),
+    preload: str = typer.Option("", help="Modules to import before workers are forked, as in sklearn,pandas."),
+    no_shadow: bool = typer.Option(False, "--no-shadow", help="Copy state at the switch instead of following."),
+    lease: float = typer.Option(6.0, min=0.5, help="Seconds of silence after which a worker counts as lost."),
+    seed: int = typer.Option(0, help="Chooses the victims of --chaos."),
+    kind: str = typer.Option("auto", help="auto (by what SCRIPT uses), adaptive, resizable or rigid."),
+    module: bool = typer.Option(False, "-m", help="SCRIPT is a module name, as with python -m."),
+    as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON."),
+) -> None:
+    """Run a script alone on this machine."""
+    from rich.console import Console
+
+    from elastane.train.control.coordinator import Settings
+    from elastane.train.control.kinds import JobKind, choose_kind, source_of_module
+    from elastane.train.control.supervisor import JobOptions, Supervisor, parse_wishes
+    from elastane.train.reports.journal import load_run
+    from elastane.train.reports.progress import ProgressDisplay
+    from elastane.train.reports.summary import summarise
+    from elastane.train.runs import default_run
+
+    if not module and not Path(script).is_file():
+        raise TrainError(f"there is no script {script}")
+    choice = choose_kind(kind, source_of_module(script, Path.cwd()) if module else Path(script))
+    options = JobOptions(
+        script=script if module else str(Path(script).resolve()),
+        arguments=tuple(arguments or ()),
+        run=run_dir or default_run(script, time.time()),
+        settings=Settings(workers=workers, shadow=not no_shadow, lease_s=lease),
+        environment={"ELASTANE_MODE": mode} if mode else {},
+        directory=Path.cwd(),
+        module=module,
+        threads=threads,
+        preload=tuple(filter(None, preload.split(","))),
+        wishes=parse_wishes(resize, chaos),
+        seed=seed,
+        kind=choice.kind,
+    )
+    console = Console(stderr=True)
+    display = ProgressDisplay(console, time.monotonic)
+    typer.echo(f"kind: {choice.kind}, because {choice.reason}", err=True)
+    # Without a progress line to keep clear of, a script's output goes where it would go alone.
+    plain = choice.kind is not JobKind.ADAPTIVE and not as_json
+    echo = typer.echo if plain else lambda line: display.print(f"{line}\n")
+    supervisor = Supervisor(options, display.show, echo)
+    try:
+        ended = asyncio.run(supervisor.run(adopt=adopt))
+    finally:
+        display.close()
+    summary = summarise(load_run(options.run))
+    if as_json:
+        document = {"run": str(options.run), "ended": dataclasses.asdict(ended), **summary.to_json()}
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        console.print(summary.table())
+        console.print(f"Everything is in {options.run}; see it with: elastane train plot {options.run}")
+    if ended.outcome != "finished":
+        typer.echo(f"elastane: {ended.outcome}: {ended.cause}", err=True)
+        raise typer.Exit(130 if ended.outcome == "stopped" else 1)
+
+
+@app.command("plot", help="Draw workers, batch, efficiency and loss of a run.")
+def plot(
+    run_dir: Path = typer.Argument(metavar="RUN", help="Folder of the run."),
+    html: Path = typer.Option(None, help="Where to write the page [default: RUN/plot.html]."),
+    terminal: bool = typer.Option(False, "--terminal", help="Draw in the terminal only."),
+    as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON instead."),
+) -> None:
+    """Draw a run."""
+    from rich.console import Console
+
+    from elastane.train.reports.journal import load_run
+    from elastane.train.reports.plot import plot_html, plot_terminal
+    from elastane.train.reports.summary import summarise
+
+    events = load_run(run_dir)
+    if as_json:
+        typer.echo(json.dumps(summarise(events).to_json(), indent=2))
+        return
+    plot_terminal(events, Console())
+    if not terminal:
+        target = html or run_dir / "plot.html"
+        plot_html(events, target)
+        typer.echo(f"Open {target} in a browser.", err=True)
+
+
+@app.command("resize", help="Change the number of workers of a running job.")
+def resize_run(
+    run_dir: Path = typer.Argument(metavar="RUN", help="Folder of the run."),
+    workers: int = typer.Argument(min=1, help="How many workers from now on."),
+) -> None:
+    """Ask a running job's coordinator."""
+    granted = int(_ask(run_dir, {"type": "resize", "workers": workers})["workers"])
+    if granted != workers:
+        raise TrainError(f"{run_dir}: the job does not take {workers} workers, it has {granted}")
+    typer.echo(f"{run_dir}: {workers} workers from now on", err=True)
+
+
+@app.command("status", help="Members, generation and step of a running job.")
+def status(
+    run_dir: Path = typer.Argument(metavar="RUN", help="Folder of the run."),
+    as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
+) -> None:
+    """Ask a running job's coordinator."""
+    answer = _ask(run_dir, {"type": "status"})
+    answer.pop("type")
+    if as_json:
+        typer.echo(json.dumps(answer, indent=2))
+        return
+    typer.echo(f"generation {answer['generation']}, step {answer['step']}, target {answer['target']} workers")
+    for name, worker in answer["workers"].items():
+        rank = answer["members"].index(name) if name in answer["members"] else "-"
+        typer.echo(f"  {name}  rank {rank}  pid {worker['pid']}  {worker['phase']}, {worker['doing']}")
+
+
+def _ask(run_dir: Path, message: dict[str, Any]) -> dict[str, Any]:
+    from elastane.train.control.supervisor import control_of
+    from elastane.train.control.wire import Connection
+
+    control = control_of(run_dir)
+    try:
+        connection = Connection(str(control["host"]), int(control["port"]))
+        connection.send({"type": "hello", "role": "client", "token": control["token"]})
+        connection.send(message)
+        answer = next(connection.messages(), None)
+    except OSError as error:
+        raise TrainError(f"the supervisor of {run_dir} does not answer: {error}") from error
+    if answer is None:
+        raise TrainError(f"the supervisor of {run_dir} did not answer")
+    connection.close()
+    return answer

@@ -1,0 +1,47 @@
+"""The library a training script imports: elastic, adaptive PyTorch training.
+
+Importing it is cheap: PyTorch comes with the first name that needs it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from elastane.train.adapt.adabatch import AdaBatch
+    from elastane.train.adapt.cabs import Cabs
+    from elastane.train.adapt.rules import Fixed, PolluxRule
+    from elastane.train.data import SeekableStream, sample_generator
+    from elastane.train.errors import TrainError
+    from elastane.train.job import Job, init
+
+_HOME = {
+    "AdaBatch": "adapt.adabatch",
+    "Cabs": "adapt.cabs",
+    "Fixed": "adapt.rules",
+    "Job": "job",
+    "PolluxRule": "adapt.rules",
+    "SeekableStream": "data",
+    "TrainError": "errors",
+    "init": "job",
+    "sample_generator": "data",
+}
+
+__all__ = [
+    "AdaBatch",
+    "Cabs",
+    "Fixed",
+    "Job",
+    "PolluxRule",
+    "SeekableStream",
+    "TrainError",
+    "init",
+    "sample_generator",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

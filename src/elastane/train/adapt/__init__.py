@@ -1,0 +1,1 @@
+"""What a running job decides for itself: its batch and its learning-rate factor, from measurements."""

@@ -1,0 +1,1 @@
+"""Who takes part in a job: plans, generations, leases, processes. No tensors here."""

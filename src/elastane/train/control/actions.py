@@ -1,0 +1,63 @@
+"""What the coordinator wants done; whoever drives it carries these out, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message for one worker."""
+
+    worker: str
+    message: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Start a process for this worker."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Make sure that this worker's process is gone (a fence, not a request)."""
+
+    worker: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Ask this worker's process to do something, by a signal that it may handle or ignore."""
+
+    worker: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Append to the log before anything that follows is carried out."""
+
+    entry: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """An event for reports."""
+
+    event: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The job is over."""
+
+    outcome: str
+    cause: str
+
+
+Action = Send | Spawn | Kill | Signal | Record | Emit | Finish

@@ -1,0 +1,71 @@
+"""What the server and the supervisor need of whoever decides over a job's workers.
+
+``Coordinator`` decides over workers that talk to it, ``PlainCoordinator`` over processes that know nothing of
+us.  What only talking workers need (ready, built, entered ...) is between them, the server and ``Coordinator``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from elastane.train.control.actions import Action, Finish
+from elastane.train.control.plan import Plan
+from elastane.train.control.roster import Worker
+
+
+class Decider(Protocol):
+    """Told what happened and when, it answers with actions; it has no clock and touches nothing itself."""
+
+    @property
+    def target(self) -> int:
+        """How many workers there should be."""
+        ...
+
+    @property
+    def step(self) -> int:
+        """The last step known; 0 where nobody counts."""
+        ...
+
+    @property
+    def workers(self) -> Mapping[str, Worker]:
+        """Everybody, by name, the dead included."""
+        ...
+
+    @property
+    def current(self) -> Plan | None:
+        """Who trains, in rank order; None before the first start."""
+        ...
+
+    @property
+    def outcome(self) -> Finish | None:
+        """How the job ended, once it has."""
+        ...
+
+    def start(self, now_s: float) -> list[Action]:
+        """Ask for the first workers."""
+        ...
+
+    def resize(self, workers: int, now_s: float, drop: Iterable[str] = ()) -> list[Action]:
+        """From now on ``workers`` of them, without those in ``drop``."""
+        ...
+
+    def stop(self, cause: str, now_s: float) -> list[Action]:
+        """End the job."""
+        ...
+
+    def hello(self, name: str, account: Mapping[str, Any], now_s: float) -> list[Action]:
+        """A worker connects."""
+        ...
+
+    def said_goodbye(self, name: str, cause: str) -> None:
+        """What ended a worker, as far as it said so itself; comes before ``exited``."""
+        ...
+
+    def exited(self, name: str, clean: bool, how: str, now_s: float) -> list[Action]:
+        """A worker's process is gone."""
+        ...
+
+    def tick(self, now_s: float) -> list[Action]:
+        """Time has passed."""
+        ...

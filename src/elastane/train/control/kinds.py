@@ -1,0 +1,112 @@
+"""What kind of job a script is: how much it can take part in changes of its workers.
+
+The source is read, never run.  Only what the script itself imports or calls counts, not comments or strings,
+and not what the modules do that it imports; the owner may say otherwise.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from elastane.suggest import did_you_mean
+from elastane.train.errors import TrainError
+
+
+class JobKind(StrEnum):
+    """From most to least elastic."""
+
+    ADAPTIVE = "adaptive"
+    """Uses ``elastane.train``: workers come and go while it trains."""
+    RESIZABLE = "resizable"
+    """A torchrun script with its own checkpoints: resized by a restart."""
+    RIGID = "rigid"
+    """Anything else: never resized."""
+
+
+AUTO = "auto"
+_OURS = ("elastane.train", "elastane.compat")
+_TORCH = ("torch.distributed", "init_process_group")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A kind, and why."""
+
+    kind: JobKind
+    reason: str
+
+
+def choose_kind(asked: str, source: Path | None) -> Choice:
+    """The kind ``asked`` for or, for ``auto``, the one that the source (None: not to be found) suggests.
+
+    Raises:
+        TrainError: there is no such kind.
+    """
+    known = [AUTO, *JobKind]
+    if asked not in known:
+        raise TrainError(
+            f"--kind: there is no {asked!r}{did_you_mean(asked, known)} (known: {', '.join(known)})"
+        )
+    if asked != AUTO:
+        return Choice(JobKind(asked), "--kind says so")
+    if source is None:
+        return Choice(JobKind.RIGID, "its source was not found")
+    return kind_of(source.read_bytes())
+
+
+def kind_of(source: bytes) -> Choice:
+    """What the text of a script suggests."""
+    try:
+        mentions = list(_mentions(ast.parse(source)))
+    except (SyntaxError, ValueError):
+        return Choice(JobKind.RIGID, "it is not valid Python")
+    for kind, names in ((JobKind.ADAPTIVE, _OURS), (JobKind.RESIZABLE, _TORCH)):
+        for line, mentioned in mentions:
+            for name in names:
+                if mentioned == name or mentioned.startswith(f"{name}.") or mentioned.endswith(f".{name}"):
+                    return Choice(kind, f"line {line} uses {name}")
+    return Choice(JobKind.RIGID, "it uses neither elastane.train nor torch.distributed")
+
+
+def _mentions(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of everything imported or looked up."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                yield from ((node.lineno, f"{module}.{alias.name}") for alias in names)
+            case ast.Attribute() | ast.Name():
+                yield node.lineno, _dotted(node)
+
+
+def _dotted(node: ast.expr) -> str:
+    match node:
+        case ast.Attribute(value=value, attr=attr):
+            return f"{_dotted(value)}.{attr}"
+        case ast.Name(id=name):
+            return name
+    return ""
+
+
+def source_of_module(module: str, directory: Path) -> Path | None:
+    """The file that ``python -m module`` would run in this directory; nothing is imported to find it."""
+    places: list[str] | None = [str(directory), *sys.path]
+    parts = module.split(".")
+    for depth in range(1, len(parts) + 1):
+        spec = PathFinder.find_spec(".".join(parts[:depth]), places)
+        if spec is None:
+            return None
+        places = spec.submodule_search_locations
+        if depth < len(parts) and places is None:
+            return None
+    if places:
+        main = Path(places[0]) / "__main__.py"
+        return main if main.is_file() else None
+    return Path(spec.origin) if spec and spec.origin and spec.has_location else None

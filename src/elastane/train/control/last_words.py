@@ -1,0 +1,32 @@
+"""What a worker's log says about its end, in one line, for workers that cannot tell us themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_TAIL_BYTES = 1 << 16
+_LONGEST_MESSAGE = 20
+"""Lines of an exception's message; what stands further up has been survived."""
+_LONGEST_LINE = 300
+
+
+def last_words(log: Path) -> str:
+    """The exception that was printed last or, without one, the last line; empty if there is nothing."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    return (_exception(lines) or (lines[-1].strip() if lines else ""))[:_LONGEST_LINE]
+
+
+def _exception(lines: list[str]) -> str | None:
+    """The line that names the last exception; its message may go on below."""
+    starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    if not starts:
+        return None
+    below = (i for i in range(starts[-1] + 1, len(lines)) if not lines[i].startswith(" "))
+    named = next(below, None)
+    return lines[named] if named is not None and len(lines) - named <= _LONGEST_MESSAGE else None

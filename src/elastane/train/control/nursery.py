@@ -1,0 +1,176 @@
+"""The parent of workers: it has imported PyTorch already and forks, so that a worker starts in milliseconds.
+
+It stays single-threaded for life (a fork copies only one thread, and locks held by others stay locked), does
+no tensor work, and lives in a session of its own, so that neither Ctrl-C nor the end of the coordinator
+reaches it.  It starts, watches and kills workers; what they do is not its business.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import select
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from elastane.train.control import runner
+from elastane.train.control.wire import Connection, address, decode
+
+ENDPOINT, TOKEN, NODE = "ELASTANE_COORDINATOR", "ELASTANE_TOKEN", "ELASTANE_NODE"
+PRELOAD = "ELASTANE_PRELOAD"
+ORPHAN_PATIENCE_S = 60.0
+"""How long a nursery without children waits for a new coordinator."""
+
+
+def warm_up(modules: list[str]) -> None:
+    """Import what every worker would import; building one optimizer pulls in most of PyTorch's lazy parts."""
+    torch = importlib.import_module("torch")
+    importlib.import_module("torch.distributed")
+    torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
+    importlib.import_module("elastane.train.job")
+    for module in modules:
+        importlib.import_module(module)
+
+
+class Nursery:
+    """Serves one coordinator at a time; reconnects when it is replaced."""
+
+    def __init__(self) -> None:
+        self._endpoint = address(os.environ[ENDPOINT])
+        self._token = os.environ[TOKEN]
+        self._node = os.environ.get(NODE, "local")
+        self._children: dict[int, str] = {}
+        self._unsent: list[dict[str, Any]] = []
+        self._connection: Connection | None = None
+        self._pending = b""
+        self._wake, self._alarm = os.pipe()
+        os.set_blocking(self._alarm, False)
+        os.set_blocking(self._wake, False)
+
+    def serve(self) -> None:
+        """Until the coordinator says stop, or there is nobody left to serve."""
+        signal.set_wakeup_fd(self._alarm)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        idle_since = time.monotonic()
+        while True:
+            if self._connection is None and not self._connect():
+                if not self._children and time.monotonic() - idle_since > ORPHAN_PATIENCE_S:
+                    return
+            else:
+                idle_since = time.monotonic()
+            if not self._wait():
+                return
+
+    def _connect(self) -> bool:
+        try:
+            self._connection = Connection(*self._endpoint, timeout_s=2.0)
+            hello = {"type": "hello", "role": "nursery", "token": self._token, "node": self._node}
+            self._connection.send({**hello, "workers": sorted(self._children.values())})
+        except OSError:
+            self._connection = None
+            return False
+        self._pending = b""
+        unsent, self._unsent = self._unsent, []
+        for message in unsent:
+            self._tell(message)
+        return True
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        try:
+            if self._connection is None:
+                raise OSError
+            self._connection.send(message)
+        except OSError:
+            self._connection = None
+            self._unsent.append(message)
+
+    def _wait(self) -> bool:
+        sources: list[Any] = [self._wake]
+        if self._connection is not None:
+            sources.append(self._connection)
+        readable, _, _ = select.select(sources, [], [], 1.0)
+        if self._wake in readable:
+            os.read(self._wake, 4096)
+        self._reap()
+        if self._connection is not None and self._connection in readable:
+            return self._read()
+        return True
+
+    def _read(self) -> bool:
+        assert self._connection is not None
+        try:
+            data = os.read(self._connection.fileno(), 1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            self._connection = None
+            return True
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        for message in filter(None, map(decode, lines)):
+            if message["type"] == "stop":
+                self._kill_all()
+                return False
+            self._obey(message)
+        return True
+
+    def _obey(self, message: Mapping[str, Any]) -> None:
+        if message["type"] == "spawn":
+            order = runner.Order.from_json(message["order"])
+            pid = self._fork(order) if self._single_threaded() else runner.start_cold(order)
+            self._children[pid] = order.worker
+            self._tell({"type": "started", "worker": order.worker, "pid": pid})
+        elif message["type"] == "kill":
+            for pid, worker in self._children.items():
+                if worker == message["worker"]:
+                    os.kill(pid, int(message.get("signal", signal.SIGKILL)))
+
+    def _single_threaded(self) -> bool:
+        return len(os.listdir("/proc/self/task")) == 1 if os.path.isdir("/proc/self/task") else True  # noqa: PTH208, PTH112
+
+    def _fork(self, order: runner.Order) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        signal.set_wakeup_fd(-1)
+        for name in (signal.SIGCHLD, signal.SIGINT):
+            signal.signal(name, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for fd in (self._wake, self._alarm, self._connection.fileno() if self._connection else -1):
+            if fd >= 0:
+                os.close(fd)
+        runner.run(order)
+        raise AssertionError("a worker came back")
+
+    def _reap(self) -> None:
+        while self._children:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            worker = self._children.pop(pid, None)
+            if worker is not None:
+                code = os.waitstatus_to_exitcode(status)
+                self._tell({"type": "exited", "worker": worker, "code": code})
+
+    def _kill_all(self) -> None:
+        for pid in self._children:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self._children:
+            os.waitpid(pid, 0)
+
+
+def main() -> None:
+    """The process: warm up, then serve."""
+    nursery = Nursery()
+    warm_up([name for name in os.environ.get(PRELOAD, "").split(",") if name])
+    nursery.serve()
+    os._exit(0)  # the end of the connection means the end of the process, to whoever waits for it
+
+
+if __name__ == "__main__":
+    main()

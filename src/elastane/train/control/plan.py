@@ -1,0 +1,70 @@
+"""A plan says who trains in one generation; it is the only way membership ever changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """Why a generation began."""
+
+    START = "start"
+    GROW = "grow"
+    SHRINK = "shrink"
+    MOVE = "move"
+    RECOVER = "recover"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Members in rank order; an old member always has rank 0, so that state is never lost by a change.
+
+    An *urgent* plan is entered at once by members that are waiting for it.  Any other plan is prepared in the
+    background while the generation before it goes on training, and entered at a step boundary.
+    """
+
+    generation: int
+    kind: Kind
+    members: tuple[str, ...]
+    joiners: tuple[str, ...] = ()
+    leavers: tuple[str, ...] = ()
+    donors: Mapping[str, str] = field(default_factory=dict)
+    """Which old member sends its state to which joiner (shadow join only)."""
+    streams: Mapping[str, str] = field(default_factory=dict)
+    """host:port where each joiner listens for that state."""
+    shadow: bool = False
+    source: str | None = None
+    """Member whose state everybody takes over when the plan is entered; None: states are equal already."""
+    nodes: int = 1
+
+    @property
+    def urgent(self) -> bool:
+        """Whether members wait for this plan instead of training on."""
+        return self.kind in (Kind.START, Kind.RECOVER)
+
+    def rank_of(self, worker: str) -> int | None:
+        """The rank of a worker, or None if it is not a member."""
+        return self.members.index(worker) if worker in self.members else None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, for the wire and the log."""
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Plan:
+        """The inverse of ``to_json``."""
+        return cls(
+            generation=int(values["generation"]),
+            kind=Kind(values["kind"]),
+            members=tuple(values["members"]),
+            joiners=tuple(values["joiners"]),
+            leavers=tuple(values["leavers"]),
+            donors=dict(values["donors"]),
+            streams=dict(values["streams"]),
+            shadow=bool(values["shadow"]),
+            source=values["source"],
+            nodes=int(values["nodes"]),
+        )

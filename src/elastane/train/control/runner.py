@@ -1,0 +1,186 @@
+"""Runs a training script inside a worker process and makes sure that its end is understood.
+
+``run`` never returns.  A user's mistake is one line in the log, any other exception keeps its traceback, and
+the coordinator is told the cause before the process ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import resource
+import runpy
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elastane.errors import ElastaneError
+from elastane.train.errors import Released
+
+ORDER = "ELASTANE_ORDER"
+"""Environment variable with the order of a worker that is started cold."""
+
+tell_cause: list[Callable[[str], None]] = []
+"""Who wants to know why this process ends (the link to the coordinator adds itself here)."""
+
+
+at_clean_end: list[Callable[[], None]] = []
+"""What to do when the script has come to its end without an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a worker process is to run, and with what."""
+
+    worker: str
+    script: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    log: str
+    directory: str
+    module: bool = False
+    nice: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "worker": self.worker,
+            "script": self.script,
+            "arguments": list(self.arguments),
+            "environment": dict(self.environment),
+            "log": self.log,
+            "directory": self.directory,
+            "module": self.module,
+            "nice": self.nice,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Order:
+        """The inverse of ``to_json``."""
+        return cls(
+            worker=values["worker"],
+            script=values["script"],
+            arguments=tuple(values["arguments"]),
+            environment=dict(values["environment"]),
+            log=values["log"],
+            directory=values["directory"],
+            module=bool(values.get("module", False)),
+            nice=int(values.get("nice", 0)),
+        )
+
+
+def run(order: Order) -> None:
+    """Become this worker; ends the process."""
+    _redirect(order.log)
+    os.environ.update(order.environment)
+    os.chdir(order.directory)
+    if order.nice and may_hurry():
+        os.nice(order.nice)
+    sys.argv = [order.script, *order.arguments]
+    _leave(_execute(order))
+
+
+def may_hurry() -> bool:
+    """Whether this process may take back a lower priority; without that it must not ask for one."""
+    return os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_NICE)[0] >= 20
+
+
+def hurry() -> None:
+    """Back to normal priority, for all threads."""
+    for thread in os.listdir("/proc/self/task"):  # noqa: PTH208
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, int(thread), 0)
+
+
+def _redirect(log: str) -> None:
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    os.close(fd)
+    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def _execute(order: Order) -> int:
+    try:
+        if order.module:
+            sys.path.insert(0, order.directory)
+            runpy.run_module(order.script, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, str(Path(order.script).resolve().parent))
+            runpy.run_path(order.script, run_name="__main__")
+        _end_cleanly()
+    except SystemExit as ended:
+        return _code_of(ended)
+    except KeyboardInterrupt:
+        return 130
+    except ElastaneError as mistake:
+        _report(str(mistake))
+        print(f"elastane: error: {mistake}", file=sys.stderr)  # noqa: T201
+        return 2
+    except BaseException as error:  # whatever a script may raise
+        traceback.print_exc()
+        last = traceback.format_exception_only(error)[-1].strip()
+        _report(f"{last} ({_where(error)})")
+        return 1
+    return 0
+
+
+def _end_cleanly() -> None:
+    for end in at_clean_end:
+        end()
+
+
+def _code_of(ended: SystemExit) -> int:
+    if not ended.code and not isinstance(ended, Released):
+        _end_cleanly()
+    if ended.code is None or isinstance(ended.code, int):
+        if ended.code:
+            _report(f"the script ended with exit code {ended.code}")
+        return ended.code or 0
+    _report(str(ended.code))
+    print(ended.code, file=sys.stderr)  # noqa: T201
+    return 1
+
+
+def _where(error: BaseException) -> str:
+    """The innermost line outside installed packages: the one the user wrote."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if "site-packages" not in f.filename and "runpy" not in f.filename]
+    ours = [f for f in own if f"{os.sep}elastane{os.sep}" not in f.filename]
+    chosen = (ours or own or list(frames))[-1:]
+    return f"{Path(chosen[0].filename).name}, line {chosen[0].lineno}" if chosen else "no line known"
+
+
+def _report(cause: str) -> None:
+    for tell in tell_cause:
+        tell(cause)
+
+
+def _leave(code: int) -> None:
+    """End without the interpreter's slow tear-down, but not before what the script registered has run."""
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def start_cold(order: Order) -> int:
+    """Run an order in a fresh interpreter, where forking is not safe; returns its process id."""
+    environment = {**os.environ, ORDER: json.dumps(order.to_json())}
+    command = [sys.executable, "-m", "elastane.train.control.runner"]
+    return subprocess.Popen(command, env=environment).pid  # noqa: S603
+
+
+if __name__ == "__main__":
+    run(Order.from_json(json.loads(os.environ.pop(ORDER))))

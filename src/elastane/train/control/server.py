@@ -1,0 +1,327 @@
+"""The coordinator's ears and hands: connections, the clock, and the actions it asks for.
+
+One asyncio loop per job, without PyTorch.  Workers, nurseries (the parents of workers) and clients (the
+command line, the live system) all connect here with the job's token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from elastane.train.control import wire
+from elastane.train.control.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
+from elastane.train.control.coordinator import Coordinator
+from elastane.train.control.decider import Decider
+from elastane.train.control.journal import PlanLog
+
+TICK_S = 0.25
+UNCONFIRMED_S = 1.0
+"""How long a broken connection may mean less than a death, when the process cannot be asked after."""
+
+STOP_S = 5.0
+"""How long nurseries may take to end their workers and themselves."""
+
+
+@dataclass(slots=True)
+class _Peer:
+    role: str
+    name: str
+    writer: asyncio.StreamWriter
+
+
+@dataclass(slots=True)
+class Hooks:
+    """What the owner of the server wants to hear or decide."""
+
+    event: Callable[[Mapping[str, Any]], None]
+    order: Callable[[str], Mapping[str, Any]]
+    """The order (what to run, with what environment) for a new worker."""
+    node_of: Callable[[str], str] = lambda _worker: "local"
+    client: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] = lambda _message: None
+    """Answers messages of clients that the server does not know itself."""
+    started: Callable[[str], None] = lambda _worker: None
+    """Hears that a worker's process exists."""
+    last_words: Callable[[str], str] = lambda _worker: ""
+    """Finds out what a worker that ended badly would have said, where workers cannot say it."""
+
+
+@dataclass(slots=True)
+class CoordinationServer:
+    """Runs one coordinator until its job is over."""
+
+    coordinator: Decider
+    log: PlanLog
+    token: str
+    hooks: Hooks
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
+    pids: dict[str, int] = field(default_factory=dict)
+    _workers: dict[str, _Peer] = field(default_factory=dict)
+    _nurseries: dict[str, _Peer] = field(default_factory=dict)
+    _unspawned: dict[str, list[str]] = field(default_factory=dict)
+    _exits: dict[str, int] = field(default_factory=dict)
+    _blobs: dict[int, dict[int, str]] = field(default_factory=dict)
+    _server: asyncio.Server | None = None
+    _ticker: asyncio.Task[None] | None = None
+
+    @property
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def open(self, host: str, port: int = 0) -> int:
+        """Listen; returns the port (0 asks for a free one)."""
+        self._server = await asyncio.start_server(self._serve, host, port, limit=wire.MAX_LINE)
+        self._ticker = asyncio.create_task(self._tick())
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def close(self) -> None:
+        """Stop nurseries (and with them every worker that is left), then listening."""
+        for peer in self._nurseries.values():
+            self._write(peer, {"type": "stop"})
+        deadline = self._now_s + STOP_S
+        while self._nurseries and self._now_s < deadline:
+            await asyncio.sleep(0.005)
+        if self._ticker is not None:
+            self._ticker.cancel()
+        if self._server is not None:
+            self._server.close()
+        for peer in [*self._workers.values(), *self._nurseries.values()]:
+            with contextlib.suppress(OSError, asyncio.TimeoutError):
+                await asyncio.wait_for(peer.writer.drain(), 1.0)
+            peer.writer.close()
+
+    def perform(self, actions: list[Action]) -> None:
+        """Carry out what the coordinator decided, in order."""
+        for action in actions:
+            match action:
+                case Record(entry):
+                    self.log.append(entry)
+                    if entry["type"] == "plan":
+                        self._new_generation(entry["plan"])
+                case Send(worker, message):
+                    if worker in self._workers:
+                        self._write(self._workers[worker], message)
+                case Spawn(worker):
+                    self._spawn(worker)
+                case Kill(worker, why):
+                    self._kill(worker, why)
+                case Signal(worker, number):
+                    self.signal(worker, number)
+                case Emit(event):
+                    self.hooks.event(event)
+                case Finish():
+                    self.finished.set()
+
+    def _new_generation(self, plan: Mapping[str, Any]) -> None:
+        self._blobs = {g: blobs for g, blobs in self._blobs.items() if g >= plan["generation"] - 2}
+        self._blobs[plan["generation"]] = {}
+
+    def _spawn(self, worker: str) -> None:
+        node = self.hooks.node_of(worker)
+        nursery = self._nurseries.get(node)
+        if nursery is None:
+            self._unspawned.setdefault(node, []).append(worker)
+        else:
+            self._write(nursery, {"type": "spawn", "order": dict(self.hooks.order(worker))})
+
+    def _kill(self, worker: str, why: str) -> None:
+        if worker in self._workers:
+            self._write(self._workers[worker], {"type": "refused", "cause": why})
+        nursery = self._nurseries.get(self.hooks.node_of(worker))
+        if nursery is not None:
+            self._write(nursery, {"type": "kill", "worker": worker})
+
+    def signal(self, worker: str, number: int) -> None:
+        """Send a signal to a worker's process."""
+        nursery = self._nurseries.get(self.hooks.node_of(worker))
+        if nursery is not None:
+            self._write(nursery, {"type": "kill", "worker": worker, "signal": number})
+
+    def _write(self, peer: _Peer, message: Mapping[str, Any]) -> None:
+        if not peer.writer.is_closing():
+            peer.writer.write(wire.encode(message))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self.perform(self.coordinator.tick(self._now_s))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer: _Peer | None = None
+        try:
+            while line := await reader.readline():
+                message = wire.decode(line)
+                if message is None:
+                    break
+                if peer is None:
+                    peer = self._admit(message, writer)
+                    if peer is None:
+                        break
+                else:
+                    self._hear(peer, message)
+        except (OSError, ValueError):
+            pass  # a line beyond the limit, or a connection that broke: both end it
+        finally:
+            if peer is not None:
+                self._gone(peer)
+            writer.close()
+
+    def _admit(self, message: Mapping[str, Any], writer: asyncio.StreamWriter) -> _Peer | None:
+        token = message.get("token")
+        if message["type"] != "hello" or not isinstance(token, str):
+            return None
+        if not hmac.compare_digest(token.encode(), self.token.encode()):
+            return None
+        role = str(message.get("role", ""))
+        if role == "nursery":
+            peer = self._nurseries[str(message["node"])] = _Peer(role, str(message["node"]), writer)
+            for worker in self._unspawned.pop(peer.name, []):
+                self._spawn(worker)
+            return peer
+        if role == "worker":
+            peer = self._workers[str(message["worker"])] = _Peer(role, str(message["worker"]), writer)
+            self.perform(self.coordinator.hello(peer.name, message, self._now_s))
+            for generation, blobs in self._blobs.items():
+                for rank, data in blobs.items():
+                    self._write(peer, {"type": "peer", "generation": generation, "rank": rank, "data": data})
+            return peer
+        return _Peer("client", "", writer) if role == "client" else None
+
+    def _gone(self, peer: _Peer) -> None:
+        if peer.role == "nursery" and self._nurseries.get(peer.name) is peer:
+            del self._nurseries[peer.name]
+        if peer.role == "worker" and self._workers.get(peer.name) is peer:
+            del self._workers[peer.name]
+            self._exited(peer.name)
+            # A process that ended is announced by its nursery within milliseconds; only a lost machine is not.
+            asyncio.get_running_loop().call_later(UNCONFIRMED_S, self._unconfirmed, peer.name)
+
+    def _unconfirmed(self, worker: str) -> None:
+        if worker not in self._workers and self.hooks.node_of(worker) not in self._nurseries:
+            self.perform(self.coordinator.exited(worker, False, "connection lost", self._now_s))
+
+    def _hear(self, peer: _Peer, message: Mapping[str, Any]) -> None:
+        if peer.role == "worker":
+            self._hear_worker(peer.name, message)
+        elif peer.role == "nursery":
+            self._hear_nursery(message)
+        else:
+            self._hear_client(peer, message)
+
+    def _hear_nursery(self, message: Mapping[str, Any]) -> None:
+        worker = str(message["worker"])
+        if message["type"] == "started":
+            self.pids[worker] = int(message["pid"])
+            self.hooks.started(worker)
+        elif message["type"] == "exited":
+            self._exits[worker] = int(message["code"])
+            # Its last words may still be on their way: they are read before the end of its connection is.
+            if worker in self._workers:
+                asyncio.get_running_loop().call_later(UNCONFIRMED_S, self._exited, worker)
+            else:
+                self._exited(worker)
+
+    def _exited(self, worker: str) -> None:
+        code = self._exits.pop(worker, None)
+        if code is not None:
+            how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+            words = self.hooks.last_words(worker) if code else ""
+            if words:
+                self.coordinator.said_goodbye(worker, words)
+            self.perform(self.coordinator.exited(worker, code == 0, how, self._now_s))
+
+    def _hear_client(self, peer: _Peer, message: Mapping[str, Any]) -> None:
+        answer: Mapping[str, Any] | None
+        if message["type"] == "resize":
+            drop = [str(name) for name in message.get("drop", [])]
+            self.perform(self.coordinator.resize(int(message["workers"]), self._now_s, drop))
+            answer = {"type": "ok", "workers": self.coordinator.target}
+        elif message["type"] == "stop":
+            self.perform(self.coordinator.stop(str(message.get("cause", "asked to stop")), self._now_s))
+            answer = {"type": "ok"}
+        elif message["type"] == "signal":
+            self.signal(str(message["worker"]), int(message["signal"]))
+            answer = {"type": "ok"}
+        elif message["type"] == "status":
+            answer = {"type": "status", **self.status()}
+        else:
+            answer = self.hooks.client(message)
+        self._write(peer, answer or {"type": "unknown", "cause": f"no such request: {message['type']}"})
+
+    def status(self) -> dict[str, Any]:
+        """The job's membership as JSON values."""
+        plan = self.coordinator.current
+        return {
+            "generation": plan.generation if plan else 0,
+            "members": list(plan.members) if plan else [],
+            "target": self.coordinator.target,
+            "step": self.coordinator.step,
+            "workers": {
+                worker.name: {
+                    "phase": worker.phase.value,
+                    "pid": self.pids.get(worker.name),
+                    "step": worker.beat.step,
+                    "doing": worker.beat.doing,
+                }
+                for worker in self.coordinator.workers.values()
+                if worker.alive
+            },
+        }
+
+    def _hear_worker(self, name: str, message: Mapping[str, Any]) -> None:
+        told = self.coordinator
+        if not isinstance(told, Coordinator):
+            return  # it was refused at its hello: workers of other jobs have nothing to tell
+        match message["type"]:
+            case "report":
+                event = message["event"]
+                if event.get("type") == "stepped":
+                    told.pace(float(event.get("step_s") or 0.0))
+                self.hooks.event(event)
+            case "blob":
+                self._relay(name, message)
+            case "goodbye":
+                told.said_goodbye(name, str(message["cause"]))
+            case _:
+                self.perform(self._told(told, name, message))
+
+    def _told(self, told: Coordinator, name: str, message: Mapping[str, Any]) -> list[Action]:
+        now = self._now_s
+        generation = int(message.get("generation", 0))
+        match message["type"]:
+            case "beat":
+                return told.beat(name, int(message["step"]), str(message["doing"]), now)
+            case "ready":
+                return told.ready(name, message["signature"], str(message["stream"]), now)
+            case "built":
+                return told.built(name, generation, now)
+            case "caught_up":
+                return told.caught_up(name, generation, now)
+            case "lagging":
+                return told.lagging(name, generation, str(message["why"]), now)
+            case "entered":
+                return told.entered(name, generation, int(message["step"]), now)
+            case "failed":
+                return told.failed(name, generation, message["applied"], str(message["why"]), now)
+            case "left":
+                return told.left(name, now)
+            case "leave":
+                return told.resize(told.target, now, [name])
+            case "done":
+                return told.done(name, int(message["step"]), now)
+        return []
+
+    def _relay(self, name: str, message: Mapping[str, Any]) -> None:
+        """Pass a member's group address on to everybody in the same generation."""
+        generation, rank, data = int(message["generation"]), int(message["rank"]), str(message["data"])
+        if generation in self._blobs:
+            self._blobs[generation][rank] = data
+            news = {"type": "peer", "generation": generation, "rank": rank, "data": data}
+            for peer in self._workers.values():
+                if peer.name != name:
+                    self._write(peer, news)

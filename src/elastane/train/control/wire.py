@@ -1,0 +1,74 @@
+"""JSON messages over a TCP connection, one per line; the token comes first and nothing else is trusted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MAX_LINE = 64 * 1024 * 1024
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """One line."""
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> dict[str, Any] | None:
+    """The message of a line; None for anything that is not one."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) and isinstance(message.get("type"), str) else None
+
+
+def address(text: str) -> tuple[str, int]:
+    """``host:port`` as a pair."""
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+class Connection:
+    """A blocking connection that any thread may write to and one thread reads."""
+
+    def __init__(self, host: str, port: int, timeout_s: float = 5.0) -> None:
+        self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        self._socket.settimeout(None)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._lock = threading.Lock()
+
+    def fileno(self) -> int:
+        """For ``select``."""
+        return self._socket.fileno()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Write one message; raises OSError when the other side is gone."""
+        data = encode(message)
+        with self._lock:
+            self._socket.sendall(data)
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """Everything that arrives, until the connection ends."""
+        pending = b""
+        while True:
+            try:
+                data = self._socket.recv(1 << 16)
+            except OSError:
+                return
+            if not data:
+                return
+            *lines, pending = (pending + data).split(b"\n")
+            for line in lines:
+                message = decode(line)
+                if message is not None:
+                    yield message
+
+    def close(self) -> None:
+        """End both directions; a reader in another thread wakes up."""
+        with contextlib.suppress(OSError):  # already gone
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()

@@ -1,0 +1,64 @@
+"""The global random number generators that data code draws from: torch's (CPU), ``random`` and NumPy's.
+
+Seeded for a moment and put back, so that reading data never disturbs the random numbers of the training.
+Generators on devices are not touched: data is prepared on the CPU.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class RngStates:
+    """Where the three generators stood."""
+
+    torch: Tensor
+    python: tuple[Any, ...]
+    numpy: dict[str, Any]
+
+
+def capture() -> RngStates:
+    """The present states; costs about 0.1 ms (NumPy's), so per batch rather than per sample."""
+    return RngStates(torch.default_generator.get_state(), random.getstate(), np.random.get_state(legacy=False))
+
+
+def restore(states: RngStates) -> None:
+    """Go back to captured states."""
+    torch.default_generator.set_state(states.torch)
+    random.setstate(states.python)
+    np.random.set_state(states.numpy)
+
+
+def seed_all(key: int) -> None:
+    """Seed all three from one 64-bit key."""
+    # torch.manual_seed would also visit every kind of device and costs milliseconds.
+    torch.default_generator.manual_seed(key)
+    random.seed(key)
+    np.random.seed(key & 0xFFFFFFFF)
+
+
+@contextmanager
+def preserved() -> Iterator[None]:
+    """Whatever happens inside, the generators stand afterwards where they stood before."""
+    states = capture()
+    try:
+        yield
+    finally:
+        restore(states)
+
+
+@contextmanager
+def seeded(key: int) -> Iterator[None]:
+    """Inside, the generators are seeded by ``key``; afterwards they stand where they stood before."""
+    with preserved():
+        seed_all(key)
+        yield

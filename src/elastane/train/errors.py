@@ -1,0 +1,25 @@
+"""What can go wrong in a worker, and who it concerns."""
+
+from __future__ import annotations
+
+from elastane.errors import ElastaneError
+
+
+class TrainError(ElastaneError):
+    """A mistake in the script or its settings; shown in the log and as the worker's exit cause."""
+
+
+class MembershipChanged(Exception):
+    """A collective could not finish because a member died or left; handled inside the library."""
+
+
+class Released(SystemExit):
+    """This worker has been asked to leave and did so at a step boundary: a clean exit."""
+
+    def __init__(self, reason: str = "released") -> None:
+        super().__init__(0)
+        self.reason = reason
+
+
+class Diverged(TrainError):
+    """Replicas that should be equal are not."""

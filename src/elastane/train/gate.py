@@ -1,0 +1,73 @@
+"""The script's own optimizer, scheduler and loss scaler, kept from acting on half a step.
+
+Methods are replaced on the instances, so the objects stay what they were: LR schedulers, mixed precision and
+frameworks that hold them work on.  ``step`` acts once per real step, however many units it has.
+"""
+
+from __future__ import annotations
+
+from types import MethodType
+from typing import Any
+
+import torch
+
+from elastane.train.errors import TrainError
+from elastane.train.loop import Loop
+
+
+def gate_optimizer(optimizer: torch.optim.Optimizer, loop: Loop) -> None:
+    """``step`` ends a unit, ``zero_grad`` does nothing: gradients are managed per unit."""
+    raw = optimizer.step
+
+    def step(_self: torch.optim.Optimizer, closure: Any = None) -> None:
+        if closure is not None:
+            raise TrainError("opt.step(closure) is not supported: a closure would be run on part of a batch")
+        loop.unit_done()
+
+    def zero_grad(set_to_none: bool = True) -> None:
+        """Every unit begins with empty gradients anyway."""
+
+    loop.raw_step = raw
+    # A bound method, because LR schedulers look for the function behind it.
+    optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
+    optimizer.zero_grad = zero_grad  # type: ignore[method-assign]
+
+
+def gate_scheduler(scheduler: Any, loop: Loop, replaying: Any) -> None:
+    """``step`` acts unless a step is half done, or the script is only finding its way back."""
+    raw = scheduler.step
+
+    def step(*args: Any, **kwargs: Any) -> None:
+        if not loop.half_done and not replaying():
+            raw(*args, **kwargs)
+
+    scheduler.step = step
+
+
+def gate_scaler(scaler: Any, loop: Loop) -> None:
+    """``step`` unscales, checks and steps on the reduced gradients; ``update`` follows real steps only."""
+    raw_step, raw_update = scaler.step, scaler.update
+    make_step = loop.raw_step
+
+    def scaled_step() -> None:
+        optimizer = loop.state.optimizer
+        assert optimizer is not None
+        gated = optimizer.step
+        optimizer.step = make_step  # type: ignore[method-assign,assignment]
+        try:
+            raw_step(optimizer)
+        finally:
+            optimizer.step = gated  # type: ignore[method-assign]
+
+    def step(optimizer: torch.optim.Optimizer, *_args: Any, **_kwargs: Any) -> None:
+        if optimizer is not loop.state.optimizer:
+            raise TrainError("scaler.step() was called with another optimizer than the job's")
+        loop.unit_done()
+
+    def update(*args: Any, **kwargs: Any) -> None:
+        if loop.stepped:
+            raw_update(*args, **kwargs)
+
+    loop.raw_step = scaled_step
+    loop.loss_scale = scaler.get_scale
+    scaler.step, scaler.update = step, update

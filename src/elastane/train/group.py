@@ -1,0 +1,195 @@
+"""One generation's process group: built in the background, killed in milliseconds, never waited for.
+
+PyTorch's gloo groups cannot be aborted by their own means, and only the ring neighbours of a dead member
+notice.  ``kill`` shuts the group's connected sockets down, which ends a blocked collective at once and tells
+the neighbours.  The group is built without any store server: members exchange one short address each, through
+whatever ``Exchange`` they are given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import socket
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import AllgatherOptions, AllToAllOptions, BroadcastOptions, Store
+
+from elastane.train.errors import MembershipChanged
+
+COLLECTIVE_S = 600.0
+"""Never the detector of a failure, only a last resort."""
+BUILD_S = 30.0
+
+
+class Exchange(Protocol):
+    """How members of one generation learn each other's addresses."""
+
+    def put(self, rank: int, data: bytes) -> None:
+        """Publish this member's address."""
+        ...
+
+    def get(self, rank: int, timeout_s: float) -> bytes:
+        """Wait for another's; raises MembershipChanged when it will not come."""
+        ...
+
+
+class _ExchangeStore(Store):
+    """What gloo takes for a store: keys end in the rank whose address they hold."""
+
+    def __init__(self, exchange: Exchange, timeout_s: float) -> None:
+        super().__init__()
+        self._exchange = exchange
+        self._timeout_s = timeout_s
+        self._own: dict[str, bytes] = {}
+
+    def set(self, key: str, value: Any) -> None:
+        self._own[key] = bytes(value)
+        self._exchange.put(_rank(key), bytes(value))
+
+    def get(self, key: str) -> bytes:
+        own = self._own.get(key)
+        return own if own is not None else self._exchange.get(_rank(key), self._timeout_s)
+
+    def wait(self, keys: list[str], _timeout: timedelta | None = None) -> None:
+        for key in keys:
+            self.get(key)
+
+    def has_extended_api(self) -> bool:
+        return False
+
+
+def _rank(key: str) -> int:
+    return int(key.rpartition("/")[2])
+
+
+def _sockets() -> dict[int, str]:
+    """Inode name of every socket this process has open."""
+    found = {}
+    for fd in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        with contextlib.suppress(OSError):
+            target = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115
+            if target.startswith("socket:"):
+                found[int(fd)] = target
+    return found
+
+
+class Group:
+    """A connected group; ``Collective`` for reducers."""
+
+    def __init__(self, rank: int, world: int, exchange: Exchange, timeout_s: float = BUILD_S) -> None:
+        self.rank = rank
+        self.world = world
+        before = _sockets()
+        self._store = _ExchangeStore(exchange, timeout_s)
+        try:
+            self._backend: Any = dist.ProcessGroupGloo(self._store, rank, world, timedelta(seconds=timeout_s))
+        except RuntimeError as error:
+            raise MembershipChanged(f"the group could not be connected: {error}") from None
+        self._backend._set_default_timeout(timedelta(seconds=COLLECTIVE_S))
+        self._fds = {fd: inode for fd, inode in _sockets().items() if before.get(fd) != inode}
+        self._killed = False
+        self._kill_lock = threading.Lock()
+
+    def all_reduce(self, tensor: Tensor) -> None:
+        """Sum over all members, in place."""
+        self._finish(lambda: self._backend.allreduce([tensor]))
+
+    def all_gather(self, output: Tensor, tensor: Tensor) -> None:
+        """The members' tensors, one after the other."""
+        self._finish(lambda: self._backend._allgather_base(output, tensor, AllgatherOptions()))
+
+    def all_to_all(
+        self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int]
+    ) -> None:
+        """Part r of ``tensor`` goes to rank r."""
+        self._finish(
+            lambda: self._backend.alltoall_base(
+                output, tensor, list(output_splits), list(input_splits), AllToAllOptions()
+            )
+        )
+
+    def broadcast(self, tensor: Tensor, root: int) -> None:
+        """``tensor`` becomes the root's, in place."""
+        options = BroadcastOptions()
+        options.rootRank, options.rootTensor = root, 0
+        self._finish(lambda: self._backend.broadcast([tensor], options))
+
+    def broadcast_bytes(self, data: bytes | None, root: int) -> bytes:
+        """The root's bytes, everywhere."""
+        size = torch.tensor([len(data) if data is not None else 0], dtype=torch.int64)
+        self.broadcast(size, root)
+        body = torch.empty(int(size), dtype=torch.uint8)
+        if self.rank == root and data:
+            body = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        if int(size):
+            self.broadcast(body, root)
+        return bytes(body.numpy())
+
+    def _finish(self, issue: Any) -> None:
+        problem = ""
+        try:
+            if self._killed:
+                raise RuntimeError("the group is over")
+            work = issue()
+            work.wait()
+        except RuntimeError as error:
+            problem = str(error) or "broken"
+        # Raised outside the handler: its traceback would keep the group alive, and its sockets open.
+        if problem:
+            raise MembershipChanged(problem.splitlines()[0])
+
+    def kill(self) -> None:
+        """End any collective that is under way, here and at the neighbours; harmless to repeat."""
+        with self._kill_lock:
+            if self._killed:
+                return
+            self._killed = True
+            now = _sockets()
+            for fd, inode in self._fds.items():
+                if now.get(fd) == inode:
+                    _shut(fd)
+
+    def retire(self) -> None:
+        """Hand the group to the reaper: its destructor may have to wait for a peer."""
+        _reaper.put(self)
+
+
+def _shut(fd: int) -> None:
+    """End a connected socket; a listening one must be left alone (gloo would abort the process)."""
+    try:
+        copy = socket.socket(fileno=os.dup(fd))
+    except OSError:
+        return
+    with contextlib.suppress(OSError), copy:
+        copy.getpeername()
+        copy.shutdown(socket.SHUT_RDWR)
+
+
+class _Reaper:
+    """A thread that lets go of retired groups."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Group] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def put(self, group: Group) -> None:
+        self._queue.put(group)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="group-reaper", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            group: Group | None = self._queue.get()
+            del group
+
+
+_reaper = _Reaper()

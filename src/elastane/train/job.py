@@ -1,0 +1,555 @@
+"""The library's front door: ``init`` finds out where the script runs, ``Job`` is what the script talks to.
+
+The same script runs alone, under torchrun and under Elastane.  Nothing here trains: the loop does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import platform
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+import elastane
+from elastane.models.learning_rate import LearningRateRule
+from elastane.suggest import did_you_mean
+from elastane.train.adapt.controller import Adaptation
+from elastane.train.adapt.rules import BatchRule
+from elastane.train.adapt.settings import AdaptationSettings
+from elastane.train.checkpoint import CheckpointStore
+from elastane.train.control import runner
+from elastane.train.control.wire import address
+from elastane.train.data import source_of
+from elastane.train.data.keys import Purpose, key_of
+from elastane.train.data.rng import seed_all
+from elastane.train.errors import TrainError
+from elastane.train.gate import gate_optimizer, gate_scaler, gate_scheduler
+from elastane.train.link import Link
+from elastane.train.loader import ElasticLoader
+from elastane.train.loop import Loop, LoopSettings
+from elastane.train.membership import ElasticMembership, Membership, StaticMembership
+from elastane.train.outlet import Outlet
+from elastane.train.reporting import Reporter
+from elastane.train.reports.events import Evaluated, Started
+from elastane.train.runs import default_run
+from elastane.train.saving import AsyncSaver, SaveInterval
+from elastane.train.shares import Mode
+from elastane.train.state import Stateful, TrainingState
+
+_Module = TypeVar("_Module", bound=nn.Module)
+_Optimizer = TypeVar("_Optimizer", bound=torch.optim.Optimizer)
+_Thing = TypeVar("_Thing")
+
+DEFAULT_VIRTUAL = 8
+
+
+def init(
+    mode: str | None = None,
+    *,
+    virtual: int | None = None,
+    seed: int = 0,
+    run: str | Path | None = None,
+    checkpoint_every: float | None = None,
+    batch_rule: BatchRule | str | None = None,
+    lr_rule: LearningRateRule | str | None = None,
+    threads: int | None = None,
+) -> Job:
+    """Begin: alone, under torchrun or under Elastane.
+
+    ``mode`` is ``fixed`` (the batch and the result as with one worker; the default), ``adaptive`` (batch and
+    learning rate follow the workers) or ``consistent`` (bitwise the same for any number of workers; ``virtual``
+    ranks share the batch).  ``run`` is where reports and checkpoints go, and where an earlier run is resumed
+    from.  ``checkpoint_every`` is in seconds; by default it is chosen from what a checkpoint costs.
+    """
+    return Job(
+        _mode(mode or os.environ.get("ELASTANE_MODE", "fixed")),
+        virtual=virtual if virtual is not None else int(os.environ.get("ELASTANE_VIRTUAL", DEFAULT_VIRTUAL)),
+        seed=seed,
+        run=run,
+        checkpoint_every=checkpoint_every,
+        batch_rule=batch_rule,
+        lr_rule=lr_rule,
+        threads=threads,
+    )
+
+
+def _mode(name: str) -> Mode:
+    names = [mode.value for mode in Mode]
+    if name not in names:
+        raise TrainError(f"mode: there is no {name!r}{did_you_mean(name, names)} (known: {', '.join(names)})")
+    return Mode(name)
+
+
+def _membership() -> Membership:
+    """Where are we?"""
+    if "ELASTANE_COORDINATOR" in os.environ and "ELASTANE_WORKER" in os.environ:
+        # Libraries that look for a fixed group would find a wrong one.
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+            os.environ.pop(name, None)
+        token = os.environ["ELASTANE_TOKEN"]
+        link = Link(
+            os.environ["ELASTANE_WORKER"],
+            address(os.environ["ELASTANE_COORDINATOR"]),
+            token,
+            os.environ.get("ELASTANE_NODE", "local"),
+        )
+        return ElasticMembership(link, token, os.environ.get("ELASTANE_HOST", "127.0.0.1"))
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ:
+        return StaticMembership()
+    return Membership()
+
+
+class Job:
+    """One training job, as one of its workers sees it."""
+
+    def __init__(
+        self,
+        mode: Mode,
+        *,
+        virtual: int,
+        seed: int,
+        run: str | Path | None,
+        checkpoint_every: float | None,
+        batch_rule: BatchRule | str | None,
+        lr_rule: LearningRateRule | str | None,
+        threads: int | None,
+    ) -> None:
+        if virtual < 1:
+            raise TrainError(f"virtual: must be 1 or more, not {virtual}")
+        _arrange_threads(mode, threads)
+        self.mode = mode
+        self._state = TrainingState()
+        self._membership = _membership()
+        runner.tell_cause.append(self._membership.goodbye)
+        runner.at_clean_end.append(self.finish)
+        chosen = run or os.environ.get("ELASTANE_RUN")
+        self.run = Path(chosen) if chosen else default_run(sys.argv[0], time.time())
+        self._outlet = Outlet(self._membership, self.run)
+        self._loop = Loop(
+            LoopSettings(mode, seed, virtual if mode is Mode.CONSISTENT else 0),
+            self._membership,
+            self._state,
+            Reporter(self._outlet.emit, time.time),
+        )
+        self._loop.extra_signature = {
+            "elastane": elastane.__version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        }
+        self._loop.restore_hook = self._restore
+        self._loop.facts = self._facts
+        self._loop.started = self._started
+        self._store = CheckpointStore(self.run / "checkpoints")
+        self._interval = SaveInterval(time.monotonic(), checkpoint_every)
+        self._rules = (batch_rule, lr_rule)
+        self._loaders: dict[str, ElasticLoader] = {}
+        self._limits: dict[str, Any] = {}
+        self._entered = False
+        self._finished = False
+        self._restoring = False
+        self._epochs: int | None = None
+        self._evaluations: dict[str, Any] = {}
+        self._evaluated = 0
+        self._stop_asked = False
+        self._state.add("loop", self._loop.state_dict, self._loop.load_state_dict)
+        self._state.add("random", _random_state, self._put_random_state)
+        self._state.add("evaluations", lambda: self._evaluations, self._evaluations.update)
+        self._catch_signals()
+        if not self._membership.elastic:
+            self._tell_the_end()
+
+    # Where we are.
+
+    @property
+    def rank(self) -> int:
+        """This worker's number; 0 leads.  It may change when members do."""
+        return self._membership.rank
+
+    @property
+    def world(self) -> int:
+        """How many workers train now."""
+        return self._membership.world
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this worker should write files and print."""
+        return self._membership.rank == 0
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps made so far."""
+        return self._loop.step
+
+    @property
+    def epoch(self) -> int:
+        """The present epoch."""
+        return self._loop.epoch
+
+    @property
+    def stepped(self) -> bool:
+        """Whether the last ``opt.step()`` was a real step, or only ended a part of one."""
+        return self._loop.stepped
+
+    @property
+    def batch_size(self) -> int:
+        """Samples per step over all workers at present."""
+        adaptation = self._loop.adaptation
+        return adaptation.total if adaptation is not None else 0
+
+    # Setting up.
+
+    def model(self, module: _Module) -> _Module:
+        """Train this module; returns it unchanged."""
+        if self._state.model is not None:
+            raise TrainError("job.model() was called twice; put both parts into one module")
+        self._state.model = module
+        if self.mode is Mode.ADAPTIVE:
+            module.register_forward_pre_hook(self._remember_inputs, with_kwargs=True)
+        return module
+
+    def _remember_inputs(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """Memory is tried out with inputs that were really seen."""
+        if module.training:
+            self._loop.last_inputs = kwargs if kwargs and not args else args
+
+    def optimizer(self, optimizer: _Optimizer, *, max_grad_norm: float | None = None) -> _Optimizer:
+        """Use this optimizer; ``max_grad_norm`` clips the mean gradient of each step."""
+        if self._state.optimizer is not None:
+            raise TrainError("job.optimizer() was called twice; use parameter groups in one optimizer")
+        self._state.optimizer = optimizer
+        if max_grad_norm is not None:
+            self._loop.max_norm = max_grad_norm
+        gate_optimizer(optimizer, self._loop)
+        return optimizer
+
+    def scheduler(self, scheduler: _Thing, name: str = "scheduler") -> _Thing:
+        """Save this LR scheduler with the job, and let its ``step`` act on whole steps only."""
+        stateful = _stateful(name, scheduler)
+        gate_scheduler(scheduler, self._loop, lambda: self.replaying)
+        # A scheduler's state is all it has, and now it has our gate, too.
+        self._state.add(
+            f"user.{name}",
+            lambda: {key: value for key, value in stateful.state_dict().items() if key != "step"},
+            stateful.load_state_dict,
+        )
+        return scheduler
+
+    def scaler(self, scaler: _Thing) -> _Thing:
+        """Use this ``GradScaler`` (call after ``job.optimizer``)."""
+        if self._state.optimizer is None:
+            raise TrainError("call job.optimizer(...) before job.scaler(...)")
+        gate_scaler(scaler, self._loop)
+        return self.register("scaler", scaler)
+
+    def register(self, name: str, thing: _Thing) -> _Thing:
+        """Save (and send to new workers) anything with ``state_dict`` and ``load_state_dict``."""
+        stateful = _stateful(name, thing)
+        self._state.add(f"user.{name}", stateful.state_dict, stateful.load_state_dict)
+        return thing
+
+    def loader(
+        self,
+        dataset: Any,
+        batch_size: int,
+        *,
+        max_batch_size: int | None = None,
+        max_per_worker: int | None = None,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        num_workers: int = 0,
+        seed_samples: bool = False,
+        name: str = "data",
+    ) -> ElasticLoader:
+        """Loop over data; ``batch_size`` is the whole batch, what you would use on one device.
+
+        In adaptive mode the first loader's batch grows up to ``max_batch_size``.  ``max_per_worker`` is what
+        one worker can hold at once; more is accumulated.
+        """
+        if name in self._loaders:
+            raise TrainError(f"there are two loaders called {name!r}; give each a name of its own: name=...")
+        if batch_size < 1:
+            raise TrainError(f"loader {name!r}: batch_size must be 1 or more, not {batch_size}")
+        stream = not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"))
+        source = source_of(
+            dataset,
+            seed=self._loop.settings.seed,
+            shuffle=(not stream and sampler is None) if shuffle is None else shuffle,
+            sampler=sampler,
+            collate_fn=collate_fn,
+            num_workers=num_workers,
+            seed_samples=seed_samples or self.mode is Mode.CONSISTENT,
+            name=name,
+        )
+        first = not self._loaders
+        loader = ElasticLoader(name, source, batch_size, self._loop, self._enter, first)
+        self._loaders[name] = loader
+        self._state.add(f"loader.{name}", loader.state_dict, loader.load_state_dict)
+        if first:
+            self._limits = {"max_batch": max_batch_size, "per_worker_max": max_per_worker}
+            if self._entered:
+                self._adapt(loader)
+        return loader
+
+    # Training.
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """The epochs that are left, from where the job stands."""
+        self._epochs = count
+        self._enter()
+        while self._loop.epoch < count:
+            yield self._loop.epoch
+            self._loop.epoch += 1
+            self._evaluated = 0
+        self.finish()
+
+    def finish(self) -> None:
+        """Training is over; called by itself after the last epoch and at the end of the script."""
+        if self._entered and not self._finished:
+            self._finished = True
+            self._loop.finish()
+            self._outlet.end("finished", "", self._loop.step)
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the script is still finding its way back to where the job stands."""
+        return any(loader.replaying for loader in self._loaders.values())
+
+    def report(self, loss: Any = None, **metrics: Any) -> None:
+        """Tell how training goes; losses are averaged over workers and steps."""
+        if self.replaying:
+            return
+        if loss is not None:
+            self._loop.loss(float(loss.detach() if isinstance(loss, torch.Tensor) else loss))
+        if metrics:
+            self._loop.reporter.metrics.update({key: float(value) for key, value in metrics.items()})
+
+    def evaluate(self, measure: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run ``measure`` on one worker and give its result (numbers, text, lists, dicts) to all."""
+        self._enter()
+        ordinal = f"{self._loop.epoch}.{self._evaluated}"
+        self._evaluated += 1
+        if ordinal in self._evaluations:
+            return self._evaluations[ordinal]
+
+        def run() -> Any:
+            model = self._state.model
+            was_training = model is not None and model.training
+            with torch.no_grad():
+                result = _plain(measure(*args, **kwargs))
+            if was_training and model is not None:
+                model.train()
+            return result
+
+        result = self._loop.from_leader(run)
+        self._evaluations = {
+            key: value for key, value in self._evaluations.items() if key.startswith(f"{self._loop.epoch}.")
+        }
+        self._evaluations[ordinal] = result
+        if self.is_leader:
+            self._outlet.emit(Evaluated(time.time(), self.epoch, self.step, _numbers(result)))
+        return result
+
+    def clip_grad_norm_(self, parameters: Any, max_norm: float) -> None:  # noqa: ARG002
+        """Clip the mean gradient of the step (not this worker's part of it) to ``max_norm``."""
+        self._loop.max_norm = float(max_norm)
+
+    def print(self, *values: Any) -> None:
+        """Print on one worker only."""
+        if self.is_leader and not self.replaying:
+            self._outlet.print(" ".join(map(str, values)))
+
+    # Inside.
+
+    def _enter(self) -> None:
+        if self._entered:
+            return
+        model, optimizer = self._state.model, self._state.optimizer
+        if model is None or optimizer is None:
+            raise TrainError("call job.model(...) and job.optimizer(...) before training begins")
+        self._entered = True
+        self._loop.attach(model, optimizer)
+        for loader in list(self._loaders.values())[:1]:
+            self._adapt(loader)
+        self._loop.saver = AsyncSaver(self._store)
+        self._loop.interval = self._interval
+        self._membership.join(self._loop)
+        if self.is_leader:
+            self._loop.saver.prepare(self._state.take())
+        if self._loop.adaptation is not None:
+            self._loop._resplit(self._loop.adaptation)
+        if self.mode is not Mode.CONSISTENT and self.rank > 0:
+            seed_all(key_of(Purpose.UNIT, self._loop.settings.seed, self.step, 1_000_000 + self.rank))
+        self._loop.reporter.begin()
+        if self.is_leader and not self._membership.elastic:
+            self._outlet.emit(self._started())
+
+    def _adapt(self, loader: ElasticLoader) -> None:
+        optimizer = self._state.optimizer
+        assert optimizer is not None
+        length = loader.source.length
+        settings = AdaptationSettings(
+            batch0=loader.batch_size,
+            mode=self.mode.value,
+            rule=self._rules[0],
+            rate_rule=self._rules[1],
+            epoch_steps=length / loader.batch_size if length else 0.0,
+            **self._limits,
+        )
+        self._loop.adaptation = adaptation = Adaptation(settings, self._loop.layout, optimizer)
+        self._state.add("adaptation", adaptation.state_dict, adaptation.load_state_dict)
+
+    def _restore(self) -> None:
+        loaded = self._store.load() if self._store.directory.exists() else None
+        for reason in self._store.skipped:
+            self._outlet.warn(f"a checkpoint was passed over: {reason}")
+        if loaded is not None:
+            self._restoring = True
+            self._state.put(loaded.packed)
+            self._restoring = False
+            self._interval.failed(time.monotonic())
+
+    def _put_random_state(self, state: Any) -> None:
+        """Only a restart takes up the old streams: replicas must not draw the same numbers."""
+        if self._restoring and self.mode is not Mode.CONSISTENT:
+            torch.default_generator.set_state(state["torch"])
+            random.setstate(state["python"])
+            np.random.set_state(state["numpy"])
+
+    def _started(self) -> Started:
+        first = next(iter(self._loaders.values()), None)
+        return Started(
+            time.time(),
+            str(self.run),
+            Path(sys.argv[0]).name,
+            self.mode.value,
+            self.world,
+            first.batch_size if first else 0,
+            self._loop.settings.seed,
+            {"elastane": elastane.__version__, "torch": torch.__version__},
+        )
+
+    def _facts(self) -> dict[str, Any]:
+        loop, m = self._loop, self._membership
+        first = next(iter(self._loaders.values()), None)
+        fraction = None
+        if self._epochs and first is not None and first.source.length:
+            inside = min(1.0, first.position / first.source.length)
+            fraction = min(1.0, (loop.epoch + inside) / self._epochs)
+        facts: dict[str, Any] = {
+            "step": loop.step,
+            "epoch": loop.epoch,
+            "epochs": self._epochs,
+            "fraction": fraction,
+            "workers": m.world,
+            "nodes": m.nodes,
+            "generation": m.generation,
+            "batch": self.batch_size,
+        }
+        if loop.adaptation is None:
+            return facts
+        hints = loop.adaptation.hints()
+        return facts | {
+            "progress": hints["progress"],
+            "per_worker": hints["batch"]["per_worker"],
+            "accumulation": hints["batch"]["extra"],
+            "noise": hints["noise"],
+            "gain": hints["gain"],
+            "efficiency": hints["efficiency"],
+            "goodput": hints["goodput"],
+            "lr_factor": hints["rate_factor"],
+        }
+
+    def _tell_the_end(self) -> None:
+        """Without a supervisor, this process itself notes how the run ended."""
+        hook = sys.excepthook
+
+        def note(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+            self._finished = True
+            self._outlet.end("failed", f"{kind.__name__}: {error}", self._loop.step)
+            if isinstance(error, TrainError):
+                print(f"elastane: error: {error}", file=sys.stderr)  # noqa: T201
+            else:
+                hook(kind, error, trace)
+
+        def ended() -> None:
+            if self._stop_asked:
+                self._outlet.end("stopped", self._membership.stop_cause() or "", self._loop.step)
+            else:
+                self.finish()
+
+        sys.excepthook = note
+        atexit.register(ended)
+
+    def _catch_signals(self) -> None:
+        """A first SIGTERM (or Ctrl-C, alone) ends training at a step boundary, with a checkpoint."""
+
+        def stop(number: int, _frame: Any) -> None:
+            if self._stop_asked or not self._entered:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+            self._stop_asked = True
+            self._membership.ask_to_stop(signal.Signals(number).name)
+
+        with contextlib.suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGTERM, stop)
+            if not self._membership.elastic:
+                signal.signal(signal.SIGINT, stop)
+
+
+def _stateful(name: str, thing: Any) -> Stateful:
+    if not (hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")):
+        raise TrainError(f"{name!r} cannot be saved: {type(thing).__name__} has no state_dict/load_state_dict")
+    stateful: Stateful = thing
+    return stateful
+
+
+def _arrange_threads(mode: Mode, threads: int | None) -> None:
+    """Sums depend on how many threads make them: consistent mode needs a fixed number."""
+    given = threads if threads is not None else os.environ.get("ELASTANE_THREADS")
+    if given is not None:
+        torch.set_num_threads(int(given))
+    elif mode is Mode.CONSISTENT:
+        torch.set_num_threads(1)
+    if mode is Mode.CONSISTENT:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = False
+
+
+def _random_state() -> dict[str, Any]:
+    return {
+        "torch": torch.default_generator.get_state(),
+        "python": random.getstate(),
+        "numpy": np.random.get_state(),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Tensors and NumPy numbers as plain ones, so that the result can be sent and saved."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TrainError(f"evaluate: the result has a {type(value).__name__}; return numbers, text, lists or dicts")
+
+
+def _numbers(result: Any) -> dict[str, float]:
+    if isinstance(result, dict):
+        return {k: float(v) for k, v in result.items() if isinstance(v, int | float)}
+    return {"value": float(result)} if isinstance(result, int | float) else {}

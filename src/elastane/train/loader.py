@@ -1,0 +1,125 @@
+"""The loader a script loops over: each worker gets its units of each step, each sample once per pass.
+
+The position is a number of samples, part of the replicated state.  Whoever computes a step, and however often
+it has to be repeated, the samples are those after the position, and the position moves when the step is applied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from elastane.train.data.contract import Source
+from elastane.train.errors import TrainError
+from elastane.train.loop import Loop
+from elastane.train.shares import Mode
+
+_ALMOST = 1e-6
+
+
+class ElasticLoader:
+    """Made by ``job.loader``."""
+
+    def __init__(
+        self, name: str, source: Source, batch_size: int, loop: Loop, enter: Callable[[], None], adapts: bool
+    ) -> None:
+        self.name = name
+        self.source = source
+        self.batch_size = batch_size
+        self.adapts = adapts
+        self.position = 0
+        self.passes = 0
+        self._loops_done = 0
+        self._loops_seen = 0
+        self._epoch = 0
+        self._opened: int | None = None
+        self._loop = loop
+        self._enter = enter
+        if source.length is not None and batch_size > source.length:
+            raise TrainError(
+                f"loader {name!r}: batch_size {batch_size} is larger than the data set ({source.length} samples)"
+            )
+
+    def __len__(self) -> int:
+        """Steps of one pass at the owner's batch size."""
+        if self.source.length is None:
+            raise TypeError(f"loader {self.name!r} reads a stream of unknown length")
+        return math.ceil(self.source.length / self.batch_size)
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the script has not yet come to where this loader stands."""
+        self._turn_epoch()
+        return self._loops_seen < self._loops_done
+
+    def __iter__(self) -> Iterator[Any]:
+        self._enter()
+        if self.replaying:
+            self._loops_seen += 1
+            return
+        loop = self._loop
+        while True:
+            loop.boundary()
+            if self._enough() or not loop.begin(self):
+                if self._next_pass():
+                    continue
+                break
+            self.source.expect(loop.spans_ahead(self.position))
+            while (unit := loop.next_unit()) is not None:
+                offset, count = unit
+                yield self.source.fetch(self.position + offset, count)
+        self._loops_done += 1
+        self._loops_seen += 1
+
+    def available(self, samples: int) -> int:
+        """How many of the next ``samples`` there are in this pass."""
+        if self._opened != self.passes:
+            self.source.open(self.passes)
+            self._opened = self.passes
+        return self.source.available(self.position, samples)
+
+    def advance(self, samples: int) -> None:
+        """These have been trained on."""
+        self.position += samples
+
+    def _turn_epoch(self) -> None:
+        if self._epoch != self._loop.epoch:
+            self._epoch = self._loop.epoch
+            self._loops_done = self._loops_seen = 0
+
+    def _target(self) -> float | None:
+        """Progress at which this epoch ends, where epochs are statistical (adaptive mode)."""
+        adaptation = self._loop.adaptation
+        statistical = self.adapts and self._loop.settings.mode is Mode.ADAPTIVE and adaptation is not None
+        if not statistical or self.source.length is None:
+            return None
+        return self.source.length * (self._loop.epoch + 1) / self.batch_size
+
+    def _enough(self) -> bool:
+        target = self._target()
+        return target is not None and self._progress() >= target - _ALMOST
+
+    def _progress(self) -> float:
+        return self._loop.adaptation.progress if self._loop.adaptation is not None else 0.0
+
+    def _next_pass(self) -> bool:
+        """The pass is over, or the epoch is; True if this epoch goes on with another pass."""
+        if self._enough():
+            return False
+        self.passes, self.position = self.passes + 1, 0
+        return self._target() is not None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this loader stands."""
+        return {
+            "passes": self.passes,
+            "position": self.position,
+            "epoch": self._epoch,
+            "loops": self._loops_done,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go there."""
+        self.passes, self.position = int(state["passes"]), int(state["position"])
+        self._epoch, self._loops_done = int(state["epoch"]), int(state["loops"])

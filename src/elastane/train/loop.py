@@ -1,0 +1,568 @@
+"""One worker's training loop, turned inside out: the script pulls units, this decides what they mean.
+
+A step has units; each owned unit is one pass through the script's loop body.  The body's ``opt.step()`` ends
+the unit; after the last one the gradients of all workers are reduced and the real optimizer step is made.
+If the group breaks meanwhile, the members re-form and the loop body simply gets more units of the same step.
+Between steps lies the *boundary*: members change, checkpoints are taken, nothing is half done.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from elastane.cluster import Batch
+from elastane.train.adapt.controller import Adaptation
+from elastane.train.adapt.rules import BatchChoice
+from elastane.train.adapt.trial import try_batch
+from elastane.train.buffers import BufferKeeper
+from elastane.train.data.blocks import unit_spans
+from elastane.train.data.keys import Purpose, key_of
+from elastane.train.data.rng import seed_all
+from elastane.train.digest import EVERY as DIGEST_EVERY
+from elastane.train.digest import digest
+from elastane.train.errors import Diverged, MembershipChanged, Released, TrainError
+from elastane.train.membership import Change, Membership
+from elastane.train.reduce.contract import Reducer, Shares
+from elastane.train.reduce.gradients import GradientLayout, GradientVector
+from elastane.train.reduce.mean import MeanReducer
+from elastane.train.reduce.ordered import OrderedReducer
+from elastane.train.reporting import Reporter
+from elastane.train.reports.events import Diverged as DivergedEvent
+from elastane.train.reports.events import Event, Rebatched, Resized, Saved
+from elastane.train.saving import AsyncSaver, SaveInterval
+from elastane.train.shadow import ShadowReceiver, ShadowSender
+from elastane.train.shares import Mode, consistent_shares, divided_shares
+from elastane.train.state import TrainingState
+from elastane.train.tail import FIXED, Column, Table
+
+
+class Feed(Protocol):
+    """The part of a loader that the loop needs."""
+
+    name: str
+    batch_size: int
+    adapts: bool
+
+    def available(self, samples: int) -> int:
+        """How many of the next ``samples`` there are in this pass."""
+        ...
+
+    def advance(self, samples: int) -> None:
+        """These have been trained on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """What does not change during a job."""
+
+    mode: Mode
+    seed: int
+    virtual: int
+    max_norm: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Gear:
+    """What training needs, once the script has named it."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    layout: GradientLayout
+    reducer: Reducer
+    buffers: BufferKeeper
+
+
+class Loop:
+    """The engine of one worker; ``Crew`` for its membership."""
+
+    def __init__(
+        self, settings: LoopSettings, membership: Membership, state: TrainingState, reporter: Reporter
+    ) -> None:
+        self.settings = settings
+        self.membership = membership
+        self.state = state
+        self.reporter = reporter
+        self.step = 0
+        self.epoch = 0
+        self.stepped = False
+        """Whether the last ``opt.step()`` was a real one."""
+        self.max_norm = settings.max_norm
+        self.extra_signature: dict[str, Any] = {}
+        self.restore_hook: Callable[[], None] = lambda: None
+        self.raw_step: Callable[[], None] = lambda: None
+        self.loss_scale: Callable[[], float] = lambda: 1.0
+        self.saver: AsyncSaver | None = None
+        self.interval: SaveInterval | None = None
+        self.adaptation: Adaptation | None = None
+        self.last_inputs: object = None
+        self.facts: Callable[[], dict[str, Any]] = dict
+        self.started: Callable[[], Event] | None = None
+        self._ready: _Gear | None = None
+        self._feed: Feed | None = None
+        self._shares = Shares((), ())
+        self._begun = -1
+        self._pending: deque[int] = deque()
+        self._unit: int | None = None
+        self._told_saved = 0
+        self._agreed_generation = 0
+        self._agreed_stop = False
+        self._fits = 0
+        self._losses = [0.0, 0.0]
+        self._unit_began = 0.0
+        self._passes: list[float] = []
+        self._names: tuple[str, ...] = ()
+
+    # Setting up.
+
+    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """The model and its optimizer, once both are known."""
+        layout = GradientLayout([group["params"] for group in optimizer.param_groups])
+        reducer: Reducer = (
+            OrderedReducer(layout, self.settings.virtual)
+            if self.settings.mode is Mode.CONSISTENT
+            else MeanReducer(layout, observe=self._measure)
+        )
+        self._ready = _Gear(model, optimizer, layout, reducer, BufferKeeper(model))
+
+    @property
+    def _gear(self) -> _Gear:
+        if self._ready is None:
+            raise TrainError("call job.model(...) and job.optimizer(...) before training begins")
+        return self._ready
+
+    def _measure(self, vector: Tensor) -> None:
+        if self.adaptation is not None:
+            self.adaptation.statistics.unit(vector, self.loss_scale())
+
+    @property
+    def layout(self) -> GradientLayout:
+        """Where gradients lie."""
+        return self._gear.layout
+
+    # What membership asks (``Crew``).
+
+    @property
+    def applied(self) -> int:
+        """Optimizer steps applied here."""
+        return self.step
+
+    def signature(self) -> Mapping[str, Any]:
+        """What must be equal between workers."""
+        names = {id(p): name for name, p in self._gear.model.named_parameters()}
+        return {
+            **self.extra_signature,
+            "parameters": [
+                [names.get(id(p), "?"), list(p.shape), str(p.dtype)] for p in self.layout.parameters
+            ],
+            "settings": {
+                "mode": self.settings.mode.value,
+                "seed": self.settings.seed,
+                "virtual": self.settings.virtual,
+                "optimizer": type(self.state.optimizer).__name__,
+            },
+        }
+
+    def restore(self) -> None:
+        """Go back to the last checkpoint."""
+        self.restore_hook()
+
+    def sender(self, target: str, token: str) -> ShadowSender:
+        """A stream of this worker's state."""
+        return ShadowSender(target, token, self.state, self.layout)
+
+    def follow(self, receiver: ShadowReceiver, caught_up: Callable[[], None]) -> int:
+        """Become a replica of whoever sends."""
+        self.step = receiver.follow(self.state, self.layout, self.raw_step, caught_up)
+        return self.step
+
+    def changed(self, change: Change) -> None:
+        """Other members: ranks, shares and the split of the batch are new."""
+        self.reporter.resized()
+        redone = int(change.kind == "recover" and self._begun == self.step)
+        if self.membership.rank == 0:
+            if change.kind == "start" and self.started is not None:
+                self.reporter.emit(self.started())
+            self.reporter.emit(
+                Resized(
+                    self.reporter.wall(),
+                    change.generation,
+                    change.kind,  # type: ignore[arg-type]
+                    change.before,
+                    change.after,
+                    self.step,
+                    change.pause_s,
+                    change.breakdown,
+                    change.shadow,
+                    redone,
+                )
+            )
+        if self.adaptation is not None:
+            self._resplit(self.adaptation)
+
+    def _resplit(self, adaptation: Adaptation) -> None:
+        """The same total over other workers; the leader may think of a better one later."""
+        m = self.membership
+        total = adaptation.total if self.settings.mode is Mode.ADAPTIVE else adaptation.settings.batch0
+        total = max(total, adaptation.settings.batch0)
+        batch = BatchChoice(total, "resized").shape(m.world, adaptation.limits)
+        adaptation.adopt(batch, m.world, m.nodes)
+
+    # The script's side.
+
+    def boundary(self) -> None:
+        """Between two steps: the only place where members change and state is whole."""
+        m = self.membership
+        m.doing("outside", self.step)
+        if m.world == 1:
+            self._agreed_generation = m.next_generation()
+            self._agreed_stop = m.stop_cause() is not None
+        if self._agreed_stop:
+            self._save(wait=True)
+            raise Released(m.stop_cause() or "asked to stop")
+        generation, self._agreed_generation = self._agreed_generation, 0
+        if generation:
+            m.switch(generation, self)
+        m.boundary(self)
+        if m.rank == 0 and self.interval is not None and self.interval.due(time.monotonic()):
+            self._save(wait=False)
+        if m.rank == 0 and self.reporter.due():
+            self._tell_saved()
+            self.reporter.window(**self.facts())
+            if self.adaptation is not None:
+                self.reporter.fitted(self.adaptation.hints())
+
+    def _save(self, *, wait: bool) -> None:
+        """Take a checkpoint of this boundary (leader only)."""
+        if self.saver is None or self.interval is None or self.membership.rank != 0:
+            return
+        if wait:
+            self.saver.flush()
+        began = time.monotonic()
+        self.saver.submit(self.step, self.state.take(), {"epoch": self.epoch}, self.membership.generation)
+        self.interval.saved(time.monotonic(), time.monotonic() - began)
+        if wait:
+            self.saver.flush()
+            self._tell_saved()
+
+    def _tell_saved(self) -> None:
+        facts = self.saver.last if self.saver is not None else None
+        if facts is not None and facts.step != self._told_saved:
+            self._told_saved = facts.step
+            self.reporter.emit(
+                Saved(self.reporter.wall(), facts.step, facts.bytes, facts.blocking_s, facts.write_s)
+            )
+
+    def begin(self, feed: Feed) -> bool:
+        """A new step on the next samples of a loader; False when its pass is over."""
+        self._feed = feed
+        self._plan(again=False)
+        return self._shares.total > 0
+
+    def _plan(self, *, again: bool) -> None:
+        """Cut the step into units and find the own ones."""
+        gear, feed = self._gear, self._feed
+        assert feed is not None
+        samples = feed.available(self._wanted(feed))
+        if not samples:
+            self._shares = Shares((), ())
+            return
+        m = self.membership
+        self._shares = self._cut(samples, feed)
+        if again:
+            gear.buffers.restore()
+        else:
+            gear.buffers.snapshot()
+            self._passes = []
+        self._begun = self.step
+        gear.reducer.begin(self._shares, m.rank, again)
+        if self.adaptation is not None:
+            self.adaptation.epoch = float(self.epoch)
+            self.adaptation.statistics.begin(self.step, again)
+        owned = self._shares.owned_by(m.rank)
+        finished = gear.reducer.finished
+        busy = [u for u in owned if self._shares.counts[u]]
+        # A worker without samples runs the body once all the same (its gradient counts nothing), so that
+        # schedulers and counters in the script move alike everywhere.
+        self._pending = deque(u for u in (busy or owned[:1]) if u not in finished)
+
+    def _wanted(self, feed: Feed) -> int:
+        if self.adaptation is not None and feed.adapts:
+            return self.adaptation.total if self.settings.mode is Mode.ADAPTIVE else feed.batch_size
+        return feed.batch_size
+
+    def _cut(self, samples: int, feed: Feed) -> Shares:
+        world = self.membership.world
+        if self.settings.mode is Mode.CONSISTENT:
+            return consistent_shares(samples, self.settings.virtual, world)
+        batch = self.adaptation.batch if self.adaptation is not None and feed.adapts else Batch(1, 0)
+        return divided_shares(samples, batch, world)
+
+    def next_unit(self) -> tuple[int, int] | None:
+        """(offset, samples) in the step's block of the unit to compute now; None when the step is done."""
+        if self._unit is not None:
+            raise TrainError(
+                "the loop body ended without opt.step(): every batch needs one; "
+                "to train on larger batches, raise batch_size, the library accumulates by itself"
+            )
+        if not self._pending:
+            return None
+        gear = self._gear
+        self._unit = unit = self._pending.popleft()
+        if self.settings.mode is Mode.CONSISTENT:
+            gear.buffers.restore()
+            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, unit))
+        gear.reducer.start(unit)
+        self.membership.doing("computing", self.step)
+        self._unit_began = time.perf_counter()
+        offset, count = unit_spans(0, self._shares.counts)[unit]
+        return (offset, count) if count else (0, 1)
+
+    @property
+    def half_done(self) -> bool:
+        """Whether some units of a step have been computed and others have not."""
+        return bool(self._pending) or self._unit is not None
+
+    def spans_ahead(self, position: int) -> list[tuple[int, int]]:
+        """What this worker will fetch in this step and, if nothing changes, in the next."""
+        spans = unit_spans(position, self._shares.counts)
+        mine = [spans[unit] for unit in self._pending if spans[unit][1]]
+        return [*mine, *((start + self._shares.total, count) for start, count in mine)]
+
+    def unit_done(self) -> bool:
+        """The body has called ``opt.step()``; True if that was a real step."""
+        if self._unit is None:
+            raise TrainError(
+                "opt.step() was called outside the loop over job.loader(...), or twice for one batch"
+            )
+        gear = self._gear
+        unit, self._unit = self._unit, None
+        gear.reducer.finish(unit)
+        if unit == 0 or self.settings.mode is not Mode.CONSISTENT:
+            gear.buffers.keep()
+        self._passes.append(time.perf_counter() - self._unit_began)
+        self.stepped = not self._pending and self._complete()
+        return self.stepped
+
+    def _complete(self) -> bool:
+        while True:
+            began = time.perf_counter()
+            problem = ""
+            try:
+                vector, table = self._reduce()
+            except MembershipChanged as error:
+                problem = str(error)
+            if not problem:
+                self._apply(vector, table, time.perf_counter() - began)
+                return True
+            self.membership.recover(self, problem, time.perf_counter() - began)
+            if self.step != self._begun:
+                return True  # another had applied this step already, and its state was taken over
+            self._plan(again=True)
+            if self._pending:
+                return False
+
+    def _reduce(self) -> tuple[GradientVector, Table]:
+        gear = self._gear
+        m = self.membership
+        width = FIXED + len(self.layout.groups)
+        table_size = m.world * width
+        tail = gear.reducer.tail_of(table_size + gear.buffers.size)
+        tail[m.rank * width : (m.rank + 1) * width] = torch.tensor(self._row(), dtype=tail.dtype)
+        if self._shares.owner[0] == m.rank:
+            gear.buffers.write(tail[table_size:])
+        m.doing("waiting", self.step)
+        vector = gear.reducer.reduce(m.group, len(tail))
+        gear.buffers.read(vector.tail[table_size : table_size + gear.buffers.size])
+        return vector, Table.read(vector.tail[:table_size], m.world)
+
+    def _row(self) -> list[float]:
+        row = [0.0] * FIXED
+        row[Column.STOP] = float(self.membership.stop_cause() is not None)
+        row[Column.COMPUTE_S] = sum(self._passes)
+        row[Column.LOSS], row[Column.LOSSES] = self._losses
+        row[Column.FITS] = self._fits
+        row[Column.UNITS] = len(self._passes)
+        if self.step % DIGEST_EVERY == 0:
+            turn = self.step // DIGEST_EVERY
+            high, low = digest(list(self.layout.parameters), turn)
+            row[Column.DIGEST_HIGH], row[Column.DIGEST_LOW] = float(high), float(low)
+        if self.membership.rank == 0:
+            self._fill_leader(row)
+        norms = (
+            self.adaptation.statistics.local()
+            if self.adaptation is not None and self.settings.mode is not Mode.CONSISTENT
+            else [0.0] * len(self.layout.groups)
+        )
+        return row + norms
+
+    def _fill_leader(self, row: list[float]) -> None:
+        m = self.membership
+        row[Column.SWITCH] = m.next_generation()
+        adaptation = self.adaptation
+        if adaptation is None:
+            return
+        row[Column.STRIDE] = adaptation.statistics.stride
+        batch = adaptation.batch
+        if self.settings.mode is Mode.ADAPTIVE:
+            proposal = adaptation.propose(m.world, m.nodes, time.monotonic(), self.step)
+            if adaptation.untried(proposal):
+                row[Column.TRIAL] = proposal.per_gpu
+            else:
+                batch = proposal
+        row[Column.PER_WORKER], row[Column.ACCUMULATION] = batch.per_gpu, batch.accumulation
+
+    def _apply(self, vector: GradientVector, table: Table, sync_s: float) -> None:
+        samples = self._shares.total
+        self._statistics(vector, table)
+        if self.max_norm is not None:
+            _clip(vector.gradients, self.max_norm * self.loss_scale())
+        self.layout.publish(vector)
+        self._optimizer_step(vector.gradients, samples)
+        self.step += 1
+        if self._feed is not None:
+            self._feed.advance(samples)
+        self._losses = [0.0, 0.0]
+        if self.settings.mode is Mode.CONSISTENT:
+            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, -1))
+        self._agree(table)
+        self._account(table, samples, sync_s)
+
+    def _optimizer_step(self, gradient: Tensor, samples: int) -> None:
+        optimizer = self._gear.optimizer
+        if self.adaptation is None:
+            self.raw_step()
+            self.membership.applied(self.step + 1, gradient, lambda: _settings_of(optimizer))
+            return
+        with self.adaptation.stepping(samples):
+            settings = _settings_of(optimizer)
+            self.raw_step()
+        self.membership.applied(self.step + 1, gradient, lambda: settings)
+
+    def _statistics(self, vector: GradientVector, table: Table) -> None:
+        if self.adaptation is None or self.settings.mode is Mode.CONSISTENT:
+            return
+        statistics = self.adaptation.statistics
+        if statistics.measuring:
+            counts = [c for c in self._shares.counts if c]
+            statistics.total(vector.gradients, self.loss_scale())
+            statistics.finish(table.norms(), len(counts), self._shares.total, counts)
+        statistics.set_stride(max(1, table.leader(Column.STRIDE)))
+
+    def _agree(self, table: Table) -> None:
+        """Everybody reads the same table, so everybody decides the same."""
+        self._agreed_generation = table.leader(Column.SWITCH)
+        self._agreed_stop = table.any(Column.STOP)
+        if (self.step - 1) % DIGEST_EVERY == 0 and self.membership.world > 1:
+            self._compare(table)
+        if self.adaptation is not None and self.settings.mode is Mode.ADAPTIVE:
+            self._rebatch(self.adaptation, table)
+
+    def _compare(self, table: Table) -> None:
+        different = table.diverging()
+        if not different:
+            return
+        names = tuple(self._names[r] if r < len(self._names) else f"rank {r}" for r in different)
+        if self.membership.rank == 0:
+            self.reporter.emit(DivergedEvent(self.reporter.wall(), self.step, names))
+        text = f"the replicas of {', '.join(names)} differ from the others at step {self.step}"
+        if self.settings.mode is Mode.CONSISTENT:
+            raise Diverged(text)
+        if self.membership.group is not None:
+            self.state.share(self.membership.group, 0)
+
+    def _rebatch(self, adaptation: Adaptation, table: Table) -> None:
+        fits = [round(value) for value in table.all(Column.FITS) if value]
+        if fits and min(fits) < 0:
+            adaptation.did_not_fit(Batch(-min(fits), 0))
+        elif fits:
+            adaptation.memory.proven(min(fits))
+        self._fits = 0
+        trial = table.leader(Column.TRIAL)
+        if trial and self.last_inputs is not None:
+            self._fits = trial if try_batch(self._gear.model, self.last_inputs, trial) else -trial
+        elif trial:
+            self._fits = trial
+        batch = Batch(table.leader(Column.PER_WORKER), table.leader(Column.ACCUMULATION))
+        if batch != adaptation.batch and batch.per_gpu > 0:
+            before = adaptation.total
+            adaptation.adopt(batch, self.membership.world, self.membership.nodes)
+            if self.membership.rank == 0:
+                self.reporter.emit(
+                    Rebatched(self.reporter.wall(), self.step, before, adaptation.total, adaptation.reason)
+                )
+
+    def _account(self, table: Table, samples: int, sync_s: float) -> None:
+        loss, losses = sum(table.all(Column.LOSS)), sum(table.all(Column.LOSSES))
+        if losses and self.adaptation is not None:
+            self.adaptation.observe_loss(loss / losses)
+        if self.membership.rank != 0:
+            return
+        self.reporter.loss(loss, losses)
+        self.reporter.step(samples, sum(self._passes), sync_s)
+        m = self.membership
+        per_unit = samples / max(1, len(self._shares.counts))
+        times = zip(table.all(Column.UNITS), table.all(Column.COMPUTE_S), strict=True)
+        if m.world > 1:
+            self.reporter.compute_rates([u * per_unit / max(s, 1e-9) for u, s in times], self._names)
+        if self.adaptation is not None and self._passes:
+            last = self._passes[-1] + sync_s
+            key = (m.nodes, m.world, self.adaptation.batch.per_gpu)
+            self.adaptation.profile.add(key, self._passes[:-1], last, sync_s)
+
+    def loss(self, value: float) -> None:
+        """A loss the script reported; it travels with the next step."""
+        self._losses[0] += value
+        self._losses[1] += 1.0
+
+    def from_leader(self, compute: Callable[[], Any]) -> Any:
+        """The leader's result, everywhere; computed again by the next leader if this one is lost."""
+        m, result, have = self.membership, None, False
+        while True:
+            if m.rank == 0 and not have:
+                m.doing("evaluating", self.step)
+                result, have = compute(), True
+            m.doing("evaluating", self.step)
+            problem, began = "", time.perf_counter()
+            try:
+                if m.group is None:
+                    return result
+                data = json.dumps(result).encode() if m.rank == 0 else None
+                return json.loads(m.group.broadcast_bytes(data, 0))
+            except MembershipChanged as error:
+                problem = str(error)
+            m.recover(self, problem, time.perf_counter() - began)
+
+    def finish(self) -> None:
+        """The end of training: nobody leaves while another may still need his part of the last step."""
+        m = self.membership
+        m.doing("outside", self.step)
+        if m.rank == 0:
+            self.reporter.window(**self.facts())
+        self._save(wait=True)
+        m.finish(self.step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Position of the loop."""
+        return {"step": self.step, "epoch": self.epoch}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go there."""
+        self.step, self.epoch = int(state["step"]), int(state["epoch"])
+
+
+def _clip(gradient: Tensor, limit: float) -> None:
+    norm = torch.linalg.vector_norm(gradient)
+    gradient.mul_(torch.clamp(limit / (norm + 1e-6), max=1.0))
+
+
+def _settings_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    return [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]

@@ -1,0 +1,1 @@
+"""How gradients of many units become one mean gradient."""

@@ -1,0 +1,45 @@
+"""What every reducer does alike: begin a unit without gradients, and carry a tail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from elastane.train.reduce.contract import Shares
+from elastane.train.reduce.gradients import GradientLayout, GradientVector
+
+Observe = Callable[[Tensor], None]
+"""Shown the raw gradient of a finished unit, as one flat vector."""
+
+
+class BaseReducer:
+    """The common part of reducers."""
+
+    def __init__(self, layout: GradientLayout, observe: Observe | None = None) -> None:
+        self.observe = observe
+        """May be taken away while nothing is measured; that saves a copy per unit."""
+        self._layout = layout
+        self._shares = Shares((), ())
+        self._rank = 0
+        self._tail = torch.zeros(0, dtype=layout.dtype)
+
+    def _take_shares(self, shares: Shares, rank: int) -> None:
+        if not shares.total or len(shares.counts) != len(shares.owner):
+            raise ValueError(f"a step needs samples and an owner for every unit, not {shares}")
+        self._shares, self._rank = shares, rank
+
+    def start(self, unit: int) -> None:
+        """This unit's backward comes next."""
+        if self._shares.owner[unit] != self._rank:
+            raise RuntimeError(f"unit {unit} belongs to rank {self._shares.owner[unit]}, not {self._rank}")
+        self._layout.clear()
+
+    def tail_of(self, size: int) -> Tensor:
+        """Zeros to be filled in before ``reduce``."""
+        self._tail = torch.zeros(size, dtype=self._layout.dtype)
+        return self._tail
+
+    def _write_tail(self, vector: GradientVector, size: int) -> None:
+        vector.tail[:size].copy_(self._tail[:size])

@@ -1,0 +1,239 @@
+"""What can be said about a training run: one frozen value per kind of event.
+
+An event is the same on its way through a socket as in a file: ``to_json`` gives an object with a ``type``,
+``from_json`` takes one.  Times ``at_s`` are Unix time in seconds; every ``_s`` is in seconds.
+A step is counted when it is complete: ``step`` 7 means that seven updates have been applied.  An ``epoch`` is the
+one under way, counted from 0 as a script counts; people are shown it from 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from elastane.models.goodput import BatchLimits
+from elastane.models.throughput import ThroughputParams
+from elastane.train.reports.codec import decoded, encoded
+
+VERSION = 1
+"""Of these events; raised when a field changes its meaning, not when one is added."""
+
+ResizeKind = Literal["start", "grow", "shrink", "move", "recover"]
+Outcome = Literal["finished", "failed", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened at a time."""
+
+    at_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The event as a JSON object."""
+        return {"type": _NAMES[type(self)], **encoded(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Started(Event):
+    """A run begins, or is taken up again by new processes."""
+
+    run: str
+    script: str
+    mode: str
+    workers: int
+    batch: int
+    seed: int
+    versions: Mapping[str, str] = field(default_factory=dict)
+    version: int = VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepped(Event):
+    """Steps of a window, about one second long, as rank 0 saw them; times are means over its ``steps``.
+
+    ``batch`` is the total of a step: ``per_worker`` samples in each of ``accumulation + 1`` passes of all workers.
+    ``progress`` counts steps as if all had been taken at the owner's batch; ``noise`` is in samples.
+    A window begins where the one before it ended: windows overlap only where steps were taken again.
+    """
+
+    step: int
+    epoch: int
+    workers: int
+    batch: int
+    steps: int
+    step_s: float
+    epochs: int | None = None
+    progress: float = 0.0
+    fraction: float | None = None
+    generation: int = 0
+    nodes: int = 1
+    per_worker: int = 0
+    accumulation: int = 0
+    loss: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    compute_s: float = 0.0
+    sync_s: float = 0.0
+    samples_per_s: float = 0.0
+    noise: float | None = None
+    gain: float | None = None
+    efficiency: float | None = None
+    goodput: float | None = None
+    lr_factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted(Event):
+    """What a scheduler needs to predict this job; ``noise`` in samples, None while it is unknown."""
+
+    params: ThroughputParams[float]
+    noise: float | None
+    limits: BatchLimits
+    max_profiled: int
+    gpu_type: str = ""
+    relative_error: float | None = None
+    observations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resized(Event):
+    """Training goes on with other members after ``pause_s`` without a step; ``before`` and ``after`` are counts.
+
+    ``redone_steps`` counts steps that were under way and had to be computed again; steps that were complete and
+    are lost all the same (after a restore) show in ``step`` going back.
+    """
+
+    generation: int
+    kind: ResizeKind
+    before: int
+    after: int
+    step: int
+    pause_s: float
+    breakdown: Mapping[str, float] = field(default_factory=dict)
+    shadow: bool = False
+    redone_steps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost(Event):
+    """A worker died or was fenced."""
+
+    worker: str
+    cause: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerJoined(Event):
+    """A worker takes part from this step on."""
+
+    worker: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLeft(Event):
+    """A worker went as it was asked to."""
+
+    worker: str
+    cause: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler(Event):
+    """A worker computes far slower than the others; both rates are samples per second of computation."""
+
+    worker: str
+    rate: float
+    median: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rebatched(Event):
+    """The total batch changed, with or without the workers."""
+
+    step: int
+    before: int
+    after: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Saved(Event):
+    """A checkpoint is complete; ``blocking_s`` is what training waited for it, ``write_s`` what writing took."""
+
+    step: int
+    bytes: int
+    blocking_s: float
+    write_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated(Event):
+    """The script measured its model."""
+
+    epoch: int
+    step: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Warned(Event):
+    """Something the owner should know, in one sentence."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged(Event):
+    """Replicas that should be equal are not: these workers differ from the others."""
+
+    step: int
+    workers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Event):
+    """The run is over, for these processes at least; ``cause`` is empty when nothing went wrong."""
+
+    outcome: Outcome
+    cause: str
+    step: int
+    wall_s: float
+
+
+_TYPES: dict[str, type[Event]] = {
+    "started": Started,
+    "stepped": Stepped,
+    "fitted": Fitted,
+    "resized": Resized,
+    "worker_lost": WorkerLost,
+    "worker_joined": WorkerJoined,
+    "worker_left": WorkerLeft,
+    "straggler": Straggler,
+    "rebatched": Rebatched,
+    "saved": Saved,
+    "evaluated": Evaluated,
+    "warned": Warned,
+    "diverged": Diverged,
+    "ended": Ended,
+}
+_NAMES = {kind: name for name, kind in _TYPES.items()}
+
+
+def from_json(document: object) -> Event | None:
+    """The event of a JSON object; None for a type that only another version knows.
+
+    Raises:
+        ValueError: this is not an event, or a field of it is missing or of the wrong kind.
+    """
+    name = document.get("type") if isinstance(document, Mapping) else None
+    if not isinstance(name, str):
+        raise ValueError(f"not an event: {document!r:.80}")
+    kind = _TYPES.get(name)
+    event = None if kind is None else decoded(kind, document)
+    if event is not None and not math.isfinite(event.at_s):
+        raise ValueError(f"not a time: {event.at_s}")
+    return event

@@ -1,0 +1,120 @@
+"""Events and figures in words, for people: the progress line, its messages, and labels in charts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from elastane.train.reports.events import (
+    Diverged,
+    Ended,
+    Evaluated,
+    Event,
+    Rebatched,
+    Resized,
+    Started,
+    Stepped,
+    Straggler,
+    Warned,
+    WorkerLost,
+)
+
+_RESIZES = {"grow": "grew", "shrink": "shrank", "move": "moved", "recover": "recovered"}
+
+
+def sentence(event: Event) -> str | None:
+    """What a person watching wants to be told, in one line; None for what is only worth counting."""
+    text = _sentence(event)
+    return None if text is None else " ".join(text.split())
+
+
+def _sentence(event: Event) -> str | None:
+    match event:
+        case Started():
+            return (
+                f"started {event.run}: {event.script}, mode {event.mode}, {workers(event.workers)}, "
+                f"batch {event.batch:,}, seed {event.seed}"
+            )
+        case Resized():
+            return _resize(event)
+        case WorkerLost():
+            return f"lost worker {event.worker} at step {event.step:,}: {event.cause}"
+        case Straggler():
+            share = event.rate / event.median if event.median else math.nan
+            return f"worker {event.worker} is slow: {share:.0%} of the median compute rate"
+        case Rebatched():
+            return f"batch {event.before:,} → {event.after:,} at step {event.step:,}: {event.reason}"
+        case Evaluated():
+            return f"evaluated epoch {event.epoch + 1}: {figures(event.metrics)}"
+        case Warned():
+            return f"warning: {event.text}"
+        case Diverged():
+            return f"replicas differ at step {event.step:,}: {', '.join(event.workers)}"
+        case Ended():
+            cause = f": {event.cause}" if event.cause else ""
+            return f"{event.outcome} at step {event.step:,} after {duration(event.wall_s)}{cause}"
+    return None
+
+
+def _resize(event: Resized) -> str:
+    how = " (shadow join)" if event.shadow else ""
+    if event.kind == "start":
+        return f"training with {workers(event.after)} after {milliseconds(event.pause_s)}{how}"
+    return (
+        f"{_RESIZES[event.kind]} {event.before} → {workers(event.after)} at step {event.step:,}, "
+        f"pause {milliseconds(event.pause_s)}{how}"
+    )
+
+
+def progress_parts(step: Stepped, remaining_s: float | None) -> list[tuple[int, str]]:
+    """The pieces of a progress line from left to right, each with its rank: the lowest ranks go last."""
+    parts: list[tuple[int, str | None]] = [
+        (0, None if finite(step.fraction) is None else f"{step.fraction:.1%}"),
+        (6, f"epoch {step.epoch + 1}" + (f"/{step.epochs}" if step.epochs else "")),
+        (2, f"step {step.step:,}"),
+        (3, None if step.loss is None else f"loss {step.loss:.4g}"),
+        (4, workers(step.workers)),
+        (7, f"batch {step.batch:,}"),
+        (5, f"{amount(step.samples_per_s)} samples/s"),
+        (8, None if step.efficiency is None else f"efficiency {step.efficiency:.0%}"),
+        (1, None if remaining_s is None else f"{duration(remaining_s)} left"),
+    ]
+    return [(rank, text) for rank, text in parts if text is not None]
+
+
+def finite(value: float | None) -> float | None:
+    """The value, or None if it is unknown, infinite or not a number."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def workers(count: int) -> str:
+    """A count with its noun."""
+    return f"{count} worker" if count == 1 else f"{count} workers"
+
+
+def figures(metrics: Mapping[str, float]) -> str:
+    """Names and numbers in one line."""
+    return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+
+
+def amount(value: float) -> str:
+    """A rate or a size with about three digits."""
+    if value >= 1e6:
+        return f"{value / 1e6:,.3g}M"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def milliseconds(seconds: float) -> str:
+    """A pause: in ms, with one decimal where it matters."""
+    return f"{seconds * 1e3:,.0f} ms" if seconds >= 0.01 else f"{seconds * 1e3:.2g} ms"
+
+
+def duration(seconds: float) -> str:
+    """A stretch of time: ``45 s``, ``3:12``, ``1:02:03``."""
+    if not math.isfinite(seconds):
+        return "?"
+    if seconds < 59.5:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

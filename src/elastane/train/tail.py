@@ -1,0 +1,76 @@
+"""What members tell each other in passing: a small table behind the gradients, one row per rank.
+
+Each member fills in its own row, the others are zero, so the sum that reduces the gradients gathers the
+table, exactly.  Decisions read from it are the same everywhere, at the same step, without another message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from torch import Tensor
+
+
+class Column(IntEnum):
+    """The columns; numbers are exact below 2**24.  Norms of the parameter groups follow."""
+
+    SWITCH = 0
+    """Leader: the generation to enter after this step."""
+    STOP = 1
+    """Anybody: leave after this step."""
+    PER_WORKER = 2
+    """Leader: samples per unit from the next step on (adaptive mode)."""
+    ACCUMULATION = 3
+    STRIDE = 4
+    """Leader: gradient statistics are measured every so many steps."""
+    TRIAL = 5
+    """Leader: try whether this many samples fit into memory."""
+    FITS = 6
+    """Anybody: the largest number of samples known to fit here (0: no limit met)."""
+    DIGEST_HIGH = 7
+    DIGEST_LOW = 8
+    COMPUTE_S = 9
+    LOSS = 10
+    """Sum of reported losses since the last step, and their number."""
+    LOSSES = 11
+    UNITS = 12
+    """Units measured for the norms."""
+
+
+FIXED = len(Column)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All rows, after the reduction."""
+
+    rows: list[list[float]]
+
+    @classmethod
+    def read(cls, tail: Tensor, world: int) -> Table:
+        """The table in the first numbers of a tail."""
+        width = len(tail) // world
+        return cls(tail[: width * world].view(world, width).tolist())
+
+    def leader(self, column: Column) -> int:
+        """A whole number that the leader wrote."""
+        return round(self.rows[0][column])
+
+    def all(self, column: Column) -> list[float]:
+        """One column, by rank."""
+        return [row[column] for row in self.rows]
+
+    def any(self, column: Column) -> bool:
+        """Whether anybody raised this flag."""
+        return any(row[column] for row in self.rows)
+
+    def norms(self) -> list[float]:
+        """Sum over all ranks of the squared norms, per parameter group."""
+        return [sum(values) for values in zip(*(row[FIXED:] for row in self.rows), strict=True)]
+
+    def diverging(self) -> list[int]:
+        """Ranks whose digest differs from that of most (from the leader's, in doubt)."""
+        digests = [(row[Column.DIGEST_HIGH], row[Column.DIGEST_LOW]) for row in self.rows]
+        common = max(digests, key=lambda d: (digests.count(d), d == digests[0]))
+        return [rank for rank, digest in enumerate(digests) if digest != common]

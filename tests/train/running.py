@@ -1,0 +1,89 @@
+"""Runs small training scripts for real: worker processes, sockets, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastane.train.control.coordinator import Settings
+from elastane.train.control.supervisor import JobOptions, Supervisor, Wish
+from elastane.train.reports.events import Ended, Event, Resized, WorkerLost
+from elastane.train.reports.journal import load_run
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run left behind."""
+
+    ended: Ended
+    events: list[Event]
+    run: Path
+
+    @property
+    def resized(self) -> list[Resized]:
+        """Every change of members after the start."""
+        return [e for e in self.events if isinstance(e, Resized) and e.kind != "start"]
+
+    @property
+    def lost(self) -> list[WorkerLost]:
+        """Every worker that died."""
+        return [e for e in self.events if isinstance(e, WorkerLost)]
+
+    def log(self, worker: str = "w1") -> str:
+        """What a worker printed."""
+        return (self.run / "logs" / f"{worker}.log").read_text()
+
+
+def train(
+    script: Path | str,
+    run: Path,
+    *arguments: str,
+    workers: int = 1,
+    wishes: Sequence[Wish] = (),
+    settings: Settings | None = None,
+    mode: str = "fixed",
+    seed: int = 0,
+) -> Outcome:
+    """Run a script under a supervisor of its own until it ends."""
+    path = SCRIPTS / script if isinstance(script, str) else script
+    options = JobOptions(
+        script=str(path),
+        arguments=arguments,
+        run=run,
+        settings=settings or Settings(workers=workers),
+        environment={"ELASTANE_MODE": mode},
+        directory=run.parent,
+        wishes=tuple(wishes),
+        seed=seed,
+    )
+    ended = asyncio.run(Supervisor(options, lambda _: None, lambda _: None).run())
+    return Outcome(ended, load_run(run), run)
+
+
+def alone(script: str, run: Path, *arguments: str, mode: str = "fixed") -> None:
+    """The same script as a plain Python program."""
+    environment = {**os.environ, "ELASTANE_MODE": mode, "ELASTANE_RUN": str(run), "OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        [sys.executable, str(SCRIPTS / script), *arguments], env=environment, check=True, capture_output=True
+    )
+
+
+def processes_of(run: Path) -> list[int]:
+    """Processes that still mention this run in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                environment = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if str(run).encode() in environment:
+                found.append(int(entry.name))
+    return found
