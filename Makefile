@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-all lint format bench bench-policies bench-genetic bench-scale clean
+.PHONY: help install demo test test-slow test-all lint format bench bench-policies bench-genetic bench-scale bench-train clean
 
 help: ## list the targets
 	@echo "Elastane: make TARGET"
@@ -61,6 +61,9 @@ bench-genetic: install ## fidelity of Pollux's genetic search (about 15 minutes)
 bench-scale: install ## 1,000 to 10,000 jobs on 1,024 GPUs (tens of minutes)
 	@$(BENCH) benchmarks.scale
 
+bench-train: install ## figures of elastic training: pauses, kills, accuracy, overheads (about 20 minutes)
+	@OMP_NUM_THREADS=1 $(BENCH) benchmarks.train
+
 clean: ## remove .venv, caches and everything that was built
-	@rm -rf $(VENV) build dist report report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) build dist runs report report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -70,4 +70,5 @@ def gate_scaler(scaler: Any, loop: Loop) -> None:
 
     loop.raw_step = scaled_step
     loop.loss_scale = scaler.get_scale
+    loop.scaled = True
     scaler.step, scaler.update = step, update

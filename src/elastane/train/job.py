@@ -40,6 +40,7 @@ from elastane.train.loader import ElasticLoader
 from elastane.train.loop import Loop, LoopSettings
 from elastane.train.membership import ElasticMembership, Membership, StaticMembership
 from elastane.train.outlet import Outlet
+from elastane.train.reduce.heap import keep_freed_memory
 from elastane.train.reporting import Reporter
 from elastane.train.reports.events import Evaluated, Started
 from elastane.train.runs import default_run
@@ -128,6 +129,7 @@ class Job:
         if virtual < 1:
             raise TrainError(f"virtual: must be 1 or more, not {virtual}")
         _arrange_threads(mode, threads)
+        keep_freed_memory()
         self.mode = mode
         self._state = TrainingState()
         self._membership = _membership()
@@ -443,10 +445,7 @@ class Job:
     def _facts(self) -> dict[str, Any]:
         loop, m = self._loop, self._membership
         first = next(iter(self._loaders.values()), None)
-        fraction = None
-        if self._epochs and first is not None and first.source.length:
-            inside = min(1.0, first.position / first.source.length)
-            fraction = min(1.0, (loop.epoch + inside) / self._epochs)
+        fraction = self._fraction(first)
         facts: dict[str, Any] = {
             "step": loop.step,
             "epoch": loop.epoch,
@@ -470,6 +469,16 @@ class Job:
             "goodput": hints["goodput"],
             "lr_factor": hints["rate_factor"],
         }
+
+    def _fraction(self, first: ElasticLoader | None) -> float | None:
+        """How much of the whole run is done."""
+        if not self._epochs or first is None or not first.source.length:
+            return None
+        if self.mode is Mode.ADAPTIVE and self._loop.adaptation is not None:
+            steps = self._epochs * first.source.length / first.batch_size
+            return min(1.0, self._loop.adaptation.progress / steps)
+        inside = min(1.0, first.position / first.source.length)
+        return min(1.0, (self._loop.epoch + inside) / self._epochs)
 
     def _tell_the_end(self) -> None:
         """Without a supervisor, this process itself notes how the run ended."""

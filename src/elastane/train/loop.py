@@ -38,7 +38,7 @@ from elastane.train.reporting import Reporter
 from elastane.train.reports.events import Diverged as DivergedEvent
 from elastane.train.reports.events import Event, Rebatched, Resized, Saved
 from elastane.train.saving import AsyncSaver, SaveInterval
-from elastane.train.shadow import ShadowReceiver, ShadowSender
+from elastane.train.shadow import ShadowReceiver, ShadowSender, can_follow
 from elastane.train.shares import Mode, consistent_shares, divided_shares
 from elastane.train.state import TrainingState
 from elastane.train.tail import FIXED, Column, Table
@@ -100,6 +100,7 @@ class Loop:
         self.restore_hook: Callable[[], None] = lambda: None
         self.raw_step: Callable[[], None] = lambda: None
         self.loss_scale: Callable[[], float] = lambda: 1.0
+        self.scaled = False
         self.saver: AsyncSaver | None = None
         self.interval: SaveInterval | None = None
         self.adaptation: Adaptation | None = None
@@ -129,7 +130,7 @@ class Loop:
         reducer: Reducer = (
             OrderedReducer(layout, self.settings.virtual)
             if self.settings.mode is Mode.CONSISTENT
-            else MeanReducer(layout, observe=self._measure)
+            else MeanReducer(layout)
         )
         self._ready = _Gear(model, optimizer, layout, reducer, BufferKeeper(model))
 
@@ -154,6 +155,11 @@ class Loop:
     def applied(self) -> int:
         """Optimizer steps applied here."""
         return self.step
+
+    @property
+    def followable(self) -> bool:
+        """Whether updates can be repeated by a newcomer: a loss scaler may have skipped some."""
+        return can_follow(self.state.optimizer) and not self.scaled
 
     def signature(self) -> Mapping[str, Any]:
         """What must be equal between workers."""
@@ -286,7 +292,8 @@ class Loop:
         gear.reducer.begin(self._shares, m.rank, again)
         if self.adaptation is not None:
             self.adaptation.epoch = float(self.epoch)
-            self.adaptation.statistics.begin(self.step, again)
+            measured = self.adaptation.statistics.begin(self.step, again)
+            gear.reducer.observe = self._measure if measured else None
         owned = self._shares.owned_by(m.rank)
         finished = gear.reducer.finished
         busy = [u for u in owned if self._shares.counts[u]]

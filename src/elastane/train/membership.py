@@ -24,7 +24,7 @@ from elastane.train.control.runner import hurry
 from elastane.train.errors import MembershipChanged, Released, TrainError
 from elastane.train.group import Group
 from elastane.train.link import Link
-from elastane.train.shadow import ShadowReceiver, ShadowSender, can_follow
+from elastane.train.shadow import ShadowReceiver, ShadowSender
 from elastane.train.state import TrainingState
 
 ORPHAN_S = 5.0
@@ -39,6 +39,11 @@ class Crew(Protocol):
     @property
     def applied(self) -> int:
         """The last optimizer step applied here."""
+        ...
+
+    @property
+    def followable(self) -> bool:
+        """Whether a newcomer can become a replica by repeating this worker's updates."""
         ...
 
     def signature(self) -> Mapping[str, Any]:
@@ -185,6 +190,7 @@ class ElasticMembership(Membership):
         self._token = token
         self._receiver = ShadowReceiver(host, token)
         self._built: dict[int, Group | None] = {}
+        self._unbuilt = 0
         self._senders: list[ShadowSender] = []
         self._worn: list[tuple[int, Group]] = []
         self._lock = threading.Lock()
@@ -199,10 +205,11 @@ class ElasticMembership(Membership):
     def _prepare(self, plan: Plan) -> None:
         """Connect the next group while training goes on."""
         self.link.wake()
-        if not plan.urgent and plan.rank_of(self.link.worker) is not None:
+        if plan.rank_of(self.link.worker) is not None:
             threading.Thread(target=self._build, args=(plan,), name="group-builder", daemon=True).start()
 
-    def _build(self, plan: Plan) -> bool:
+    def _build(self, plan: Plan) -> None:
+        """In a thread of its own: connecting to a member that has just died takes until a timeout."""
         rank = plan.rank_of(self.link.worker)
         assert rank is not None
         group: Group | None = None
@@ -213,18 +220,18 @@ class ElasticMembership(Membership):
         except MembershipChanged as error:
             problem = str(error)
         with self._lock:
-            if problem or self.link.aborted >= plan.generation:
-                if group is not None:
-                    group.kill()
-                    group.retire()
-                if not plan.urgent and self.link.aborted < plan.generation:
-                    self.link.send(type="lagging", generation=plan.generation, why=problem)
-                return False
-            self._built[plan.generation] = group
+            over = self.link.aborted >= plan.generation
+            if not problem and not over:
+                self._built[plan.generation] = group
+            elif not over:
+                self._unbuilt = plan.generation
+        if (problem or over) and group is not None:
+            group.kill()
+            group.retire()
         self.link.wake()
-        if not plan.urgent:
-            self.link.send(type="built", generation=plan.generation)
-        return True
+        if not plan.urgent and not over:
+            told = {"type": "lagging", "why": problem} if problem else {"type": "built"}
+            self.link.send(generation=plan.generation, **told)
 
     def _cancel(self, generation: int) -> None:
         self._drop_built(lambda g: g == generation)
@@ -254,8 +261,7 @@ class ElasticMembership(Membership):
     def join(self, crew: Crew) -> None:
         """Wait to be planned in, and become a replica of those who train."""
         link = self.link
-        follows = can_follow(crew.state.optimizer)
-        signature = {**crew.signature(), "shadow": follows}
+        signature = {**crew.signature(), "shadow": crew.followable}
         hurry()
         link.account.update(phase="ready", signature=signature, stream=self._receiver.address)
         link.doing = "outside"
@@ -270,8 +276,7 @@ class ElasticMembership(Membership):
         began = time.perf_counter()
         try:
             if plan.urgent:
-                if not self._build(plan):
-                    raise MembershipChanged("the group could not be built")
+                self._await_built(plan.generation)
                 if plan.source == link.worker and plan.kind is Kind.START:
                     crew.restore()
                 self._adopt(plan)
@@ -322,7 +327,7 @@ class ElasticMembership(Membership):
             )
         )
         if generation not in self._built:
-            raise MembershipChanged("the plan was dropped")
+            raise MembershipChanged("the group could not be built, or is not wanted any more")
 
     def _over(self, generation: int) -> bool:
         """Whether a plan that has not been entered never will be."""
@@ -466,8 +471,7 @@ class ElasticMembership(Membership):
             )
             told = time.perf_counter()
             try:
-                if not self._build(plan):
-                    raise MembershipChanged("the group could not be built")
+                self._await_built(plan.generation)
                 self._adopt(plan)
                 built = time.perf_counter()
                 self._share(crew, plan)

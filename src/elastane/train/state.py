@@ -95,10 +95,23 @@ class TrainingState:
         self.put_parts(state["parts"])
 
     def take_small(self) -> Packed:
-        """Without parameters and optimizer tensors."""
+        """Without what the optimizer trains, and its tensors."""
         groups = self.optimizer.state_dict()["param_groups"] if self.optimizer is not None else []
-        buffers = dict(self.model.named_buffers()) if self.model is not None else {}
-        return pack({"groups": groups, "buffers": buffers, "parts": self.parts()})
+        return pack({"groups": groups, "untrained": self._untrained(), "parts": self.parts()})
+
+    def _untrained(self) -> dict[str, Tensor]:
+        """Buffers, and parameters that no optimizer step ever reaches."""
+        if self.model is None:
+            return {}
+        trained = {
+            id(p) for group in (self.optimizer.param_groups if self.optimizer else []) for p in group["params"]
+        }
+        frozen = {
+            name: p.detach()
+            for name, p in self.model.named_parameters()
+            if id(p) not in trained or not p.requires_grad
+        }
+        return {**frozen, **dict(self.model.named_buffers())}
 
     @torch.no_grad()
     def put_small(self, packed: Packed) -> None:
@@ -107,9 +120,8 @@ class TrainingState:
         if self.optimizer is not None:
             for group, saved in zip(self.optimizer.param_groups, state["groups"], strict=True):
                 group.update({key: value for key, value in saved.items() if key != "params"})
-        if self.model is not None:
-            for name, buffer in self.model.named_buffers():
-                buffer.copy_(state["buffers"][name])
+        for name, tensor in self._untrained().items():
+            tensor.copy_(state["untrained"][name])
         self.put_parts(state["parts"])
 
     def share(self, group: Channel, root: int) -> int:

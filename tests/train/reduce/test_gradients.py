@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -25,6 +26,7 @@ def test_a_missing_gradient_is_zero() -> None:
     assert not taken.any()
 
 
+@pytest.mark.filterwarnings("ignore:Using backward")
 def test_other_dtypes_sparse_and_differentiable_gradients_are_converted() -> None:
     half, double = nn.Parameter(torch.ones(2, dtype=torch.bfloat16)), nn.Parameter(torch.ones(2))
     words = nn.Embedding(4, 2, sparse=True)

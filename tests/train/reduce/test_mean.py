@@ -67,11 +67,24 @@ def test_tails_are_summed_exactly_also_from_workers_without_units() -> None:
         tail = [0.0] * 4
         tail[group.rank] = float(2**24 - group.rank)
         vector = step(MeanReducer(toy.layout), toy, shares, group, gradients, tail)
-        assert bits(vector.gradients) == bits(gradients[0])
+        assert torch.equal(vector.gradients, gradients[0])
         return vector.tail[:4].tolist()
 
     for found in crew(4).run(work):
         assert found == [float(2**24 - rank) for rank in range(4)]
+
+
+def test_an_overflow_does_not_outlive_its_step() -> None:
+    # A worker that had NaN in one step and has no unit in the next adds zero, not NaN.
+    gradients = draw_gradients(2, 10, seed=4)
+
+    def work(group: Gloo) -> Tensor:
+        toy = Toy([(10,)])
+        reducer = MeanReducer(toy.layout)
+        step(reducer, toy, Shares((3, 3), (0, 1)), group, torch.full((2, 10), torch.nan))
+        return step(reducer, toy, Shares((3, 0), (0, 1)), group, gradients).gradients.clone()
+
+    assert all(torch.equal(found, gradients[0]) for found in crew(2).run(work))
 
 
 def test_a_broken_step_begins_from_nothing() -> None:

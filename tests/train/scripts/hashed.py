@@ -16,7 +16,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("out")
 parser.add_argument("--model", default="mlp")
 parser.add_argument("--opt", default="sgd")
-parser.add_argument("--epochs", type=int, default=1)
+parser.add_argument("--epochs", type=int, default=None, help="by default until RUN/enough exists")
 parser.add_argument("--pause", type=float, default=0.0)
 options = parser.parse_args()
 
@@ -62,12 +62,15 @@ optimizer = (
 opt = job.optimizer(optimizer, max_grad_norm=1.0)
 schedule = job.scheduler(torch.optim.lr_scheduler.CosineAnnealingLR(opt, 50))
 data = job.loader(TensorDataset(x, y), batch_size=32)
-for _ in job.epochs(options.epochs):
+epoch = 0
+for epoch in job.epochs(options.epochs or 100_000):  # noqa: B007
     for inputs, labels in data:
         F.cross_entropy(model(inputs), labels).backward()
         opt.step()
         schedule.step()
         time.sleep(options.pause)
+    if options.epochs is None and job.evaluate((job.run / "enough").exists):
+        break
 
 digest = hashlib.sha256()
 for _, tensor in sorted(model.state_dict().items()):
@@ -76,4 +79,4 @@ for state in opt.state.values():
     for _, value in sorted(state.items()):
         digest.update(torch.as_tensor(value).numpy().tobytes())
 if job.is_leader:
-    Path(options.out).write_text(f"{digest.hexdigest()} {job.step}")
+    Path(options.out).write_text(f"{digest.hexdigest()} {epoch + 1}")

@@ -65,6 +65,16 @@ class Coordinator:
         self._stopping = ""
         self._out: list[Action] = []
 
+    @property
+    def settled(self) -> bool:
+        """Whether as many workers train as are wanted, and no change is under way."""
+        return (
+            self.current is not None
+            and self._next is None
+            and not self._recovering
+            and len(self.current.members) == self.target
+        )
+
     # What is told from outside; each call answers with actions.
 
     def start(self, now_s: float) -> list[Action]:

@@ -38,6 +38,11 @@ class Decider(Protocol):
         ...
 
     @property
+    def settled(self) -> bool:
+        """Whether as many workers run as are wanted, and no change is under way."""
+        ...
+
+    @property
     def outcome(self) -> Finish | None:
         """How the job ended, once it has."""
         ...

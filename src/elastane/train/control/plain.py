@@ -79,6 +79,12 @@ class PlainCoordinator:
         self._published = 0
         self._out: list[Action] = []
 
+    @property
+    def settled(self) -> bool:
+        """Whether a gang of the wanted size runs, and is not being replaced."""
+        gang = self.current
+        return gang is not None and gang is self._gang and not self._ending and len(gang.members) == self.target
+
     def resume(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Begin after an earlier run with this log: names and generations are never used twice."""
         for entry in entries:

@@ -53,6 +53,8 @@ class Wish:
     """``resize``, ``kill``, ``kill-leader`` or ``stop`` (freeze)."""
     workers: int = 0
     steps: bool = False
+    settled: bool = False
+    """Not before the last change of members is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class Supervisor:
         self._server: CoordinationServer | None = None
         self._began_s = time.time()
         self._interrupted = 0
+        self.granted_all = False
 
     async def run(self, *, adopt: bool = False) -> Ended:
         """Until the job is over; leaves no process behind."""
@@ -322,21 +325,37 @@ class Supervisor:
             await asyncio.sleep(0.02)
         began = time.monotonic()
         for wish in self.options.wishes:
-            while (server.coordinator.step if wish.steps else time.monotonic() - began) < wish.at:
+            while not self._may_grant(wish, time.monotonic() - began):
                 await asyncio.sleep(0.01)
-            self.grant(wish, chance)
+            victim = self.grant(wish, chance)
+            while wish.settled and victim and server.coordinator.workers[victim].alive:
+                await asyncio.sleep(0.01)
+        self.granted_all = True
 
-    def grant(self, wish: Wish, chance: random.Random) -> None:
-        """Resize, or break something on purpose."""
+    def _may_grant(self, wish: Wish, elapsed_s: float) -> bool:
+        assert self._server is not None
+        coordinator = self._server.coordinator
+        due = (coordinator.step if wish.steps else elapsed_s) >= wish.at
+        return due and (not wish.settled or self.settled)
+
+    @property
+    def settled(self) -> bool:
+        """Whether as many workers train as are wanted, and no change is under way."""
+        return self._server is not None and self._server.coordinator.settled
+
+    def grant(self, wish: Wish, chance: random.Random) -> str | None:
+        """Resize, or break something on purpose; returns the worker that was hit."""
         server = self._server
         assert server is not None
         if wish.action == "resize":
             server.perform(server.coordinator.resize(wish.workers, asyncio.get_running_loop().time()))
-            return
+            return None
         members = server.status()["members"]
-        if members:
-            victim = members[0] if wish.action == "kill-leader" else chance.choice(members)
-            server.signal(victim, signal.SIGSTOP if wish.action == "stop" else signal.SIGKILL)
+        if not members:
+            return None
+        victim: str = members[0] if wish.action == "kill-leader" else chance.choice(members)
+        server.signal(victim, signal.SIGSTOP if wish.action == "stop" else signal.SIGKILL)
+        return victim
 
     async def _echo_logs(self) -> None:
         while True:

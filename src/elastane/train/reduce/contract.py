@@ -6,7 +6,7 @@ worker's share (or one accumulation pass of it) otherwise.  A reducer never deci
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,6 +68,9 @@ class Reducer(Protocol):
     same step; a reducer may keep the gradients of units it has finished (``finished``) if their meaning did
     not change, else it drops them.
     """
+
+    observe: Callable[[Tensor], None] | None
+    """Shown the raw gradient of every finished unit, while it is set."""
 
     @property
     def finished(self) -> frozenset[int]:

@@ -29,9 +29,11 @@ class MeanReducer(BaseReducer):
         """Units done in this attempt."""
         return frozenset(self._finished)
 
-    def begin(self, shares: Shares, rank: int, again: bool) -> None:  # noqa: ARG002
+    def begin(self, shares: Shares, rank: int, again: bool) -> None:
         """A step begins; other members mean other shares, so nothing is kept when it is begun again."""
         self._take_shares(shares, rank)
+        if again:  # the collective that broke may still be writing into the old one
+            self._vector = self._layout.vector()
         self._weight = 0
         self._finished = set()
 

@@ -60,6 +60,8 @@ class OrderedReducer(BaseReducer):
         """A step begins; ``again`` keeps what is still this rank's."""
         if len(shares.counts) != self._tree.root[1]:
             raise ValueError(f"a step has {self._tree.root[1]} virtual ranks, not {len(shares.counts)}")
+        if again:  # the collective that broke may still be writing into the memory it was given
+            self._exchange, self._result = Exchange(), self._layout.vector()
         again = again and shares.counts == self._shares.counts
         if shares != self._shares:
             self._take_shares(shares, rank)
