@@ -161,12 +161,10 @@ class Job:
         self._finished = False
         self._restoring = False
         self._epochs: int | None = None
-        self._evaluations: dict[str, Any] = {}
         self._evaluated = 0
         self._stop_asked = False
         self._state.add("loop", self._loop.state_dict, self._loop.load_state_dict)
         self._state.add("random", _random_state, self._put_random_state)
-        self._state.add("evaluations", lambda: self._evaluations, self._evaluations.update)
         self._catch_signals()
         if not self._membership.elastic:
             self._tell_the_end()
@@ -196,7 +194,7 @@ class Job:
     @property
     def epoch(self) -> int:
         """The present epoch."""
-        return self._loop.epoch
+        return self._loop.here
 
     @property
     def stepped(self) -> bool:
@@ -310,9 +308,12 @@ class Job:
         """The epochs that are left, from where the job stands."""
         self._epochs = count
         self._enter()
-        while self._loop.epoch < count:
-            yield self._loop.epoch
-            self._loop.epoch += 1
+        loop = self._loop
+        loop.here = loop.epoch
+        while loop.here < count:
+            yield loop.here
+            loop.here += 1
+            loop.epoch = max(loop.epoch, loop.here)
             self._evaluated = 0
         self.finish()
 
@@ -326,7 +327,7 @@ class Job:
     @property
     def replaying(self) -> bool:
         """Whether the script is still finding its way back to where the job stands."""
-        return any(loader.replaying for loader in self._loaders.values())
+        return self._loop.catching_up or any(loader.replaying for loader in self._loaders.values())
 
     def report(self, loss: Any = None, **metrics: Any) -> None:
         """Tell how training goes; losses are averaged over workers and steps."""
@@ -340,12 +341,13 @@ class Job:
     def evaluate(self, measure: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run ``measure`` on one worker and give its result (numbers, text, lists, dicts) to all."""
         self._enter()
-        ordinal = f"{self._loop.epoch}.{self._evaluated}"
+        key = f"{self._loop.here}.{self._evaluated}"
         self._evaluated += 1
-        if ordinal in self._evaluations:
-            return self._evaluations[ordinal]
+        measured = False
 
         def run() -> Any:
+            nonlocal measured
+            measured = True
             model = self._state.model
             was_training = model is not None and model.training
             with torch.no_grad():
@@ -354,12 +356,8 @@ class Job:
                 model.train()
             return result
 
-        result = self._loop.from_leader(run)
-        self._evaluations = {
-            key: value for key, value in self._evaluations.items() if key.startswith(f"{self._loop.epoch}.")
-        }
-        self._evaluations[ordinal] = result
-        if self.is_leader:
+        result = self._loop.from_leader(key, run)
+        if measured:
             self._outlet.emit(Evaluated(time.time(), self.epoch, self.step, _numbers(result)))
         return result
 
@@ -390,7 +388,7 @@ class Job:
         if self.is_leader:
             self._loop.saver.prepare(self._state.take())
         if self._loop.adaptation is not None:
-            self._loop._resplit(self._loop.adaptation)
+            self._loop.resplit(self._loop.adaptation)
         if self.mode is not Mode.CONSISTENT and self.rank > 0:
             seed_all(key_of(Purpose.UNIT, self._loop.settings.seed, self.step, 1_000_000 + self.rank))
         self._loop.reporter.begin()

@@ -33,6 +33,7 @@ class ElasticLoader:
         self._loops_done = 0
         self._loops_seen = 0
         self._epoch = 0
+        self._seen_in = 0
         self._opened: int | None = None
         self._loop = loop
         self._enter = enter
@@ -51,7 +52,7 @@ class ElasticLoader:
     def replaying(self) -> bool:
         """Whether the script has not yet come to where this loader stands."""
         self._turn_epoch()
-        return self._loops_seen < self._loops_done
+        return self._epoch > self._loop.here or self._loops_seen < self._loops_done
 
     def __iter__(self) -> Iterator[Any]:
         self._enter()
@@ -59,17 +60,17 @@ class ElasticLoader:
             self._loops_seen += 1
             return
         loop = self._loop
-        while True:
+        while not self.replaying:
             loop.boundary()
             if self._enough() or not loop.begin(self):
-                if self._next_pass():
-                    continue
-                break
+                if not self._next_pass():
+                    self._loops_done += 1
+                continue
             self.source.expect(loop.spans_ahead(self.position))
             while (unit := loop.next_unit()) is not None:
                 offset, count = unit
                 yield self.source.fetch(self.position + offset, count)
-        self._loops_done += 1
+        # Done here, or by those whose state was taken over in the middle of it.
         self._loops_seen += 1
 
     def available(self, samples: int) -> int:
@@ -84,9 +85,11 @@ class ElasticLoader:
         self.position += samples
 
     def _turn_epoch(self) -> None:
-        if self._epoch != self._loop.epoch:
-            self._epoch = self._loop.epoch
-            self._loops_done = self._loops_seen = 0
+        """Count loops per epoch: those the script has come by, and those that are done."""
+        if self._seen_in != self._loop.here:
+            self._seen_in, self._loops_seen = self._loop.here, 0
+        if self._epoch < self._loop.here:
+            self._epoch, self._loops_done = self._loop.here, 0
 
     def _target(self) -> float | None:
         """Progress at which this epoch ends, where epochs are statistical (adaptive mode)."""
@@ -94,7 +97,7 @@ class ElasticLoader:
         statistical = self.adapts and self._loop.settings.mode is Mode.ADAPTIVE and adaptation is not None
         if not statistical or self.source.length is None:
             return None
-        return self.source.length * (self._loop.epoch + 1) / self.batch_size
+        return self.source.length * (self._loop.here + 1) / self.batch_size
 
     def _enough(self) -> bool:
         target = self._target()

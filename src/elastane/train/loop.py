@@ -41,7 +41,9 @@ from elastane.train.saving import AsyncSaver, SaveInterval
 from elastane.train.shadow import ShadowReceiver, ShadowSender, can_follow
 from elastane.train.shares import Mode, consistent_shares, divided_shares
 from elastane.train.state import TrainingState
-from elastane.train.tail import FIXED, Column, Table
+from elastane.train.tail import FIXED, Column, Table, width
+
+_KEPT_RESULTS = 63
 
 
 class Feed(Protocol):
@@ -93,6 +95,12 @@ class Loop:
         self.reporter = reporter
         self.step = 0
         self.epoch = 0
+        """How far the job is; the script itself may still be finding its way there (``here``)."""
+        self.here = 0
+        self.tick = 0
+        """Steps and evaluations completed: who has more is ahead."""
+        self.catching_up = False
+        """State was taken over from a worker ahead: what the script does until the next collective is done already."""
         self.stepped = False
         """Whether the last ``opt.step()`` was a real one."""
         self.max_norm = settings.max_norm
@@ -114,6 +122,8 @@ class Loop:
         self._pending: deque[int] = deque()
         self._unit: int | None = None
         self._told_saved = 0
+        self._told: dict[str, Any] = {}
+        self._total = 0
         self._agreed_generation = 0
         self._agreed_stop = False
         self._fits = 0
@@ -150,11 +160,6 @@ class Loop:
         return self._gear.layout
 
     # What membership asks (``Crew``).
-
-    @property
-    def applied(self) -> int:
-        """Optimizer steps applied here."""
-        return self.step
 
     @property
     def followable(self) -> bool:
@@ -212,13 +217,12 @@ class Loop:
                 )
             )
         if self.adaptation is not None:
-            self._resplit(self.adaptation)
+            self.resplit(self.adaptation)
 
-    def _resplit(self, adaptation: Adaptation) -> None:
+    def resplit(self, adaptation: Adaptation) -> None:
         """The same total over other workers; the leader may think of a better one later."""
         m = self.membership
-        total = adaptation.total if self.settings.mode is Mode.ADAPTIVE else adaptation.settings.batch0
-        total = max(total, adaptation.settings.batch0)
+        total = max(self._total, adaptation.settings.batch0)
         batch = BatchChoice(total, "resized").shape(m.world, adaptation.limits)
         adaptation.adopt(batch, m.world, m.nodes)
 
@@ -324,6 +328,7 @@ class Loop:
             return None
         gear = self._gear
         self._unit = unit = self._pending.popleft()
+        self.catching_up = False
         if self.settings.mode is Mode.CONSISTENT:
             gear.buffers.restore()
             seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, unit))
@@ -372,7 +377,8 @@ class Loop:
                 return True
             self.membership.recover(self, problem, time.perf_counter() - began)
             if self.step != self._begun:
-                return True  # another had applied this step already, and its state was taken over
+                self.catching_up = True  # another had applied this step already, and its state was taken over
+                return True
             self._plan(again=True)
             if self._pending:
                 return False
@@ -380,10 +386,10 @@ class Loop:
     def _reduce(self) -> tuple[GradientVector, Table]:
         gear = self._gear
         m = self.membership
-        width = FIXED + len(self.layout.groups)
-        table_size = m.world * width
+        size = width(len(self.layout.groups))
+        table_size = m.world * size
         tail = gear.reducer.tail_of(table_size + gear.buffers.size)
-        tail[m.rank * width : (m.rank + 1) * width] = torch.tensor(self._row(), dtype=tail.dtype)
+        tail[m.rank * size : (m.rank + 1) * size] = torch.tensor(self._row(), dtype=tail.dtype)
         if self._shares.owner[0] == m.rank:
             gear.buffers.write(tail[table_size:])
         m.doing("waiting", self.step)
@@ -404,12 +410,18 @@ class Loop:
             row[Column.DIGEST_HIGH], row[Column.DIGEST_LOW] = float(high), float(low)
         if self.membership.rank == 0:
             self._fill_leader(row)
-        norms = (
-            self.adaptation.statistics.local()
-            if self.adaptation is not None and self.settings.mode is not Mode.CONSISTENT
-            else [0.0] * len(self.layout.groups)
-        )
-        return row + norms
+        return row + self._norms()
+
+    def _norms(self) -> list[float]:
+        """Norms of this worker's units and, from the leader, the noise it has estimated so far."""
+        groups = len(self.layout.groups)
+        if self.adaptation is None or self.settings.mode is Mode.CONSISTENT:
+            return [0.0] * 3 * groups
+        noise = self.adaptation.statistics.noise
+        if self.membership.rank != 0 or not noise.count:
+            return self.adaptation.statistics.local() + [0.0] * 2 * groups
+        averages = [value / noise.weight for value in (*noise.sqr, *noise.var)]
+        return self.adaptation.statistics.local() + averages
 
     def _fill_leader(self, row: list[float]) -> None:
         m = self.membership
@@ -418,6 +430,7 @@ class Loop:
         if adaptation is None:
             return
         row[Column.STRIDE] = adaptation.statistics.stride
+        row[Column.NOISE] = min(adaptation.statistics.noise.count, 2**23)
         batch = adaptation.batch
         if self.settings.mode is Mode.ADAPTIVE:
             proposal = adaptation.propose(m.world, m.nodes, time.monotonic(), self.step)
@@ -435,6 +448,7 @@ class Loop:
         self.layout.publish(vector)
         self._optimizer_step(vector.gradients, samples)
         self.step += 1
+        self.tick += 1
         if self._feed is not None:
             self._feed.advance(samples)
         self._losses = [0.0, 0.0]
@@ -457,6 +471,7 @@ class Loop:
     def _statistics(self, vector: GradientVector, table: Table) -> None:
         if self.adaptation is None or self.settings.mode is Mode.CONSISTENT:
             return
+        self.adaptation.agreed = table.noise(self.adaptation.settings.batch0)
         statistics = self.adaptation.statistics
         if statistics.measuring:
             counts = [c for c in self._shares.counts if c]
@@ -502,6 +517,7 @@ class Loop:
         if batch != adaptation.batch and batch.per_gpu > 0:
             before = adaptation.total
             adaptation.adopt(batch, self.membership.world, self.membership.nodes)
+            self._total = adaptation.total
             if self.membership.rank == 0:
                 self.reporter.emit(
                     Rebatched(self.reporter.wall(), self.step, before, adaptation.total, adaptation.reason)
@@ -530,23 +546,31 @@ class Loop:
         self._losses[0] += value
         self._losses[1] += 1.0
 
-    def from_leader(self, compute: Callable[[], Any]) -> Any:
-        """The leader's result, everywhere; computed again by the next leader if this one is lost."""
+    def from_leader(self, key: str, compute: Callable[[], Any]) -> Any:
+        """The leader's result (JSON values), everywhere; computed again by the next leader if this one is lost.
+
+        Results are kept under their ``key``: a worker that is finding its way back gets the one there was.
+        """
         m, result, have = self.membership, None, False
-        while True:
-            if m.rank == 0 and not have:
-                m.doing("evaluating", self.step)
-                result, have = compute(), True
+        while key not in self._told:
+            self.catching_up = False
             m.doing("evaluating", self.step)
+            if m.rank == 0 and not have:
+                result, have = compute(), True
             problem, began = "", time.perf_counter()
             try:
-                if m.group is None:
-                    return result
-                data = json.dumps(result).encode() if m.rank == 0 else None
-                return json.loads(m.group.broadcast_bytes(data, 0))
+                if m.group is not None:
+                    data = json.dumps(result).encode() if m.rank == 0 else None
+                    result = json.loads(m.group.broadcast_bytes(data, 0))
             except MembershipChanged as error:
                 problem = str(error)
-            m.recover(self, problem, time.perf_counter() - began)
+            if not problem:
+                self.tick += 1
+                self._told = {**dict(list(self._told.items())[-_KEPT_RESULTS:]), key: result}
+            else:
+                m.recover(self, problem, time.perf_counter() - began)
+                self.catching_up = key in self._told
+        return self._told[key]
 
     def finish(self) -> None:
         """The end of training: nobody leaves while another may still need his part of the last step."""
@@ -559,11 +583,18 @@ class Loop:
 
     def state_dict(self) -> dict[str, Any]:
         """Position of the loop."""
-        return {"step": self.step, "epoch": self.epoch}
+        return {
+            "step": self.step,
+            "epoch": self.epoch,
+            "tick": self.tick,
+            "told": self._told,
+            "total": self._total,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go there."""
-        self.step, self.epoch = int(state["step"]), int(state["epoch"])
+        self.step, self.epoch, self.tick = int(state["step"]), int(state["epoch"]), int(state["tick"])
+        self._told, self._total = dict(state["told"]), int(state["total"])
 
 
 def _clip(gradient: Tensor, limit: float) -> None:

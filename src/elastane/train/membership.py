@@ -36,10 +36,10 @@ class Crew(Protocol):
 
     state: TrainingState
 
-    @property
-    def applied(self) -> int:
-        """The last optimizer step applied here."""
-        ...
+    step: int
+    """Optimizer steps made here."""
+    tick: int
+    """Everything completed together so far: who has more is ahead."""
 
     @property
     def followable(self) -> bool:
@@ -365,7 +365,7 @@ class ElasticMembership(Membership):
         link = self.link
         link.account.update(phase="member", generation=plan.generation)
         link.forget_plan(plan.generation)
-        link.send(type="entered", generation=plan.generation, step=crew.applied)
+        link.send(type="entered", generation=plan.generation, step=crew.step)
         crew.changed(Change(plan.kind, plan.generation, before, self.world, plan.shadow, breakdown=breakdown))
 
     def next_generation(self) -> int:
@@ -389,7 +389,7 @@ class ElasticMembership(Membership):
         """Send newcomers the next piece of state; let go of groups nobody uses."""
         self._open_streams(crew)
         for sender in self._senders:
-            sender.boundary(crew.applied)
+            sender.boundary(crew.step)
             if sender.problem:
                 self.link.send(type="lagging", generation=sender.generation, why=sender.problem)
         self._senders = [s for s in self._senders if not s.problem]
@@ -425,7 +425,7 @@ class ElasticMembership(Membership):
             return  # it broke meanwhile: the next collective will say so
         senders, self._senders = self._senders, []
         for sender in senders:
-            sender.finish(crew.applied)
+            sender.finish(crew.step)
         if self.link.worker in plan.leavers:
             self._leave(senders, generation)
         before = self.world
@@ -462,12 +462,12 @@ class ElasticMembership(Membership):
             self._retire_group()
             self.group, self.world = None, 1
             link.doing = "outside"
-            link.account.update(applied=crew.applied)
-            self._not_in(ended, crew.applied, why)
+            link.account.update(applied=crew.tick)
+            self._not_in(ended, crew.tick, why)
             plan = link.await_plan(
                 lambda p: p.urgent and link.worker in p.members,
                 self._acknowledged,
-                lambda g: self._not_in(g, crew.applied),
+                lambda g: self._not_in(g, crew.tick),
             )
             told = time.perf_counter()
             try:

@@ -11,6 +11,8 @@ from enum import IntEnum
 
 from torch import Tensor
 
+from elastane.models.noise import NoiseScale
+
 
 class Column(IntEnum):
     """The columns; numbers are exact below 2**24.  Norms of the parameter groups follow."""
@@ -35,10 +37,17 @@ class Column(IntEnum):
     """Sum of reported losses since the last step, and their number."""
     LOSSES = 11
     UNITS = 12
-    """Units measured for the norms."""
+    """Units computed in this step."""
+    NOISE = 13
+    """Leader: how many samples its gradient noise is an average of."""
 
 
 FIXED = len(Column)
+
+
+def width(groups: int) -> int:
+    """Numbers in a row: the columns, then per parameter group a norm and the leader's noise (sqr, var)."""
+    return FIXED + 3 * groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +58,8 @@ class Table:
 
     @classmethod
     def read(cls, tail: Tensor, world: int) -> Table:
-        """The table in the first numbers of a tail."""
-        width = len(tail) // world
-        return cls(tail[: width * world].view(world, width).tolist())
+        """The table that a tail holds."""
+        return cls(tail.view(world, -1).tolist())
 
     def leader(self, column: Column) -> int:
         """A whole number that the leader wrote."""
@@ -67,7 +75,20 @@ class Table:
 
     def norms(self) -> list[float]:
         """Sum over all ranks of the squared norms, per parameter group."""
-        return [sum(values) for values in zip(*(row[FIXED:] for row in self.rows), strict=True)]
+        columns = zip(*(row[FIXED : FIXED + self._groups] for row in self.rows), strict=True)
+        return [sum(values) for values in columns]
+
+    def noise(self, batch0: int) -> NoiseScale:
+        """The leader's gradient noise, so that all workers derive the same progress and learning rate from it."""
+        row, groups = self.rows[0], self._groups
+        if not row[Column.NOISE]:
+            return NoiseScale(batch0)
+        sqr, var = row[FIXED + groups : FIXED + 2 * groups], row[FIXED + 2 * groups :]
+        return NoiseScale(batch0, tuple(sqr), tuple(var), weight=1.0, count=round(row[Column.NOISE]))
+
+    @property
+    def _groups(self) -> int:
+        return (len(self.rows[0]) - FIXED) // 3
 
     def diverging(self) -> list[int]:
         """Ranks whose digest differs from that of most (from the leader's, in doubt)."""

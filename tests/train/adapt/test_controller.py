@@ -191,7 +191,7 @@ def test_adascale_gives_each_group_its_gain_and_progress_the_gain_of_all() -> No
     job = adaptation(rule=Counting([128], []))
     job.adopt(job.propose(4, 1, 0.0), 4, 1)
     feed(job)
-    noise = job.statistics.noise
+    noise = job.agreed = job.statistics.noise
     with job.stepping() as factors:
         pass
     assert factors == noise.group_gains(4.0)
@@ -204,7 +204,8 @@ def test_adam_gets_the_root_of_the_gain() -> None:
     job = adaptation(torch.optim.AdamW, rule=Counting([128], []))
     job.adopt(job.propose(4, 1, 0.0), 4, 1)
     feed(job)
-    roots = [gain**0.5 for gain in job.statistics.noise.group_gains(4.0)]
+    job.agreed = job.statistics.noise
+    roots = [gain**0.5 for gain in job.agreed.group_gains(4.0)]
     assert job.step_factors() == pytest.approx(roots)
 
 

@@ -18,6 +18,7 @@ import torch
 from elastane.cluster import Batch
 from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.learning_rate import LearningRateRule, StepContext, default_rule
+from elastane.models.noise import NoiseScale
 from elastane.train.adapt.average import MovingAverage
 from elastane.train.adapt.cabs import unscaled
 from elastane.train.adapt.learning import LearningRate
@@ -36,7 +37,8 @@ _LOSS_MEMORY = 0.95
 class Adaptation:
     """The adapting part of one job on one worker.
 
-    ``epoch`` is set by the loop on every worker; ``reason`` says why the leader chose the last batch.
+    ``epoch`` and ``agreed`` are set by the loop on every worker: a newcomer's own statistics differ a little, so
+    learning rates and progress follow the leader's noise.  ``reason`` says why the leader chose the last batch.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Adaptation:
         self.memory = MemoryLimit(settings.per_worker_max, settings.batch0)
         self.rule = settings.batch_rule()
         self.rate = LearningRate(unscaled, optimizer)
+        self.agreed = NoiseScale(settings.batch0)
         self.epoch = 0.0
         self.reason = "first batch"
         self._named_rate_rule = settings.named_rate_rule()
@@ -141,7 +144,7 @@ class Adaptation:
         context = self._context(samples)
         with self.rate.scaled(context) as factors:
             yield factors
-        self.rate.advance(self.statistics.noise.gain(context.scale))
+        self.rate.advance(self.agreed.gain(context.scale))
 
     def hints(self) -> dict[str, Any]:
         """What a scheduler wants to know, as JSON values; None where nothing was measured yet."""
@@ -198,7 +201,7 @@ class Adaptation:
         scale = self.scale
         if samples is not None and self.settings.adaptive:
             scale = samples / self.settings.batch0
-        gains = self.statistics.noise.group_gains(scale)
+        gains = self.agreed.group_gains(scale)
         return StepContext(scale, gains, self.progress, self.settings.epoch_steps)
 
     def _rate_rule(self) -> LearningRateRule:
