@@ -15,11 +15,21 @@ from elastane.train.loader import ElasticLoader
 
 
 class WholeSteps:
-    """What the framework takes for its data loader; one of them per job."""
+    """What the framework takes for its data loader; one of them per job.
 
-    def __init__(self, job: Job, loader: ElasticLoader, dataset: Any = None) -> None:
+    ``begun`` is called when the framework begins a pass, before the job does.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        loader: ElasticLoader,
+        dataset: Any = None,
+        begun: Callable[[], None] = lambda: None,
+    ) -> None:
         self.loader = loader
         self.dataset = dataset
+        self._begun = begun
         self._job = job
         self.over = False
         """Whether the framework has met the end of the present pass."""
@@ -30,10 +40,12 @@ class WholeSteps:
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Any]:
-        self.end_pass()
+        self._begun()
         self.over = False
         self._units = iter(self.loader)
-        yield from self._units
+        # Not "yield from": whoever forgets this generator would close the job's, which has not come to its end.
+        for unit in self._units:  # noqa: UP028
+            yield unit
         self.over = True
 
     def finish(self, end_unit: Callable[[], Any], compute: Callable[[Any], Any]) -> None:
@@ -49,10 +61,10 @@ class WholeSteps:
 
     def end_pass(self) -> None:
         """Let the pass end, where a framework that counts did not look whether there is more."""
-        units, self._units = self._units, None
-        if units is not None and not self.over and self.fraction == 1.0:
-            for _ in units:
+        if not self.over and self.fraction == 1.0:
+            for _ in self._units or self.loader:
                 raise AssertionError("a pass without samples went on")
+            self.over = True
 
     @property
     def fraction(self) -> float:
@@ -65,6 +77,14 @@ class WholeSteps:
         if self._epochs is None:
             self._epochs = self._job.epochs(epochs)
             next(self._epochs, None)
-        while self._job.epoch < number:
-            next(self._epochs)
+        elif self._job.epoch < number:
+            self.end_pass()
+        while self._job.epoch < min(number, epochs):
+            next(self._epochs, None)
         return self._job.epoch == number
+
+    def close(self) -> None:
+        """Training is over, after the last epoch or before."""
+        if self._epochs is not None and (self.over or self.fraction == 1.0):
+            next(self._epochs, None)  # so that the last checkpoint knows that this epoch is complete
+        self._job.finish()

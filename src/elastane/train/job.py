@@ -33,12 +33,14 @@ from elastane.train.control.wire import address
 from elastane.train.data import source_of
 from elastane.train.data.keys import Purpose, key_of
 from elastane.train.data.rng import seed_all
+from elastane.train.elastic import ElasticMembership
 from elastane.train.errors import TrainError
 from elastane.train.gate import gate_optimizer, gate_scaler, gate_scheduler
+from elastane.train.keeper import Keeper
 from elastane.train.link import Link
 from elastane.train.loader import ElasticLoader
 from elastane.train.loop import Loop, LoopSettings
-from elastane.train.membership import ElasticMembership, Membership, StaticMembership
+from elastane.train.membership import Membership, StaticMembership
 from elastane.train.outlet import Outlet
 from elastane.train.reduce.heap import keep_freed_memory
 from elastane.train.reporting import Reporter
@@ -334,7 +336,7 @@ class Job:
         if self.replaying:
             return
         if loss is not None:
-            self._loop.loss(float(loss.detach() if isinstance(loss, torch.Tensor) else loss))
+            self._loop.agreement.loss(float(loss.detach() if isinstance(loss, torch.Tensor) else loss))
         if metrics:
             self._loop.reporter.metrics.update({key: float(value) for key, value in metrics.items()})
 
@@ -382,11 +384,11 @@ class Job:
         self._loop.attach(model, optimizer)
         for loader in list(self._loaders.values())[:1]:
             self._adapt(loader)
-        self._loop.saver = AsyncSaver(self._store)
-        self._loop.interval = self._interval
+        reporter = self._loop.reporter
+        self._loop.keeper = Keeper(AsyncSaver(self._store), self._interval, self._state, reporter)
         self._membership.join(self._loop)
         if self.is_leader:
-            self._loop.saver.prepare(self._state.take())
+            self._loop.keeper.prepare()
         if self._loop.adaptation is not None:
             self._loop.resplit(self._loop.adaptation)
         if self.mode is not Mode.CONSISTENT and self.rank > 0:

@@ -8,6 +8,7 @@ Between steps lies the *boundary*: members change, checkpoints are taken, nothin
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections import deque
@@ -22,13 +23,14 @@ from elastane.cluster import Batch
 from elastane.train.adapt.controller import Adaptation
 from elastane.train.adapt.rules import BatchChoice
 from elastane.train.adapt.trial import try_batch
+from elastane.train.agreement import Agreement
 from elastane.train.buffers import BufferKeeper
 from elastane.train.data.blocks import unit_spans
 from elastane.train.data.keys import Purpose, key_of
 from elastane.train.data.rng import seed_all
 from elastane.train.digest import EVERY as DIGEST_EVERY
-from elastane.train.digest import digest
 from elastane.train.errors import Diverged, MembershipChanged, Released, TrainError
+from elastane.train.keeper import Keeper
 from elastane.train.membership import Change, Membership
 from elastane.train.reduce.contract import Reducer, Shares
 from elastane.train.reduce.gradients import GradientLayout, GradientVector
@@ -36,12 +38,11 @@ from elastane.train.reduce.mean import MeanReducer
 from elastane.train.reduce.ordered import OrderedReducer
 from elastane.train.reporting import Reporter
 from elastane.train.reports.events import Diverged as DivergedEvent
-from elastane.train.reports.events import Event, Rebatched, Resized, Saved
-from elastane.train.saving import AsyncSaver, SaveInterval
+from elastane.train.reports.events import Event, Resized
 from elastane.train.shadow import ShadowReceiver, ShadowSender, can_follow
 from elastane.train.shares import Mode, consistent_shares, divided_shares
 from elastane.train.state import TrainingState
-from elastane.train.tail import FIXED, Column, Table, width
+from elastane.train.tail import Column, Table, width
 
 _KEPT_RESULTS = 63
 
@@ -109,8 +110,8 @@ class Loop:
         self.raw_step: Callable[[], None] = lambda: None
         self.loss_scale: Callable[[], float] = lambda: 1.0
         self.scaled = False
-        self.saver: AsyncSaver | None = None
-        self.interval: SaveInterval | None = None
+        self.agreement = Agreement(settings.mode, membership, reporter)
+        self.keeper: Keeper | None = None
         self.adaptation: Adaptation | None = None
         self.last_inputs: object = None
         self.facts: Callable[[], dict[str, Any]] = dict
@@ -121,16 +122,9 @@ class Loop:
         self._begun = -1
         self._pending: deque[int] = deque()
         self._unit: int | None = None
-        self._told_saved = 0
         self._told: dict[str, Any] = {}
-        self._total = 0
-        self._agreed_generation = 0
-        self._agreed_stop = False
-        self._fits = 0
-        self._losses = [0.0, 0.0]
         self._unit_began = 0.0
         self._passes: list[float] = []
-        self._names: tuple[str, ...] = ()
 
     # Setting up.
 
@@ -222,7 +216,7 @@ class Loop:
     def resplit(self, adaptation: Adaptation) -> None:
         """The same total over other workers; the leader may think of a better one later."""
         m = self.membership
-        total = max(self._total, adaptation.settings.batch0)
+        total = max(self.agreement.total, adaptation.settings.batch0)
         batch = BatchChoice(total, "resized").shape(m.world, adaptation.limits)
         adaptation.adopt(batch, m.world, m.nodes)
 
@@ -233,43 +227,31 @@ class Loop:
         m = self.membership
         m.doing("outside", self.step)
         if m.world == 1:
-            self._agreed_generation = m.next_generation()
-            self._agreed_stop = m.stop_cause() is not None
-        if self._agreed_stop:
+            self.agreement.alone()
+        if self.agreement.stop:
             self._save(wait=True)
             raise Released(m.stop_cause() or "asked to stop")
-        generation, self._agreed_generation = self._agreed_generation, 0
+        generation, self.agreement.generation = self.agreement.generation, 0
         if generation:
             m.switch(generation, self)
         m.boundary(self)
-        if m.rank == 0 and self.interval is not None and self.interval.due(time.monotonic()):
+        if m.rank == 0:
+            self._lead()
+
+    def _save(self, *, wait: bool) -> None:
+        if self.keeper is not None and self.membership.rank == 0:
+            self.keeper.save(self.step, self.epoch, self.membership.generation, wait=wait)
+
+    def _lead(self) -> None:
+        """What only the leader does at a boundary: checkpoints and reports."""
+        if self.keeper is not None and self.keeper.due:
             self._save(wait=False)
-        if m.rank == 0 and self.reporter.due():
-            self._tell_saved()
+        if self.reporter.due():
+            if self.keeper is not None:
+                self.keeper.tell()
             self.reporter.window(**self.facts())
             if self.adaptation is not None:
                 self.reporter.fitted(self.adaptation.hints())
-
-    def _save(self, *, wait: bool) -> None:
-        """Take a checkpoint of this boundary (leader only)."""
-        if self.saver is None or self.interval is None or self.membership.rank != 0:
-            return
-        if wait:
-            self.saver.flush()
-        began = time.monotonic()
-        self.saver.submit(self.step, self.state.take(), {"epoch": self.epoch}, self.membership.generation)
-        self.interval.saved(time.monotonic(), time.monotonic() - began)
-        if wait:
-            self.saver.flush()
-            self._tell_saved()
-
-    def _tell_saved(self) -> None:
-        facts = self.saver.last if self.saver is not None else None
-        if facts is not None and facts.step != self._told_saved:
-            self._told_saved = facts.step
-            self.reporter.emit(
-                Saved(self.reporter.wall(), facts.step, facts.bytes, facts.blocking_s, facts.write_s)
-            )
 
     def begin(self, feed: Feed) -> bool:
         """A new step on the next samples of a loader; False when its pass is over."""
@@ -389,56 +371,14 @@ class Loop:
         size = width(len(self.layout.groups))
         table_size = m.world * size
         tail = gear.reducer.tail_of(table_size + gear.buffers.size)
-        tail[m.rank * size : (m.rank + 1) * size] = torch.tensor(self._row(), dtype=tail.dtype)
+        row = self.agreement.row(self.step, self.layout, self.adaptation, self._passes)
+        tail[m.rank * size : (m.rank + 1) * size] = torch.tensor(row, dtype=tail.dtype)
         if self._shares.owner[0] == m.rank:
             gear.buffers.write(tail[table_size:])
         m.doing("waiting", self.step)
         vector = gear.reducer.reduce(m.group, len(tail))
         gear.buffers.read(vector.tail[table_size : table_size + gear.buffers.size])
         return vector, Table.read(vector.tail[:table_size], m.world)
-
-    def _row(self) -> list[float]:
-        row = [0.0] * FIXED
-        row[Column.STOP] = float(self.membership.stop_cause() is not None)
-        row[Column.COMPUTE_S] = sum(self._passes)
-        row[Column.LOSS], row[Column.LOSSES] = self._losses
-        row[Column.FITS] = self._fits
-        row[Column.UNITS] = len(self._passes)
-        if self.step % DIGEST_EVERY == 0:
-            turn = self.step // DIGEST_EVERY
-            high, low = digest(list(self.layout.parameters), turn)
-            row[Column.DIGEST_HIGH], row[Column.DIGEST_LOW] = float(high), float(low)
-        if self.membership.rank == 0:
-            self._fill_leader(row)
-        return row + self._norms()
-
-    def _norms(self) -> list[float]:
-        """Norms of this worker's units and, from the leader, the noise it has estimated so far."""
-        groups = len(self.layout.groups)
-        if self.adaptation is None or self.settings.mode is Mode.CONSISTENT:
-            return [0.0] * 3 * groups
-        noise = self.adaptation.statistics.noise
-        if self.membership.rank != 0 or not noise.count:
-            return self.adaptation.statistics.local() + [0.0] * 2 * groups
-        averages = [value / noise.weight for value in (*noise.sqr, *noise.var)]
-        return self.adaptation.statistics.local() + averages
-
-    def _fill_leader(self, row: list[float]) -> None:
-        m = self.membership
-        row[Column.SWITCH] = m.next_generation()
-        adaptation = self.adaptation
-        if adaptation is None:
-            return
-        row[Column.STRIDE] = adaptation.statistics.stride
-        row[Column.NOISE] = min(adaptation.statistics.noise.count, 2**23)
-        batch = adaptation.batch
-        if self.settings.mode is Mode.ADAPTIVE:
-            proposal = adaptation.propose(m.world, m.nodes, time.monotonic(), self.step)
-            if adaptation.untried(proposal):
-                row[Column.TRIAL] = proposal.per_gpu
-            else:
-                batch = proposal
-        row[Column.PER_WORKER], row[Column.ACCUMULATION] = batch.per_gpu, batch.accumulation
 
     def _apply(self, vector: GradientVector, table: Table, sync_s: float) -> None:
         samples = self._shares.total
@@ -451,11 +391,16 @@ class Loop:
         self.tick += 1
         if self._feed is not None:
             self._feed.advance(samples)
-        self._losses = [0.0, 0.0]
         if self.settings.mode is Mode.CONSISTENT:
             seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, -1))
-        self._agree(table)
-        self._account(table, samples, sync_s)
+        if (self.step - 1) % DIGEST_EVERY == 0 and self.membership.world > 1:
+            self._compare(table)
+        self.agreement.read(table, self.adaptation, self._fits, self.step)
+        self.reporter.account(table, self._shares, self._passes, sync_s, self.membership, self.adaptation)
+
+    def _fits(self, samples: int) -> bool:
+        """Whether so many samples fit into memory, tried with inputs that were really seen."""
+        return self.last_inputs is None or try_batch(self._gear.model, self.last_inputs, samples)
 
     def _optimizer_step(self, gradient: Tensor, samples: int) -> None:
         optimizer = self._gear.optimizer
@@ -479,72 +424,20 @@ class Loop:
             statistics.finish(table.norms(), len(counts), self._shares.total, counts)
         statistics.set_stride(max(1, table.leader(Column.STRIDE)))
 
-    def _agree(self, table: Table) -> None:
-        """Everybody reads the same table, so everybody decides the same."""
-        self._agreed_generation = table.leader(Column.SWITCH)
-        self._agreed_stop = table.any(Column.STOP)
-        if (self.step - 1) % DIGEST_EVERY == 0 and self.membership.world > 1:
-            self._compare(table)
-        if self.adaptation is not None and self.settings.mode is Mode.ADAPTIVE:
-            self._rebatch(self.adaptation, table)
-
     def _compare(self, table: Table) -> None:
         different = table.diverging()
         if not different:
             return
-        names = tuple(self._names[r] if r < len(self._names) else f"rank {r}" for r in different)
+        names = tuple(self.membership.name_of(rank) for rank in different)
         if self.membership.rank == 0:
             self.reporter.emit(DivergedEvent(self.reporter.wall(), self.step, names))
         text = f"the replicas of {', '.join(names)} differ from the others at step {self.step}"
         if self.settings.mode is Mode.CONSISTENT:
             raise Diverged(text)
         if self.membership.group is not None:
-            self.state.share(self.membership.group, 0)
-
-    def _rebatch(self, adaptation: Adaptation, table: Table) -> None:
-        fits = [round(value) for value in table.all(Column.FITS) if value]
-        if fits and min(fits) < 0:
-            adaptation.did_not_fit(Batch(-min(fits), 0))
-        elif fits:
-            adaptation.memory.proven(min(fits))
-        self._fits = 0
-        trial = table.leader(Column.TRIAL)
-        if trial and self.last_inputs is not None:
-            self._fits = trial if try_batch(self._gear.model, self.last_inputs, trial) else -trial
-        elif trial:
-            self._fits = trial
-        batch = Batch(table.leader(Column.PER_WORKER), table.leader(Column.ACCUMULATION))
-        if batch != adaptation.batch and batch.per_gpu > 0:
-            before = adaptation.total
-            adaptation.adopt(batch, self.membership.world, self.membership.nodes)
-            self._total = adaptation.total
-            if self.membership.rank == 0:
-                self.reporter.emit(
-                    Rebatched(self.reporter.wall(), self.step, before, adaptation.total, adaptation.reason)
-                )
-
-    def _account(self, table: Table, samples: int, sync_s: float) -> None:
-        loss, losses = sum(table.all(Column.LOSS)), sum(table.all(Column.LOSSES))
-        if losses and self.adaptation is not None:
-            self.adaptation.observe_loss(loss / losses)
-        if self.membership.rank != 0:
-            return
-        self.reporter.loss(loss, losses)
-        self.reporter.step(samples, sum(self._passes), sync_s)
-        m = self.membership
-        per_unit = samples / max(1, len(self._shares.counts))
-        times = zip(table.all(Column.UNITS), table.all(Column.COMPUTE_S), strict=True)
-        if m.world > 1:
-            self.reporter.compute_rates([u * per_unit / max(s, 1e-9) for u, s in times], self._names)
-        if self.adaptation is not None and self._passes:
-            last = self._passes[-1] + sync_s
-            key = (m.nodes, m.world, self.adaptation.batch.per_gpu)
-            self.adaptation.profile.add(key, self._passes[:-1], last, sync_s)
-
-    def loss(self, value: float) -> None:
-        """A loss the script reported; it travels with the next step."""
-        self._losses[0] += value
-        self._losses[1] += 1.0
+            # A group that breaks here shows at the next step.
+            with contextlib.suppress(MembershipChanged):
+                self.state.share(self.membership.group, 0)
 
     def from_leader(self, key: str, compute: Callable[[], Any]) -> Any:
         """The leader's result (JSON values), everywhere; computed again by the next leader if this one is lost.
@@ -588,13 +481,13 @@ class Loop:
             "epoch": self.epoch,
             "tick": self.tick,
             "told": self._told,
-            "total": self._total,
+            "total": self.agreement.total,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go there."""
         self.step, self.epoch, self.tick = int(state["step"]), int(state["epoch"]), int(state["tick"])
-        self._told, self._total = dict(state["told"]), int(state["total"])
+        self._told, self.agreement.total = dict(state["told"]), int(state["total"])
 
 
 def _clip(gradient: Tensor, limit: float) -> None:

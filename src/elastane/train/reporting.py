@@ -8,7 +8,11 @@ from typing import Any
 
 from elastane.models.goodput import BatchLimits
 from elastane.models.throughput import ThroughputParams
+from elastane.train.adapt.controller import Adaptation
+from elastane.train.membership import Membership
+from elastane.train.reduce.contract import Shares
 from elastane.train.reports.events import Event, Fitted, Stepped, Straggler
+from elastane.train.tail import Column, Table
 
 WINDOW_S = 1.0
 FIT_EVERY_S = 30.0
@@ -119,10 +123,36 @@ class Reporter:
             )
         )
 
+    def account(
+        self,
+        table: Table,
+        shares: Shares,
+        passes_s: Sequence[float],
+        sync_s: float,
+        membership: Membership,
+        adaptation: Adaptation | None,
+    ) -> None:
+        """Note one step: losses everywhere (rules look at them), times and rates by the leader."""
+        loss, losses = sum(table.all(Column.LOSS)), sum(table.all(Column.LOSSES))
+        if losses and adaptation is not None:
+            adaptation.observe_loss(loss / losses)
+        if membership.rank != 0:
+            return
+        self.loss(loss, losses)
+        self.step(shares.total, sum(passes_s), sync_s)
+        if membership.world > 1:
+            per_unit = shares.total / max(1, len(shares.counts))
+            times = zip(table.all(Column.UNITS), table.all(Column.COMPUTE_S), strict=True)
+            rates = [units * per_unit / max(spent_s, 1e-9) for units, spent_s in times]
+            self.compute_rates(rates, [membership.name_of(rank) for rank in range(membership.world)])
+        if adaptation is not None and passes_s:
+            key = (membership.nodes, membership.world, adaptation.batch.per_gpu)
+            adaptation.profile.add(key, passes_s[:-1], passes_s[-1] + sync_s, sync_s)
+
     def compute_rates(self, rates: Sequence[float], names: Sequence[str]) -> None:
         """Samples per second of computation, by rank."""
         for rank, rate, middle in self._watch.observe(rates):
-            self.emit(Straggler(self.wall(), names[rank] if rank < len(names) else str(rank), rate, middle))
+            self.emit(Straggler(self.wall(), names[rank], rate, middle))
 
     def resized(self) -> None:
         """Ranks have changed: what was counted belongs to others."""
