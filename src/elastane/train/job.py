@@ -9,7 +9,6 @@ import atexit
 import contextlib
 import os
 import platform
-import random
 import signal
 import sys
 import time
@@ -17,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -29,26 +27,24 @@ from elastane.train.adapt.rules import BatchRule
 from elastane.train.adapt.settings import AdaptationSettings
 from elastane.train.checkpoint import CheckpointStore
 from elastane.train.control import runner
-from elastane.train.control.wire import address
-from elastane.train.data import source_of
+from elastane.train.data import rng, source_of
 from elastane.train.data.keys import Purpose, key_of
 from elastane.train.data.rng import seed_all
-from elastane.train.elastic import ElasticMembership
 from elastane.train.errors import TrainError
 from elastane.train.gate import gate_optimizer, gate_scaler, gate_scheduler
 from elastane.train.keeper import Keeper
-from elastane.train.link import Link
 from elastane.train.loader import ElasticLoader
 from elastane.train.loop import Loop, LoopSettings
-from elastane.train.membership import Membership, StaticMembership
 from elastane.train.outlet import Outlet
 from elastane.train.reduce.heap import keep_freed_memory
 from elastane.train.reporting import Reporter
 from elastane.train.reports.events import Evaluated, Started
+from elastane.train.results import numbers, plain
 from elastane.train.runs import default_run
 from elastane.train.saving import AsyncSaver, SaveInterval
 from elastane.train.shares import Mode
 from elastane.train.state import Stateful, TrainingState
+from elastane.train.surroundings import arrange_threads, membership_here
 
 _Module = TypeVar("_Module", bound=nn.Module)
 _Optimizer = TypeVar("_Optimizer", bound=torch.optim.Optimizer)
@@ -94,25 +90,6 @@ def _mode(name: str) -> Mode:
     return Mode(name)
 
 
-def _membership() -> Membership:
-    """Where are we?"""
-    if "ELASTANE_COORDINATOR" in os.environ and "ELASTANE_WORKER" in os.environ:
-        # Libraries that look for a fixed group would find a wrong one.
-        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-            os.environ.pop(name, None)
-        token = os.environ["ELASTANE_TOKEN"]
-        link = Link(
-            os.environ["ELASTANE_WORKER"],
-            address(os.environ["ELASTANE_COORDINATOR"]),
-            token,
-            os.environ.get("ELASTANE_NODE", "local"),
-        )
-        return ElasticMembership(link, token, os.environ.get("ELASTANE_HOST", "127.0.0.1"))
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ:
-        return StaticMembership()
-    return Membership()
-
-
 class Job:
     """One training job, as one of its workers sees it."""
 
@@ -130,11 +107,11 @@ class Job:
     ) -> None:
         if virtual < 1:
             raise TrainError(f"virtual: must be 1 or more, not {virtual}")
-        _arrange_threads(mode, threads)
+        arrange_threads(mode, threads)
         keep_freed_memory()
         self.mode = mode
         self._state = TrainingState()
-        self._membership = _membership()
+        self._membership = membership_here()
         runner.tell_cause.append(self._membership.goodbye)
         runner.at_clean_end.append(self.finish)
         chosen = run or os.environ.get("ELASTANE_RUN")
@@ -166,7 +143,7 @@ class Job:
         self._evaluated = 0
         self._stop_asked = False
         self._state.add("loop", self._loop.state_dict, self._loop.load_state_dict)
-        self._state.add("random", _random_state, self._put_random_state)
+        self._state.add("random", rng.picture, self._put_random_state)
         self._catch_signals()
         if not self._membership.elastic:
             self._tell_the_end()
@@ -353,14 +330,14 @@ class Job:
             model = self._state.model
             was_training = model is not None and model.training
             with torch.no_grad():
-                result = _plain(measure(*args, **kwargs))
+                result = plain(measure(*args, **kwargs))
             if was_training and model is not None:
                 model.train()
             return result
 
         result = self._loop.from_leader(key, run)
         if measured:
-            self._outlet.emit(Evaluated(time.time(), self.epoch, self.step, _numbers(result)))
+            self._outlet.emit(Evaluated(time.time(), self.epoch, self.step, numbers(result)))
         return result
 
     def clip_grad_norm_(self, parameters: Any, max_norm: float) -> None:  # noqa: ARG002
@@ -425,9 +402,7 @@ class Job:
     def _put_random_state(self, state: Any) -> None:
         """Only a restart takes up the old streams: replicas must not draw the same numbers."""
         if self._restoring and self.mode is not Mode.CONSISTENT:
-            torch.default_generator.set_state(state["torch"])
-            random.setstate(state["python"])
-            np.random.set_state(state["numpy"])
+            rng.put_picture(state)
 
     def _started(self) -> Started:
         first = next(iter(self._loaders.values()), None)
@@ -522,43 +497,3 @@ def _stateful(name: str, thing: Any) -> Stateful:
         raise TrainError(f"{name!r} cannot be saved: {type(thing).__name__} has no state_dict/load_state_dict")
     stateful: Stateful = thing
     return stateful
-
-
-def _arrange_threads(mode: Mode, threads: int | None) -> None:
-    """Sums depend on how many threads make them: consistent mode needs a fixed number."""
-    given = threads if threads is not None else os.environ.get("ELASTANE_THREADS")
-    if given is not None:
-        torch.set_num_threads(int(given))
-    elif mode is Mode.CONSISTENT:
-        torch.set_num_threads(1)
-    if mode is Mode.CONSISTENT:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True)
-        torch.backends.cudnn.benchmark = False
-
-
-def _random_state() -> dict[str, Any]:
-    return {
-        "torch": torch.default_generator.get_state(),
-        "python": random.getstate(),
-        "numpy": np.random.get_state(),
-    }
-
-
-def _plain(value: Any) -> Any:
-    """Tensors and NumPy numbers as plain ones, so that the result can be sent and saved."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise TrainError(f"evaluate: the result has a {type(value).__name__}; return numbers, text, lists or dicts")
-
-
-def _numbers(result: Any) -> dict[str, float]:
-    if isinstance(result, dict):
-        return {k: float(v) for k, v in result.items() if isinstance(v, int | float)}
-    return {"value": float(result)} if isinstance(result, int | float) else {}

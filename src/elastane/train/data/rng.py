@@ -62,3 +62,14 @@ def seeded(key: int) -> Iterator[None]:
     with preserved():
         seed_all(key)
         yield
+
+
+def picture() -> dict[str, Any]:
+    """The present states as values a checkpoint can hold."""
+    states = capture()
+    return {"torch": states.torch, "python": states.python, "numpy": states.numpy}
+
+
+def put_picture(values: dict[str, Any]) -> None:
+    """Go back to a picture."""
+    restore(RngStates(values["torch"], values["python"], values["numpy"]))
