@@ -15,7 +15,7 @@ import pytest
 
 from elastane.train.control.coordinator import Settings
 from elastane.train.control.supervisor import Wish
-from elastane.train.reports.events import Event, Resized, Stepped
+from elastane.train.reports.events import Diverged, Event, Resized, Stepped
 from elastane.train.reports.journal import follow
 from train.running import SCRIPTS, alone, processes_of, train
 
@@ -65,6 +65,23 @@ def test_consistent_mode_gives_the_same_bits_alone_and_through_kills_and_resizes
     epochs = elastic.read_text().split()[1]
     alone("hashed.py", tmp_path / "alone", str(plain), *arguments, f"--epochs={epochs}", mode="consistent")
     assert elastic.read_text() == plain.read_text()
+
+
+def test_adaptive_workers_stay_replicas_through_resizes_and_kills(tmp_path: Path) -> None:
+    wishes = [
+        Wish(5, "resize", 3, steps=True),
+        Wish(0, "kill", settled=True),
+        Wish(0, "resize", 2, settled=True),
+    ]
+    done = train(
+        "hashed.py", tmp_path / "run", str(tmp_path / "out"), "--pause=0.005", wishes=wishes, mode="adaptive"
+    )
+    assert done.ended.outcome == "finished", done.ended
+    assert len(done.lost) == 1
+    assert not [event for event in done.events if isinstance(event, Diverged)]
+    steps = [event for event in done.events if isinstance(event, Stepped)]
+    assert steps[-1].noise is not None
+    assert 0.0 < steps[-1].efficiency <= 1.0  # type: ignore[operator]
 
 
 def test_a_frozen_worker_is_fenced_and_replaced(tmp_path: Path) -> None:
