@@ -16,6 +16,8 @@ from elastane.train.reports.events import Ended, Event, Resized, WorkerLost
 from elastane.train.reports.journal import load_run
 
 SCRIPTS = Path(__file__).parent / "scripts"
+PATIENCE_S = 240.0
+"""A run that takes longer hangs; it is ended, and its processes with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def train(
     async def run_to_the_end() -> Ended:
         watch = asyncio.create_task(_allow_the_end(supervisor, run))
         try:
-            return await supervisor.run()
+            return await asyncio.wait_for(supervisor.run(), PATIENCE_S)
         finally:
             watch.cancel()
 

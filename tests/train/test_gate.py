@@ -129,7 +129,7 @@ def test_what_would_act_on_part_of_a_batch_is_refused(job: et.Job) -> None:
 
 
 def test_unknown_modes_and_rules_are_named_with_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(TrainError, match="'adaptiv'.*did you mean 'adaptive'"):
+    with pytest.raises(TrainError, match=r"'adaptiv'.*did you mean 'adaptive'"):
         et.init("adaptiv", run=tmp_path)
     with pytest.raises(TrainError, match="virtual: must be 1 or more"):
         et.init("consistent", virtual=0, run=tmp_path)
