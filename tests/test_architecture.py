@@ -27,7 +27,7 @@ ROOMS: dict[str, set[str]] = {
     "predict": {"models"},
     "service": {"lookahead", "policies", "engines", "predict"},
 }
-GROUND = {"errors", "resources", "suggest"}
+GROUND = {"errors", "page", "resources", "suggest"}
 """Modules below every room."""
 
 DOORS = {"cli", "__init__", "__main__"}

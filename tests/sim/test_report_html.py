@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elastane.page import script_safe
 from elastane.sim.report import SweepPoint, html, write_html, write_sweep_html
 from elastane.sim.report.compare import rows
-from elastane.sim.report.embed import Limits, page_data, script_safe
+from elastane.sim.report.embed import Limits, page_data
 from elastane.sim.result import JobRecord, RunResult, Stretch
 
 EVIL = "</script><b>&\"'{{data}}"

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elastane.page import script_safe
 from elastane.train.errors import TrainError
 from elastane.train.reports import figure as figures
 from elastane.train.reports import plot
@@ -30,7 +31,7 @@ from elastane.train.reports.events import (
 )
 from elastane.train.reports.figure import figure
 from elastane.train.reports.history import collect
-from elastane.train.reports.plot import plot_html, script_safe
+from elastane.train.reports.plot import plot_html
 from elastane.train.reports.series import Series, thinned, thinned_steps
 from elastane.train.reports.ticks import doubling_ticks, log_ticks
 from train.reports.strategies import ANY_EVENT

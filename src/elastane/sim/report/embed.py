@@ -5,7 +5,6 @@ Large runs are thinned here and nowhere else; every thinning leaves a sentence t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -31,12 +30,6 @@ class Limits:
     jobs: int = 2_000
     stretches_per_job: int = 500
     stretches: int = 200_000
-
-
-def script_safe(data: object) -> str:
-    """JSON that cannot end the script element it stands in, whatever the strings inside."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def policy_styles(names: Iterable[tuple[str, bool]]) -> list[dict[str, object]]:

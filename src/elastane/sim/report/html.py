@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -11,6 +10,7 @@ from pathlib import Path
 from plotly.offline import get_plotlyjs
 
 from elastane import __version__
+from elastane.page import filled, script_safe
 from elastane.sim.metrics import FAIRNESS_DEFINITION
 from elastane.sim.report import embed
 from elastane.sim.report.columns import COLUMNS, best, unit, written
@@ -59,7 +59,7 @@ def _write(path: Path, title: str, facts: str, sections: Sequence[str], data: Ma
             "sections": "\n".join(sections),
             "style": _resource("page.css"),
             "plotly": get_plotlyjs(),
-            "data": embed.script_safe(data),
+            "data": script_safe(data),
             "script": _resource("page.js"),
         },
     )
@@ -71,8 +71,7 @@ def _resource(name: str) -> str:
 
 
 def _part(name: str, values: Mapping[str, str]) -> str:
-    # One pass, so that a value which happens to contain a marker stays as it is.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], _resource(name))
+    return filled(_resource(name), values)
 
 
 def _title(runs: Iterable[RunResult]) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 from plotly.offline import get_plotlyjs
 
 from elastane import __version__
+from elastane.page import filled, script_safe
 from elastane.train.errors import TrainError
 from elastane.train.reports.events import Diverged, Event, Resized, Stepped, Warned
 from elastane.train.reports.figure import figure
@@ -36,7 +35,7 @@ def plot_html(events: Iterable[Event], path: Path) -> None:
     history = collect(events)
     summary = summarise(history.events)
     resizes = history.of(Resized)
-    page = _filled(
+    page = filled(
         _resource("page.html"),
         {
             "title": escape(summary.run or summary.script or "training run"),
@@ -58,19 +57,8 @@ def plot_html(events: Iterable[Event], path: Path) -> None:
         raise TrainError(f"the plot cannot be written to {path}: {error.strerror}") from error
 
 
-def script_safe(data: object) -> str:
-    """JSON that cannot end the script element it stands in, whatever the strings inside."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
 def _resource(name: str) -> str:
     return files("elastane.train.reports").joinpath(name).read_text(encoding="utf-8")
-
-
-def _filled(template: str, values: Mapping[str, str]) -> str:
-    # One pass, so that a value which happens to contain a marker stays as it is.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], template)
 
 
 def _notes(history: History) -> list[str]:
