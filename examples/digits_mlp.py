@@ -1,6 +1,6 @@
 """A small network on the digits that ship with scikit-learn: the shortest elastic script.
 
-elastane train --workers 2 examples/digits_mlp.py --resize 4:5s,1:10s
+elastane train --workers 2 --resize 4:5s,1:10s examples/digits_mlp.py
 python examples/digits_mlp.py                       # alone, without anything around it
 """
 

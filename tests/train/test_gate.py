@@ -100,9 +100,7 @@ def test_a_loss_scaler_changes_nothing_but_the_scale(job: et.Job) -> None:
     assert distance(elastic(job, "sgd", clip=True, scaler=scaler), plain("sgd", clip=True)) < 1e-5
 
 
-def test_a_batch_that_does_not_fit_at_once_is_accumulated(
-    job: et.Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_does_not_fit_at_once_is_accumulated(job: et.Job, monkeypatch: pytest.MonkeyPatch) -> None:
     def without_batch_norm() -> nn.Module:
         torch.manual_seed(0)
         return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))

@@ -105,7 +105,7 @@ class Agreement:
         if said and min(said) < 0:
             adaptation.did_not_fit(Batch(-min(said), 0))
         elif said:
-            adaptation.memory.proven(min(said))
+            adaptation.fitted(Batch(min(said), 0))
         trial = table.leader(Column.TRIAL)
         self._fits = (trial if fits(trial) else -trial) if trial else 0
 

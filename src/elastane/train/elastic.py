@@ -269,8 +269,13 @@ class ElasticMembership(Membership):
     def switch(self, generation: int, crew: Crew) -> None:
         """Enter a prepared generation, or leave if it is without this worker."""
         began = time.perf_counter()
-        plan = self.link.plan
-        if plan is None or plan.generation != generation or self.link.aborted >= generation:
+        link = self.link
+        # Others have built what they agreed on; a worker that only leaves may not even have heard of it yet.
+        link.wait_until(
+            lambda: link.aborted >= generation or (link.plan is not None and link.plan.generation >= generation)
+        )
+        plan = link.plan
+        if plan is None or plan.generation != generation or link.aborted >= generation:
             return  # it broke meanwhile: the next collective will say so
         senders, self._senders = self._senders, []
         for sender in senders:

@@ -140,7 +140,7 @@ class Job:
         self._finished = False
         self._restoring = False
         self._epochs: int | None = None
-        self._evaluated = 0
+        self._evaluated: tuple[tuple[str, int], int] = (("", 0), 0)
         self._stop_asked = False
         self._state.add("loop", self._loop.state_dict, self._loop.load_state_dict)
         self._state.add("random", rng.picture, self._put_random_state)
@@ -164,6 +164,11 @@ class Job:
     def is_leader(self) -> bool:
         """Whether this worker should write files and print."""
         return self._membership.rank == 0
+
+    @property
+    def elastic(self) -> bool:
+        """Whether workers may come and go."""
+        return self._membership.elastic
 
     @property
     def step(self) -> int:
@@ -293,7 +298,6 @@ class Job:
             yield loop.here
             loop.here += 1
             loop.epoch = max(loop.epoch, loop.here)
-            self._evaluated = 0
         self.finish()
 
     def finish(self) -> None:
@@ -320,8 +324,7 @@ class Job:
     def evaluate(self, measure: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run ``measure`` on one worker and give its result (numbers, text, lists, dicts) to all."""
         self._enter()
-        key = f"{self._loop.here}.{self._evaluated}"
-        self._evaluated += 1
+        key = self._evaluation_key()
         measured = False
 
         def run() -> Any:
@@ -335,10 +338,28 @@ class Job:
                 model.train()
             return result
 
-        result = self._loop.from_leader(key, run)
+        result = self.from_leader(key, run)
         if measured:
             self._outlet.emit(Evaluated(time.time(), self.epoch, self.step, numbers(result)))
         return result
+
+    def _evaluation_key(self) -> str:
+        """Between loops the script is replayed, and its evaluations count; inside one, only the step tells."""
+        if self._loop.inside:
+            return f"step {self.step}, {self._count(('inside', self.step))}"
+        return f"epoch {self.epoch}, {self._count(('between', self.epoch))}"
+
+    def _count(self, where: tuple[str, int]) -> int:
+        self._evaluated = (where, self._evaluated[1] + 1 if self._evaluated[0] == where else 0)
+        return self._evaluated[1]
+
+    def from_leader(self, key: str, compute: Callable[[], Any]) -> Any:
+        """What ``compute`` gives on the leader (JSON values), on every worker; call it at the same place on all.
+
+        ``key`` names the result: asked for again under the same key, it is not computed again.
+        """
+        self._enter()
+        return self._loop.from_leader(key, compute)
 
     def clip_grad_norm_(self, parameters: Any, max_norm: float) -> None:  # noqa: ARG002
         """Clip the mean gradient of the step (not this worker's part of it) to ``max_norm``."""
@@ -364,6 +385,8 @@ class Job:
         reporter = self._loop.reporter
         self._loop.keeper = Keeper(AsyncSaver(self._store), self._interval, self._state, reporter)
         self._membership.join(self._loop)
+        # A state that was taken over is that of a script further on: until ours is there, it only finds its way.
+        self._loop.catching_up = self._loop.tick > 0
         if self.is_leader:
             self._loop.keeper.prepare()
         if self._loop.adaptation is not None:
@@ -423,7 +446,7 @@ class Job:
         fraction = self._fraction(first)
         facts: dict[str, Any] = {
             "step": loop.step,
-            "epoch": loop.epoch,
+            "epoch": min(loop.epoch, self._epochs - 1) if self._epochs else loop.epoch,
             "epochs": self._epochs,
             "fraction": fraction,
             "workers": m.world,

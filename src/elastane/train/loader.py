@@ -61,6 +61,7 @@ class ElasticLoader:
             return
         loop = self._loop
         while not self.replaying:
+            loop.catching_up = False
             loop.boundary()
             if self._enough() or not loop.begin(self):
                 if not self._next_pass():
@@ -69,7 +70,12 @@ class ElasticLoader:
             self.source.expect(loop.spans_ahead(self.position))
             while (unit := loop.next_unit()) is not None:
                 offset, count = unit
-                yield self.source.fetch(self.position + offset, count)
+                batch = self.source.fetch(self.position + offset, count)
+                loop.inside = True
+                try:
+                    yield batch
+                finally:
+                    loop.inside = False
         # Done here, or by those whose state was taken over in the middle of it.
         self._loops_seen += 1
 

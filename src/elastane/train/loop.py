@@ -102,6 +102,8 @@ class Loop:
         """Steps and evaluations completed: who has more is ahead."""
         self.catching_up = False
         """State was taken over from a worker ahead: what the script does until the next collective is done already."""
+        self.inside = False
+        """Whether the script is in the body of a loop over a loader."""
         self.stepped = False
         """Whether the last ``opt.step()`` was a real one."""
         self.max_norm = settings.max_norm
@@ -310,7 +312,6 @@ class Loop:
             return None
         gear = self._gear
         self._unit = unit = self._pending.popleft()
-        self.catching_up = False
         if self.settings.mode is Mode.CONSISTENT:
             gear.buffers.restore()
             seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, unit))

@@ -155,5 +155,7 @@ class Reporter:
             self.emit(Straggler(self.wall(), names[rank], rate, middle))
 
     def resized(self) -> None:
-        """Ranks have changed: what was counted belongs to others."""
+        """Ranks have changed: what was counted belongs to others, and a new leader's first window begins."""
         self._watch.reset()
+        if not self._steps:
+            self._began_s = self.wall()

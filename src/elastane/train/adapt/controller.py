@@ -114,6 +114,11 @@ class Adaptation:
         """Whether a batch is larger than anything that has fitted, so that it should be tried first."""
         return self.memory.declared is None and batch.per_gpu > self.memory.known
 
+    def fitted(self, batch: Batch) -> None:
+        """A batch that was tried fits; the next ``propose`` decides again."""
+        self.memory.proven(batch.per_gpu)
+        self._decided_s = None
+
     def did_not_fit(self, batch: Batch) -> None:
         """Memory ran out; the next ``propose`` decides again."""
         self.memory.refused(batch.per_gpu)

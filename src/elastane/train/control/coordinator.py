@@ -58,6 +58,7 @@ class Coordinator:
         self._recovering = False
         self._adopting_until_s: float | None = None
         self._dropped: set[str] = set()
+        self._let_gone: set[str] = set()
         self._born = 0
         self._deaths = 0
         self._death_step = -1
@@ -208,9 +209,6 @@ class Coordinator:
             worker.beat.step = step
             self._progressed(step)
             self._drop_next()
-            members = [w for w in self._alive() if w.phase is Phase.MEMBER]
-            for member in members if all(w.done for w in members) else ():
-                self._send(member.name, type="over")
         return self._settle(now_s)
 
     def said_goodbye(self, name: str, cause: str) -> None:
@@ -382,7 +380,17 @@ class Coordinator:
             self._send(worker.name, type="stop", cause=cause, failed=outcome == "failed")
         self._out.append(self.outcome)
 
+    def _let_go(self) -> None:
+        """Nobody needs anybody's part of the last step any more."""
+        members = [w for w in self._alive() if w.phase is Phase.MEMBER]
+        if members and all(w.done for w in members):
+            for worker in members:
+                if worker.name not in self._let_gone:
+                    self._let_gone.add(worker.name)
+                    self._send(worker.name, type="over")
+
     def _finished(self) -> bool:
+        self._let_go()
         trained = [w for w in self.workers.values() if w.entered or w.done]
         if self._stopping and not any(w.alive for w in trained):
             self._finish("stopped", self._stopping)
@@ -518,6 +526,10 @@ class Coordinator:
         for worker in [*waiting[len(joiners) :], *warming[max(0, self.target - len(keep) - len(joiners)) :]]:
             worker.phase = Phase.GONE
             self._out.append(Kill(worker.name, "no longer wanted"))
+        if not keep and not self._can_follow(joiners):
+            keep = [w for w in members if w.alive][
+                :1
+            ]  # somebody must hand the state over; he leaves afterwards
         leavers = [w for w in members if w.alive and w not in keep]
         expected = [w for w in warming if w.alive]
         patient = bool(joiners) and now_s - joiners[0].ready_s < self.settings.join_patience_s
@@ -531,7 +543,7 @@ class Coordinator:
     ) -> Plan:
         after = [*keep, *joiners]
         kind = Kind.MOVE if joiners and leavers else Kind.GROW if joiners else Kind.SHRINK
-        able = all(w.signature.get("shadow", False) for w in after)
+        able = self._can_follow(after)
         shadow = bool(joiners) and able and (self.settings.shadow or not keep) and not self._no_shadow
         donors = [w for w in members if w.alive]
         return Plan(
@@ -546,6 +558,9 @@ class Coordinator:
             source=keep[0].name if joiners and not shadow and keep else None,
             nodes=self._nodes(after),
         )
+
+    def _can_follow(self, workers: Iterable[Worker]) -> bool:
+        return not self._no_shadow and all(w.signature.get("shadow", False) for w in workers)
 
     def _nodes(self, workers: Iterable[Worker]) -> int:
         return max(1, len({w.node for w in workers}))

@@ -1,0 +1,1 @@
+"""Interfaces of other libraries on top of ``elastane.train``: scripts written for them become elastic jobs."""
