@@ -1,0 +1,1 @@
+"""Training scripts of the benchmarks: run as programs, never imported (but for what they share)."""
