@@ -15,7 +15,7 @@ import pytest
 
 from elastane.train.control.coordinator import Settings
 from elastane.train.control.supervisor import Wish
-from elastane.train.reports.events import Diverged, Event, Resized, Stepped
+from elastane.train.reports.events import Diverged, Event, Resized, Saved, Stepped
 from elastane.train.reports.journal import follow
 from train.running import SCRIPTS, alone, processes_of, train
 
@@ -133,6 +133,21 @@ def test_training_goes_on_without_its_supervisor_and_a_new_one_takes_over(tmp_pa
     (run / "enough").touch()
     summary = json.loads(second.communicate(timeout=200)[0])
     assert summary["ended"]["outcome"] == "finished"
+    assert counts(out) == {"1"}
+    assert processes_of(run) == []
+
+
+def test_a_job_of_which_nothing_is_left_is_taken_over_from_its_checkpoint(tmp_path: Path) -> None:
+    out, run = tmp_path / "counts", tmp_path / "run"
+    command = [sys.executable, "-m", "elastane", "train", "--run", str(run), "--workers=1", "--lease=1"]
+    script = [str(SCRIPTS / "counting.py"), str(out), "--pause=0.005"]
+    first = subprocess.Popen([*command, *script], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    await_event(run, lambda event: isinstance(event, Saved))
+    for pid in (first.pid, *processes_of(run)):
+        os.kill(pid, signal.SIGKILL)
+    first.wait()
+    (run / "enough").touch()
+    subprocess.run([*command, "--adopt", *script], check=True, capture_output=True, timeout=200)
     assert counts(out) == {"1"}
     assert processes_of(run) == []
 

@@ -253,6 +253,11 @@ class CoordinationServer:
             answer = self.hooks.client(message)
         self._write(peer, answer or {"type": "unknown", "cause": f"no such request: {message['type']}"})
 
+    @property
+    def has_nursery(self) -> bool:
+        """Whether somebody is there who can start workers."""
+        return bool(self._nurseries)
+
     def status(self) -> dict[str, Any]:
         """The job's membership as JSON values."""
         plan = self.coordinator.current

@@ -231,8 +231,11 @@ class Supervisor:
 
     async def _until_over(self, server: CoordinationServer) -> None:
         over = asyncio.create_task(server.finished.wait())
+        adopted_by_s = time.monotonic() + self.options.settings.lease_s
         while not over.done():
             await asyncio.wait({over}, timeout=0.5)
+            if self._nursery is None and not server.has_nursery and time.monotonic() > adopted_by_s:
+                self._start_nursery()  # the one we wanted to take over is gone
             nursery = self._nursery
             if nursery is not None and nursery.poll() is not None and not over.done():
                 over.cancel()
