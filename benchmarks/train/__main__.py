@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,8 +63,10 @@ def _run(name: str, bench: Bench) -> None:
     print(f"--- {name}", flush=True)
     try:
         GROUPS[name](bench)
-    except Stuck as problem:
+    except Exception as problem:  # one group that cannot be measured must not hide the others
         bench.figures.note(str(problem))
+        if not isinstance(problem, Stuck):
+            traceback.print_exc()
         bench.figures.at_least(f"{name}: measured to the end", 0, 1, "gate")
     bench.figures.note(f"{name} took {time.monotonic() - began_s:.0f} s")
 

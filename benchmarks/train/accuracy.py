@@ -78,8 +78,11 @@ def _predicted_efficiency(bench: Bench, seeds: Sequence[int]) -> None:
     """Samples to the target at several batches against what the noise at the smallest one says."""
     batches = [SMALLEST * factor for factor in (1, *FACTORS)]
     cases = list(itertools.product(batches, seeds))
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
         needed = dict(zip(cases, pool.map(lambda case: _samples_needed(bench, *case), cases), strict=True))
+    finally:
+        pool.shutdown(cancel_futures=True)
     least = fmean(needed[SMALLEST, seed] for seed in seeds)
     bench.figures.note(f"batch {SMALLEST}: {least:.0f} samples to a loss of {TARGET}")
     for batch in batches[1:]:

@@ -208,6 +208,7 @@ def test_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
          "--nodes", "128", "--gpus-per-node", "8", "--jobs", "2", "--skip-bad", "--html", "r.html"],
         cwd=tmp_path, env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=_hear_interrupts,
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not _children(process.pid):
@@ -221,6 +222,11 @@ def test_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     assert "interrupted; nothing was left behind" in errors
     assert not any(_alive(child) for child in children)
     assert not (tmp_path / "r.html").exists()
+
+
+def _hear_interrupts() -> None:
+    """Whoever started the tests in the background may have had interrupts ignored, which is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _children(pid: int) -> list[int]:
