@@ -1,6 +1,7 @@
 """Two hundred changes of members in living processes: file descriptors and threads stay what they were.
 
-Memory is only told: the donor's heap keeps the room of its largest backlog, though nothing in it is in use."""
+Memory is only told: the donor's heap keeps the room of its largest backlog, though nothing in it is in use.
+"""
 
 from __future__ import annotations
 
