@@ -10,7 +10,7 @@ frame    body
 ======== =============================================================================================
 part     one parameter: its values and its optimizer state, as of step ``step``
 gradient the mean gradient of step ``step`` and the settings (learning rate) it was applied with
-end      the small rest of the state after step ``step``, and fingerprints to compare
+end      the small rest of the state after step ``step``, and a fingerprint of some parameters to compare
 ======== =============================================================================================
 """
 
@@ -85,7 +85,8 @@ class ShadowSender:
         self._began = False
         self._backlog = 0
         self._lock = threading.Lock()
-        self._queue: queue.SimpleQueue[list[Any] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[list[Any], Tensor | None] | None] = queue.SimpleQueue()
+        self._spare: list[Tensor] = []
         self._thread = threading.Thread(
             target=self._run, args=(target, token), name="shadow-sender", daemon=True
         )
@@ -107,11 +108,13 @@ class ShadowSender:
     def applied(self, step: int, gradient: Tensor, groups: list[dict[str, Any]]) -> None:
         """The optimizer has made this step."""
         if self._began and not self.problem:
-            self._put(_frame("gradient", pack({"gradient": gradient.clone(), "groups": groups}), step=step))
+            copied = self._spare.pop() if self._spare else torch.empty_like(gradient)
+            copied.copy_(gradient)
+            self._put(_frame("gradient", pack({"gradient": copied, "groups": groups}), step=step), copied)
 
     def finish(self, step: int) -> None:
         """The newcomer is a member from here on; returns when everything is on its way."""
-        marks = digest(list(self._layout.parameters))
+        marks = digest(list(self._layout.parameters), step)
         small = self._state.take_small()
         copied = Packed({name: t.detach().clone() for name, t in small.tensors.items()}, small.tree)
         self._put(_frame("end", copied, step=step, digest=list(marks)))
@@ -126,24 +129,27 @@ class ShadowSender:
         self.problem = self.problem or "cancelled"
         self._queue.put(None)
 
-    def _put(self, frame: list[Any]) -> None:
+    def _put(self, frame: list[Any], copied: Tensor | None = None) -> None:
         size = sum(len(part) for part in frame)
         with self._lock:
             self._backlog += size
             if self._backlog > BACKLOG_BYTES:
                 self.problem = f"{self._backlog >> 20} MB wait to be sent"
-        self._queue.put(frame)
+        self._queue.put((frame, copied))
 
     def _run(self, target: str, token: str) -> None:
         try:
             with socket.create_connection(address(target), timeout=10.0) as connection:
                 connection.settimeout(None)
                 connection.sendall(token.encode() + b"\n")
-                while (frame := self._queue.get()) is not None and self.problem != "cancelled":
+                while (item := self._queue.get()) is not None and self.problem != "cancelled":
+                    frame, copied = item
                     for part in frame:
                         connection.sendall(part)
                     with self._lock:
                         self._backlog -= sum(len(part) for part in frame)
+                    if copied is not None:
+                        self._spare.append(copied)  # warm memory: a fresh copy costs twice as much
         except OSError as error:
             self.problem = self.problem or str(error)
 
@@ -214,7 +220,7 @@ class ShadowReceiver:
                     place.parameter.grad = view.to(place.parameter.dtype) if ready else None
                 apply()
             else:
-                if list(digest(list(layout.parameters))) != frame.header["digest"]:
+                if list(digest(list(layout.parameters), step)) != frame.header["digest"]:
                     raise MembershipChanged("the followed state differs from the donor's")
                 state.put_small(frame.packed)
                 return step
