@@ -36,6 +36,7 @@ class ElasticMembership(Membership):
         self._built: dict[int, Group | None] = {}
         self._unbuilt = 0
         self._senders: list[ShadowSender] = []
+        self._finishing: list[ShadowSender] = []
         self._worn: list[tuple[int, Group]] = []
         self._lock = threading.Lock()
         self._complete = False
@@ -242,6 +243,7 @@ class ElasticMembership(Membership):
             if sender.problem:
                 self.link.send(type="lagging", generation=sender.generation, why=sender.problem)
         self._senders = [s for s in self._senders if not s.problem]
+        self._finishing = [s for s in self._finishing if not s.done]
         if self._worn and self.link.settled >= self.generation:
             worn, self._worn = self._worn, []
             for _, group in worn:
@@ -260,6 +262,16 @@ class ElasticMembership(Membership):
                     sender = crew.sender(plan.streams[joiner], self._token)
                     sender.generation = plan.generation
                     self._senders.append(sender)
+
+    def yield_gradients(self) -> None:
+        """Senders may still be reading what is about to be overwritten."""
+        for sender in (*self._senders, *self._finishing):
+            sender.yield_gradients()
+
+    def yield_parameters(self) -> None:
+        """Likewise."""
+        for sender in (*self._senders, *self._finishing):
+            sender.yield_parameters()
 
     def applied(self, step: int, gradient: Any, groups: Callable[[], list[dict[str, Any]]]) -> None:
         """Newcomers that follow get the gradient."""
@@ -280,6 +292,7 @@ class ElasticMembership(Membership):
         senders, self._senders = self._senders, []
         for sender in senders:
             sender.finish(crew.step)
+        self._finishing += senders
         if self.link.worker in plan.leavers:
             self._leave(senders, generation)
         before = self.world
@@ -312,6 +325,7 @@ class ElasticMembership(Membership):
         for sender in self._senders:
             sender.cancel()
         self._senders = []
+        self.yield_gradients()  # who was promised the whole state still gets it
         while True:
             self._retire_group()
             self.group, self.world = None, 1

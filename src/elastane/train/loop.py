@@ -340,6 +340,7 @@ class Loop:
             )
         gear = self._gear
         unit, self._unit = self._unit, None
+        self.membership.yield_gradients()
         gear.reducer.finish(unit)
         if unit == 0 or self.settings.mode is not Mode.CONSISTENT:
             gear.buffers.keep()
@@ -405,6 +406,7 @@ class Loop:
 
     def _optimizer_step(self, gradient: Tensor, samples: int) -> None:
         optimizer = self._gear.optimizer
+        self.membership.yield_parameters()
         if self.adaptation is None:
             self.raw_step()
             self.membership.applied(self.step + 1, gradient, lambda: _settings_of(optimizer))

@@ -113,6 +113,12 @@ class Membership:
     def boundary(self, crew: Crew) -> None:
         """A step has ended and the next has not begun."""
 
+    def yield_gradients(self) -> None:
+        """The reduced gradient of the last step is about to be overwritten."""
+
+    def yield_parameters(self) -> None:
+        """The optimizer is about to make a step; ``applied`` follows."""
+
     def applied(self, step: int, gradient: Any, groups: Callable[[], list[dict[str, Any]]]) -> None:
         """An optimizer step was made."""
 

@@ -1,15 +1,20 @@
 """Joining without a stop: a newcomer follows the training until it is an exact replica, then takes part.
 
-The donor sends each parameter with its optimizer state once, a few megabytes per step boundary so that no
-step gets noticeably longer, and from the first boundary on every reduced gradient.  The newcomer applies to
-each parameter the gradients that came after its copy, with the same optimizer, so its bits are the donor's.
-It works for optimizers that update each parameter from that parameter's own state and gradient alone.
+The donor sends each parameter with its optimizer state once, and from then on that parameter's reduced
+gradients.  The newcomer applies to each parameter the gradients that came after its copy, with the same
+optimizer, so its bits are the donor's.  It works for optimizers that update each parameter from that parameter's
+own state and gradient alone.
+
+Nothing is copied for it as a rule.  Parameters stand still from one optimizer step to the next, the reduced
+gradient until the next backward is done, so a thread sends both straight from where they lie.  What it has not
+sent when the training needs that memory again (``yield_gradients``, ``yield_parameters``) is copied then.
 
 ======== =============================================================================================
 frame    body
 ======== =============================================================================================
 part     one parameter: its values and its optimizer state, as of step ``step``
-gradient the mean gradient of step ``step`` and the settings (learning rate) it was applied with
+gradient the mean gradient of step ``step``, as far as parameters have been sent, and the settings (learning
+         rate) it was applied with
 end      the small rest of the state after step ``step``, and a fingerprint of some parameters to compare
 ======== =============================================================================================
 """
@@ -18,10 +23,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import queue
+import select
 import socket
 import struct
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -36,10 +43,13 @@ from elastane.train.packing import Packed, pack, unpack
 from elastane.train.reduce.gradients import GradientLayout
 from elastane.train.state import TrainingState
 
-CHUNK_BYTES = 16 << 20
-"""What one step boundary may copy: a few milliseconds."""
+PIECE_BYTES = 1 << 20
+"""Sent at once: the training never waits for more than this."""
 BACKLOG_BYTES = 2 << 30
 """Unsent frames beyond this mean that the newcomer cannot keep up."""
+_FULL_MS, _IDLE_S = 10, 0.1
+"""How long the thread waits for room to send, and for something to send, before it looks again."""
+_YIELD_S = 0.0002
 
 FOLLOWABLE = (
     torch.optim.SGD,
@@ -61,16 +71,61 @@ def can_follow(optimizer: torch.optim.Optimizer | None) -> bool:
     return type(optimizer) in FOLLOWABLE
 
 
-def _frame(kind: str, packed: Packed, **facts: Any) -> list[Any]:
-    """A frame as buffers: length-prefixed header, then the tensors' bytes."""
-    tensors = [t.detach().contiguous() for t in packed.tensors.values()]
-    listed = [
-        [name, str(t.dtype).removeprefix("torch."), list(t.shape)]
-        for name, t in zip(packed.tensors, tensors, strict=True)
-    ]
-    header = json.dumps({"kind": kind, **facts, "tree": packed.tree, "tensors": listed}).encode()
-    bodies = [t.view(-1).view(torch.uint8).numpy().data for t in tensors if t.nbytes]
-    return [struct.pack("<Q", len(header)) + header, *bodies]
+class _Frame:
+    """A length-prefixed header and tensors' bytes on their way; ``lent`` while they are the training's own."""
+
+    def __init__(self, kind: str, packed: Packed, *, lent: Tensor | None = None, **facts: Any) -> None:
+        tensors = [t.detach().contiguous() for t in packed.tensors.values()]
+        listed = [
+            [name, str(t.dtype).removeprefix("torch."), list(t.shape)]
+            for name, t in zip(packed.tensors, tensors, strict=True)
+        ]
+        header = json.dumps({"kind": kind, **facts, "tree": packed.tree, "tensors": listed}).encode()
+        bodies = [memoryview(_raw(t)) for t in tensors if t.nbytes]
+        self.kind = kind
+        self._left = deque([memoryview(struct.pack("<Q", len(header)) + header), *bodies])
+        self._lent, self._version = lent, lent._version if lent is not None else 0
+        self._copied = kind == "end"
+
+    @property
+    def nbytes(self) -> int:
+        """What is left of it."""
+        return sum(len(view) for view in self._left)
+
+    @property
+    def intact(self) -> bool:
+        """Whether nobody has written into what was lent."""
+        return self._lent is None or self._lent._version == self._version
+
+    def send(self, connection: socket.socket) -> bool:
+        """The next piece, as far as it goes without waiting; whether any went."""
+        view = self._left[0]
+        try:
+            count = connection.send(view[:PIECE_BYTES])
+        except BlockingIOError:
+            return False
+        if count == len(view):
+            self._left.popleft()
+        else:
+            self._left[0] = view[count:]
+        return True
+
+    def copy(self) -> None:
+        """From here on the training may write where the rest came from."""
+        if not self._copied:
+            self._copied = True
+            self._left = deque(_copied(view) for view in self._left)
+            # Whoever wrote into it before now is still found out; later writing is allowed.
+            if self.intact:
+                self._lent = None
+
+
+def _raw(tensor: Tensor) -> Any:
+    return tensor.view(-1).view(torch.uint8).numpy().data
+
+
+def _copied(view: memoryview) -> memoryview:
+    return memoryview(_raw(torch.frombuffer(view, dtype=torch.uint8).clone())) if view.nbytes else view
 
 
 class ShadowSender:
@@ -81,44 +136,54 @@ class ShadowSender:
         self.problem = ""
         self._state = state
         self._layout = layout
-        self._left = list(range(len(layout.places)))
-        self._began = False
-        self._backlog = 0
+        self._next = 0
+        self._step: int | None = None
+        """The step all parameters are at; None while they are being changed."""
+        self._frames: deque[_Frame] = deque()
+        self._ended = False
+        self._wanted = False
         self._lock = threading.Lock()
-        self._queue: queue.SimpleQueue[tuple[list[Any], Tensor | None] | None] = queue.SimpleQueue()
-        self._spare: list[Tensor] = []
+        self._news = threading.Event()
         self._thread = threading.Thread(
             target=self._run, args=(target, token), name="shadow-sender", daemon=True
         )
         self._thread.start()
 
+    # Called by the training thread.
+
     def boundary(self, step: int) -> None:
-        """Copy the next few parameters as they are after ``step``."""
-        budget = CHUNK_BYTES
-        self._began = True
-        optimizer = self._state.optimizer
-        assert optimizer is not None
-        while self._left and budget > 0 and not self.problem:
-            index = self._left.pop(0)
-            parameter = self._layout.places[index].parameter
-            packed = pack({"values": parameter.detach().clone(), "state": _clone(optimizer.state[parameter])})
-            self._put(_frame("part", packed, step=step, index=index))
-            budget -= sum(t.nbytes for t in packed.tensors.values())
+        """Parameters are whole, as of ``step``."""
+        self._step = step
+        self._news.set()
+
+    def yield_gradients(self) -> None:
+        """The reduced gradient of the last step is about to be overwritten."""
+        self._copy("gradient")
+
+    def yield_parameters(self) -> None:
+        """The optimizer is about to make a step; ``applied`` follows."""
+        self._copy("part", parameters=True)
 
     def applied(self, step: int, gradient: Tensor, groups: list[dict[str, Any]]) -> None:
         """The optimizer has made this step."""
-        if self._began and not self.problem:
-            copied = self._spare.pop() if self._spare else torch.empty_like(gradient)
-            copied.copy_(gradient)
-            self._put(_frame("gradient", pack({"gradient": copied, "groups": groups}), step=step), copied)
+        if self._next and not self.problem:
+            sent = gradient[: self._layout.places[self._next - 1].stop]
+            self._put(_Frame("gradient", pack({"gradient": sent, "groups": groups}), lent=gradient, step=step))
+        self.boundary(step)
 
     def finish(self, step: int) -> None:
         """The newcomer is a member from here on; returns when everything is on its way."""
         marks = digest(list(self._layout.parameters), step)
         small = self._state.take_small()
         copied = Packed({name: t.detach().clone() for name, t in small.tensors.items()}, small.tree)
-        self._put(_frame("end", copied, step=step, digest=list(marks)))
-        self._queue.put(None)
+        self._put(_Frame("end", copied, step=step, digest=list(marks)))
+        self._ended = True
+        self._news.set()
+
+    @property
+    def done(self) -> bool:
+        """Whether all is sent, or never will be."""
+        return not self._thread.is_alive()
 
     def flush(self) -> None:
         """Wait until all is sent (a donor that leaves must not take its words with it)."""
@@ -126,36 +191,78 @@ class ShadowSender:
 
     def cancel(self) -> None:
         """The newcomer is not wanted any more."""
-        self.problem = self.problem or "cancelled"
-        self._queue.put(None)
+        with self._training():
+            self.problem = self.problem or "cancelled"
+            self._frames.clear()
+        self._news.set()
 
-    def _put(self, frame: list[Any], copied: Tensor | None = None) -> None:
-        size = sum(len(part) for part in frame)
+    def _put(self, frame: _Frame) -> None:
+        with self._training():
+            self._frames.append(frame)
+            waiting = sum(f.nbytes for f in self._frames)
+        if waiting > BACKLOG_BYTES:
+            self.problem = f"{waiting >> 20} MB wait to be sent"
+        self._news.set()
+
+    def _copy(self, kind: str, *, parameters: bool = False) -> None:
+        with self._training():
+            if parameters:
+                self._step = None
+            for frame in self._frames:
+                if frame.kind == kind:
+                    frame.copy()
+
+    @contextlib.contextmanager
+    def _training(self) -> Iterator[None]:
+        """The lock, with the right of way."""
+        self._wanted = True
         with self._lock:
-            self._backlog += size
-            if self._backlog > BACKLOG_BYTES:
-                self.problem = f"{self._backlog >> 20} MB wait to be sent"
-        self._queue.put((frame, copied))
+            self._wanted = False
+            yield
+
+    # The thread.
 
     def _run(self, target: str, token: str) -> None:
         try:
             with socket.create_connection(address(target), timeout=10.0) as connection:
-                connection.settimeout(None)
                 connection.sendall(token.encode() + b"\n")
-                while (item := self._queue.get()) is not None and self.problem != "cancelled":
-                    frame, copied = item
-                    for part in frame:
-                        connection.sendall(part)
-                    with self._lock:
-                        self._backlog -= sum(len(part) for part in frame)
-                    if copied is not None:
-                        self._spare.append(copied)  # warm memory: a fresh copy costs twice as much
+                connection.setblocking(False)
+                writable = select.poll()
+                writable.register(connection, select.POLLOUT)
+                while not self.problem and not (self._ended and not self._frames):
+                    self._news.clear()
+                    if not self._send(connection, writable):
+                        self._news.wait(_IDLE_S)
         except OSError as error:
             self.problem = self.problem or str(error)
 
+    def _send(self, connection: socket.socket, writable: select.poll) -> bool:
+        """A piece of the oldest frame, or of the next parameter; whether there was anything to send."""
+        while self._wanted:
+            time.sleep(_YIELD_S)
+        with self._lock:
+            if not self._frames and not self._add_part():
+                return False
+            frame = self._frames[0]
+            moved = frame.send(connection)
+            if not frame.intact:
+                self.problem = "somebody wrote into the gradients of a step that was over"
+            if not frame.nbytes:
+                self._frames.popleft()
+        if not moved:
+            writable.poll(_FULL_MS)
+        return True
 
-def _clone(state: dict[str, Any]) -> dict[str, Any]:
-    return {key: v.detach().clone() if isinstance(v, Tensor) else v for key, v in state.items()}
+    def _add_part(self) -> bool:
+        optimizer = self._state.optimizer
+        assert optimizer is not None
+        if self._step is None or self._next == len(self._layout.places):
+            return False
+        parameter = self._layout.places[self._next].parameter
+        packed = pack({"values": parameter.detach(), "state": optimizer.state.get(parameter, {})})
+        self._frames.append(_Frame("part", packed, step=self._step, index=self._next))
+        self._next += 1
+        return True
 
 
 @dataclass(slots=True)
@@ -202,17 +309,17 @@ class ShadowReceiver:
         vector = layout.vector()
         since: dict[int, int] = {}
         told = False
-        for frame in self._frames():
+        for frame in self._frames(vector.gradients):
             values: Any = unpack(frame.packed) if frame.kind != "end" else None
             step = int(frame.header["step"])
             if frame.kind == "part":
                 place = layout.places[frame.header["index"]]
                 with torch.no_grad():
                     place.parameter.copy_(values["values"])
-                optimizer.state[place.parameter] = values["state"]
+                if values["state"]:
+                    optimizer.state[place.parameter] = values["state"]
                 since[frame.header["index"]] = step
             elif frame.kind == "gradient":
-                vector.gradients.copy_(values["gradient"])
                 for group, saved in zip(optimizer.param_groups, values["groups"], strict=True):
                     group.update(saved)
                 for index, (place, view) in enumerate(zip(layout.places, vector.views, strict=True)):
@@ -239,7 +346,8 @@ class ShadowReceiver:
         except OSError:
             return False
 
-    def _frames(self) -> Iterator[_Incoming]:
+    def _frames(self, gradients: Tensor) -> Iterator[_Incoming]:
+        """Each gradient is read into ``gradients``, which saves finding new memory for it."""
         connection, _ = self._listener.accept()
         with connection:
             self._connection = connection
@@ -249,18 +357,23 @@ class ShadowReceiver:
             while (prefix := _exactly(connection, bytearray(8))) is not None:
                 text = _exactly(connection, bytearray(struct.unpack("<Q", prefix)[0]))
                 header = json.loads(text) if text is not None else None
-                tensors = _tensors(connection, header["tensors"]) if header is not None else None
+                into = gradients if header is not None and header["kind"] == "gradient" else None
+                tensors = _tensors(connection, header["tensors"], into) if header is not None else None
                 if header is None or tensors is None:
                     break
                 yield _Incoming(header["kind"], header, Packed(tensors, header["tree"]))
         self._connection = None
 
 
-def _tensors(connection: socket.socket, listed: list[Any]) -> dict[str, Tensor] | None:
+def _tensors(connection: socket.socket, listed: list[Any], into: Tensor | None) -> dict[str, Tensor] | None:
+    """The tensors of a frame, the one named ``gradient`` as the beginning of ``into``."""
     tensors: dict[str, Tensor] = {}
     for name, dtype, shape in listed:
-        tensor = torch.empty(shape, dtype=getattr(torch, dtype))
-        if tensor.nbytes and _exactly(connection, tensor.view(-1).view(torch.uint8).numpy().data) is None:
+        kept = into is not None and name == "gradient"
+        tensor = (
+            into[: shape[0]] if into is not None and kept else torch.empty(shape, dtype=getattr(torch, dtype))
+        )
+        if tensor.nbytes and _exactly(connection, _raw(tensor)) is None:
             return None
         tensors[name] = tensor
     return tensors

@@ -13,6 +13,9 @@ from elastane.train.reduce.base import BaseReducer, Observe
 from elastane.train.reduce.contract import Collective, Shares
 from elastane.train.reduce.gradients import GradientLayout, GradientVector
 
+_SPARE = 1024
+"""Numbers of room to spare behind the gradients, so that another worker does not mean another vector."""
+
 
 class MeanReducer(BaseReducer):
     """Σ n_u·g_u / Σ n_u over units with n_u samples; a broken step is begun from nothing."""
@@ -79,6 +82,6 @@ class MeanReducer(BaseReducer):
 
     def _make_room(self, tail: int) -> None:
         if len(self._vector.tail) < tail:
-            larger = self._layout.vector(tail)
+            larger = self._layout.vector(2 * tail + _SPARE)
             larger.gradients.copy_(self._vector.gradients)
             self._vector = larger
