@@ -1,0 +1,1 @@
+"""Where workers run: the contract of an engine, and the engines."""

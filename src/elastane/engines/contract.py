@@ -1,0 +1,163 @@
+"""What an engine is: it brings wanted states of jobs about on nodes, and tells what became of them.
+
+The control plane says what it wants (``ensure``) as often as it likes; an engine makes it so and says what
+happened (``Report``), each report as often as it takes until the control plane has stored it (``forget``).
+Nothing an engine promises depends on the control plane being there: jobs go on while it is dead.
+
+An *attempt* of a job is started at most once, by whatever number of control planes that believe they have to.
+It is fenced by its number: a report of an attempt that is not the job's latest means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, Protocol
+
+from elastane.cluster import Grant, Node
+from elastane.train.reports.events import Event
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Attempt:
+    """One execution of a job, from its first start to the end of its processes."""
+
+    job: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.job}.{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Everything needed to run an attempt.  ``folder`` is the attempt's own; checkpoints outlive it in ``run``."""
+
+    attempt: Attempt
+    name: str
+    command: tuple[str, ...]
+    directory: str
+    folder: Path
+    run: Path
+    kind: str = "auto"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    most_workers: int | None = None
+    checkpoint_s: float = 600.0
+    tenant: str = "default"
+
+
+class Ending(Enum):
+    """How to end an attempt that is no longer wanted."""
+
+    SUSPEND = "suspend"  # save, leave, and be able to go on from there
+    CANCEL = "cancel"  # leave within the grace period; nothing will be asked for again
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The state an attempt shall have: a grant, or (with none) an end."""
+
+    launch: Launch
+    grant: Grant | None
+    ending: Ending = Ending.CANCEL
+    why: str = ""
+
+
+class Cause(Enum):
+    """Why an attempt ended."""
+
+    FINISHED = "finished"
+    FAILED = "failed"  # by itself: exit code, exception
+    OUT_OF_MEMORY = "out of memory"
+    SUSPENDED = "suspended"  # as it was asked to
+    CANCELLED = "cancelled"  # as it was asked to
+    LOST = "lost"  # its node or its supervisor is gone; none of its doing
+    UNSTARTABLE = "cannot be started"  # missing program or directory
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Something an engine has to say; ``number`` orders what is said of one attempt."""
+
+    attempt: Attempt
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Running(Report):
+    """All workers of a grant run: at first, and after every change."""
+
+    workers: Mapping[str, int]
+    """Workers by node."""
+    kind: str
+    why_kind: str
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Report):
+    """What the training itself reported."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Over(Report):
+    """The attempt has ended and none of its processes is left."""
+
+    cause: Cause
+    detail: str
+    code: int | None
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """One worker process."""
+
+    name: str
+    node: str
+    pid: int | None
+    doing: str
+
+
+class Engine(Protocol):
+    """A place where jobs run."""
+
+    async def open(self) -> None:
+        """Take over whatever runs already; returns when nodes are there or are being started."""
+        ...
+
+    async def close(self, *, leave_running: bool) -> None:
+        """Let go; without ``leave_running`` everything ends, agents included, and no process is left."""
+        ...
+
+    def nodes(self) -> Mapping[str, Node]:
+        """Nodes that answer now."""
+        ...
+
+    def ensure(self, wanted: Wanted) -> None:
+        """This is what the attempt shall be from now on.  Harmless to repeat; returns at once."""
+        ...
+
+    def reports(self) -> list[Report]:
+        """What is new since it was last asked, oldest first."""
+        ...
+
+    async def changed(self, timeout_s: float) -> bool:
+        """Wait until there may be reports, or nodes have come or gone; False when nothing came in time."""
+        ...
+
+    def forget(self, attempt: Attempt) -> None:
+        """The end of this attempt is stored: its reports will not be asked for again."""
+        ...
+
+    def processes(self, attempt: Attempt) -> list[WorkerFacts]:
+        """The workers of an attempt, as far as they can be asked now."""
+        ...
+
+    def facts(self) -> Mapping[str, Any]:
+        """What a person might want to know about the engine, as JSON values."""
+        ...

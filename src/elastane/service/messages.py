@@ -1,0 +1,289 @@
+"""What goes over the API, in both directions: the one vocabulary of server, client and command line.
+
+Times ``_s`` that name a moment are Unix seconds; every other ``_s`` is a duration.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Role = Literal["viewer", "user", "admin"]
+
+
+class Message(BaseModel):
+    """Immutable; a reader ignores fields that only a newer server knows."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Submission(BaseModel):
+    """A job to be stored.  ``spec`` is what a person would write in a YAML file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    spec: dict[str, Any]
+    directory: str = Field(
+        min_length=1, max_length=4096, description="Where the job was submitted; it runs there."
+    )
+    key: str | None = Field(
+        default=None, min_length=1, max_length=200, description="A repeated key of one user means the same job."
+    )
+
+
+class Submitted(Message):
+    """The job is stored and will not be forgotten."""
+
+    id: str
+    name: str
+    repeated: bool = False
+    warnings: list[str] = []
+
+
+class Eta(Message):
+    """A moment as a range, and what it rests on; None where nothing can be said."""
+
+    low_s: float | None = None
+    mid_s: float | None = None
+    high_s: float | None = None
+    basis: str = ""
+
+
+class JobSummary(Message):
+    """A line of the queue."""
+
+    id: str
+    name: str
+    tenant: str
+    owner: str
+    state: str
+    kind: str
+    klass: str = "normal"
+    priority: int = 0
+    workers: int = 0
+    min_workers: int = 1
+    max_workers: int | None = None
+    nodes: dict[str, int] = {}
+    submitted_s: float
+    started_s: float | None = None
+    ended_s: float | None = None
+    attempt: int = 0
+    progress: float | None = None
+    batch: int | None = None
+    goodput: float | None = None
+    eta: Eta | None = None
+    reason: str = ""
+    """Why it waits, or why it ended."""
+    held: bool = False
+    pinned: int | None = None
+
+
+class Training(Message):
+    """What the job itself reported last."""
+
+    at_s: float
+    step: int
+    epoch: int
+    epochs: int | None = None
+    loss: float | None = None
+    metrics: dict[str, float] = {}
+    batch: int = 0
+    per_worker: int = 0
+    accumulation: int = 0
+    lr_factor: float = 1.0
+    samples_per_s: float = 0.0
+    efficiency: float | None = None
+    goodput: float | None = None
+    noise: float | None = None
+    resizes: int = 0
+    pauses_s: float = 0.0
+    redone_steps: int = 0
+    workers_lost: int = 0
+    checkpoint_step: int | None = None
+
+
+class CurvePoint(Message):
+    """Speed with so many workers, relative to one."""
+
+    workers: int
+    speedup: float
+    measured: bool = False
+    chosen: bool = False
+
+
+class Step(Message):
+    """One transition of a job's life."""
+
+    at_s: float
+    source: str
+    target: str
+    cause: str
+    detail: str = ""
+
+
+class WorkerInfo(Message):
+    """A process of a job."""
+
+    name: str
+    node: str
+    pid: int | None = None
+    doing: str = ""
+
+
+class JobDetail(JobSummary):
+    """Everything about one job."""
+
+    spec: dict[str, Any]
+    directory: str
+    kind_reason: str = ""
+    code: int | None = None
+    training: Training | None = None
+    curve: list[CurvePoint] = []
+    life: list[Step] = []
+    processes: list[WorkerInfo] = []
+
+
+class Ahead(Message):
+    """A job before this one."""
+
+    id: str
+    name: str
+    owner: str
+    workers: int
+    state: str
+
+
+class Instead(Message):
+    """What another wish would bring."""
+
+    change: str
+    starts: str
+    helps: bool
+
+
+class Why(Message):
+    """Why a job is not running, or not larger: one binding reason."""
+
+    id: str
+    state: str
+    reason: str
+    numbers: dict[str, float] = {}
+    ahead: list[Ahead] = []
+    advice: list[str] = []
+    instead: list[Instead] = []
+
+
+class NodeInfo(Message):
+    """A node and who is on it."""
+
+    id: str
+    slots: int
+    used: int
+    accelerator: str
+    state: Literal["up", "draining", "lost"]
+    jobs: dict[str, int] = {}
+
+
+class PolicyInfo(Message):
+    """How decisions are made."""
+
+    policy: str
+    title: str = ""
+    period_s: float | None = None
+    decisions: int = 0
+    last_ms: float | None = None
+    problem: str = ""
+    shadow: str | None = None
+    shadow_differs: int = 0
+    """Decisions in which the shadow policy would have done otherwise ..."""
+    shadow_decisions: int = 0
+    """... of so many."""
+    shadow_last: str = ""
+
+
+class ServerInfo(Message):
+    """Who answers."""
+
+    version: str
+    api: int = 1
+    home: str
+    started_s: float
+    policy: str
+    slots: int
+    nodes: int
+    jobs: dict[str, int] = {}
+    warnings: list[str] = []
+
+
+class EventRecord(Message):
+    """An entry of the event log."""
+
+    seq: int
+    at_s: float
+    kind: str
+    job: str | None = None
+    body: dict[str, Any] = {}
+
+
+class LogFile(Message):
+    """A log of a job."""
+
+    attempt: int
+    worker: str
+    bytes: int
+    leader: bool = False
+
+
+class UserInfo(Message):
+    """Somebody who may log in."""
+
+    name: str
+    role: Role
+    tenant: str
+
+
+class TokenInfo(Message):
+    """A token, without what makes it one."""
+
+    id: str
+    user: str
+    label: str = ""
+    created_s: float
+    expires_s: float | None = None
+    revoked: bool = False
+
+
+class NewToken(TokenInfo):
+    """The only time a token is seen."""
+
+    token: str
+
+
+class QuotaInfo(Message):
+    """What a tenant may hold; with ``lends`` others may use what it leaves free."""
+
+    tenant: str
+    slots: int | None = None
+    weight: float = 1.0
+    lends: bool = True
+    used: int = 0
+
+
+class AuditRecord(Message):
+    """Who did what."""
+
+    seq: int
+    at_s: float
+    user: str
+    action: str
+    target: str = ""
+    outcome: str = ""
+
+
+class Problem(Message):
+    """An error, for people (``error``) and for programs."""
+
+    error: str
+    kind: str = "error"
+    problems: list[dict[str, str]] = []
