@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastane.train.control.coordinator import Settings
-from elastane.train.control.supervisor import JobOptions, Supervisor, Wish
+from elastane.train.control.supervisor import JobOptions, Supervisor
+from elastane.train.control.wishes import Wish
 from elastane.train.reports.events import Ended, Event, Resized, WorkerLost
 from elastane.train.reports.journal import load_run
 

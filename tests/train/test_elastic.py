@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from elastane.train.control.coordinator import Settings
-from elastane.train.control.supervisor import Wish
+from elastane.train.control.wishes import Wish
 from elastane.train.reports.events import Diverged, Event, Resized, Saved, Stepped
 from elastane.train.reports.journal import follow
 from train.running import SCRIPTS, alone, processes_of, train

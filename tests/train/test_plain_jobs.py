@@ -17,7 +17,8 @@ import pytest
 
 from elastane.train.control.coordinator import Settings
 from elastane.train.control.kinds import JobKind
-from elastane.train.control.supervisor import JobOptions, Supervisor, Wish, control_of
+from elastane.train.control.supervisor import JobOptions, Supervisor, control_of
+from elastane.train.control.wishes import Wish
 from elastane.train.control.wire import Connection
 from elastane.train.errors import TrainError
 from elastane.train.reports.events import Ended, Event, Resized, WorkerLost
@@ -84,9 +85,11 @@ class Watched:
 
     def left_behind(self) -> list[int]:
         assert self.supervisor._server is not None
-        assert self.supervisor._nursery is not None
+        assert self.supervisor._nurseries.process is not None
         return [
-            pid for pid in (*self.supervisor._server.pids.values(), self.supervisor._nursery.pid) if alive(pid)
+            pid
+            for pid in (*self.supervisor._server.pids.values(), self.supervisor._nurseries.process.pid)
+            if alive(pid)
         ]
 
 
@@ -166,8 +169,8 @@ def test_workers_do_not_outlive_the_process_that_started_them(tmp_path: Path) ->
 
     async def story(job: Watched) -> None:
         await job.until(lambda: job.said("here"))
-        assert job.supervisor._nursery is not None
-        job.supervisor._nursery.send_signal(signal.SIGKILL)
+        assert job.supervisor._nurseries.process is not None
+        job.supervisor._nurseries.process.send_signal(signal.SIGKILL)
 
     async def main() -> None:
         job = Watched(tmp_path, 2, script=script, kind=JobKind.RIGID)

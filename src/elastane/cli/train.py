@@ -58,7 +58,8 @@ def run(
 
     from elastane.train.control.coordinator import Settings
     from elastane.train.control.kinds import JobKind, choose_kind, source_of_module
-    from elastane.train.control.supervisor import JobOptions, Supervisor, parse_wishes
+    from elastane.train.control.supervisor import JobOptions, Supervisor
+    from elastane.train.control.wishes import parse_wishes
     from elastane.train.reports.journal import load_run
     from elastane.train.reports.progress import ProgressDisplay
     from elastane.train.reports.summary import summarise

@@ -44,7 +44,7 @@ class Launch:
     kind: str = "auto"
     environment: Mapping[str, str] = field(default_factory=dict)
     most_workers: int | None = None
-    checkpoint_s: float = 600.0
+    checkpoint_s: float | None = None
     tenant: str = "default"
 
 
@@ -63,6 +63,8 @@ class Wanted:
     grant: Grant | None
     ending: Ending = Ending.CANCEL
     why: str = ""
+    seen: int = 0
+    """The number of the last report that is stored, for an engine that does not remember it."""
 
 
 class Cause(Enum):

@@ -76,11 +76,17 @@ def init(
         virtual=virtual if virtual is not None else int(os.environ.get("ELASTANE_VIRTUAL", DEFAULT_VIRTUAL)),
         seed=seed,
         run=run,
-        checkpoint_every=checkpoint_every,
+        checkpoint_every=checkpoint_every if checkpoint_every is not None else _asked_interval(),
         batch_rule=batch_rule,
         lr_rule=lr_rule,
         threads=threads,
     )
+
+
+def _asked_interval() -> float | None:
+    """Seconds between checkpoints, as whoever started this job wants them."""
+    given = os.environ.get("ELASTANE_CHECKPOINT_EVERY")
+    return float(given) if given else None
 
 
 def _mode(name: str) -> Mode:

@@ -76,6 +76,13 @@ class Coordinator:
             and len(self.current.members) == self.target
         )
 
+    @property
+    def staying(self) -> Sequence[str]:
+        """Workers that train or will, and are not to leave; members first, in rank order."""
+        members = self.current.members if self.current else ()
+        useful = [w.name for w in self._alive() if w.useful and w.name not in self._dropped]
+        return sorted(useful, key=lambda name: members.index(name) if name in members else len(members))
+
     # What is told from outside; each call answers with actions.
 
     def start(self, now_s: float) -> list[Action]:
@@ -87,7 +94,13 @@ class Coordinator:
         """From now on ``workers`` of them, without those in ``drop``."""
         limit = self.settings.max_workers
         self.target = max(1, workers if limit is None else min(workers, limit))
-        self._dropped |= set(drop)
+        for name in drop:
+            worker = self.workers.get(name)
+            if worker is not None and worker.phase in (Phase.WARMING, Phase.READY):
+                worker.phase = Phase.GONE
+                self._out += [Record({"type": "gone", "worker": name}), Kill(name, "no longer wanted")]
+            else:
+                self._dropped.add(name)
         self._out.append(Record({"type": "target", "workers": self.target}))
         return self._settle(now_s)
 
@@ -216,8 +229,8 @@ class Coordinator:
         if name in self.workers:
             self.workers[name].cause = cause
 
-    def exited(self, name: str, clean: bool, how: str, now_s: float) -> list[Action]:
-        """A worker's process is gone (or cannot come back)."""
+    def exited(self, name: str, clean: bool, how: str, now_s: float, *, blame: bool = True) -> list[Action]:
+        """A worker's process is gone (or cannot come back); without ``blame`` it went with its node."""
         worker = self.workers.get(name)
         if worker is None or not worker.alive:
             return self._settle(now_s)
@@ -231,7 +244,7 @@ class Coordinator:
             others = sum(w.phase is Phase.MEMBER and not w.done for w in self._alive())
             self._fail(_early(name, self.step, others))
         else:
-            self._lost(worker, phase, cause)
+            self._lost(worker, phase, cause, blame=blame)
         return self._settle(now_s)
 
     def tick(self, now_s: float) -> list[Action]:
@@ -344,13 +357,14 @@ class Coordinator:
         if self.step > self._death_step:
             self._deaths = 0
 
-    def _lost(self, worker: Worker, phase: Phase, cause: str) -> None:
+    def _lost(self, worker: Worker, phase: Phase, cause: str, *, blame: bool = True) -> None:
         self._out.append(Record({"type": "gone", "worker": worker.name}))
         self._out.append(
             Emit({"type": "worker_lost", "worker": worker.name, "cause": cause, "step": self.step})
         )
-        self._deaths = self._deaths + 1 if self.step <= self._death_step else 1
-        self._death_step = self.step
+        if blame:
+            self._deaths = self._deaths + 1 if self.step <= self._death_step else 1
+            self._death_step = self.step
         trains = [w for w in self._alive() if w.phase in (Phase.MEMBER, Phase.JOINING)]
         if phase is Phase.MEMBER and worker.cause and not trains:
             self._fail(cause)

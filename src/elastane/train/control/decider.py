@@ -6,7 +6,7 @@ us.  What only talking workers need (ready, built, entered ...) is between them,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from elastane.train.control.actions import Action, Finish
@@ -35,6 +35,11 @@ class Decider(Protocol):
     @property
     def current(self) -> Plan | None:
         """Who trains, in rank order; None before the first start."""
+        ...
+
+    @property
+    def staying(self) -> Sequence[str]:
+        """Workers that train or will, and are not to leave; members first, in rank order."""
         ...
 
     @property
@@ -67,8 +72,8 @@ class Decider(Protocol):
         """What ended a worker, as far as it said so itself; comes before ``exited``."""
         ...
 
-    def exited(self, name: str, clean: bool, how: str, now_s: float) -> list[Action]:
-        """A worker's process is gone."""
+    def exited(self, name: str, clean: bool, how: str, now_s: float, *, blame: bool = True) -> list[Action]:
+        """A worker's process is gone; without ``blame`` it went with its node."""
         ...
 
     def tick(self, now_s: float) -> list[Action]:

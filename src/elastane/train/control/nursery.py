@@ -7,10 +7,14 @@ reaches it.  It starts, watches and kills workers; what they do is not its busin
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
+import json
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +24,11 @@ from elastane.train.control.wire import Connection, address, decode
 
 ENDPOINT, TOKEN, NODE = "ELASTANE_COORDINATOR", "ELASTANE_TOKEN", "ELASTANE_NODE"
 PRELOAD = "ELASTANE_PRELOAD"
+LEASHED = "ELASTANE_LEASHED"
+"""Set where nothing may outlive its parent: the nursery its node's agent, workers their nursery."""
+WAITING = "ELASTANE_WAITING"
+"""Set for a nursery that learns whom to serve only once it is warm: by a line of JSON on its standard input."""
+_PR_SET_PDEATHSIG = 1
 ORPHAN_PATIENCE_S = 60.0
 """How long a nursery without children waits for a new coordinator."""
 
@@ -34,6 +43,13 @@ def warm_up(modules: list[str]) -> None:
         importlib.import_module(module)
 
 
+def die_with(parent: int) -> None:
+    """Have the system kill this process when its parent, which should be ``parent``, ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 class Nursery:
     """Serves one coordinator at a time; reconnects when it is replaced."""
 
@@ -41,6 +57,7 @@ class Nursery:
         self._endpoint = address(os.environ[ENDPOINT])
         self._token = os.environ[TOKEN]
         self._node = os.environ.get(NODE, "local")
+        self._leashed = LEASHED in os.environ
         self._children: dict[int, str] = {}
         self._unsent: list[dict[str, Any]] = []
         self._connection: Connection | None = None
@@ -125,15 +142,21 @@ class Nursery:
         elif message["type"] == "kill":
             for pid, worker in self._children.items():
                 if worker == message["worker"]:
-                    os.kill(pid, int(message.get("signal", signal.SIGKILL)))
+                    _signal(pid, int(message.get("signal", signal.SIGKILL)))
 
     def _single_threaded(self) -> bool:
         return len(os.listdir("/proc/self/task")) == 1 if os.path.isdir("/proc/self/task") else True  # noqa: PTH208, PTH112
 
     def _fork(self, order: runner.Order) -> int:
-        pid = os.fork()
+        parent, pid = os.getpid(), os.fork()
         if pid:
+            with contextlib.suppress(OSError):  # both sides, so that it is done for whoever looks first
+                os.setpgid(pid, pid)
             return pid
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)
+        if self._leashed:
+            die_with(parent)
         signal.set_wakeup_fd(-1)
         for name in (signal.SIGCHLD, signal.SIGINT):
             signal.signal(name, signal.SIG_DFL)
@@ -159,16 +182,31 @@ class Nursery:
 
     def _kill_all(self) -> None:
         for pid in self._children:
-            os.kill(pid, signal.SIGKILL)
+            _signal(pid, signal.SIGKILL)
         for pid in self._children:
             os.waitpid(pid, 0)
 
 
+def _signal(pid: int, number: int) -> None:
+    """To a worker and whatever it has started."""
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        os.kill(pid, number)
+
+
 def main() -> None:
     """The process: warm up, then serve."""
-    nursery = Nursery()
+    if LEASHED in os.environ:
+        die_with(int(os.environ[LEASHED]))
     warm_up([name for name in os.environ.get(PRELOAD, "").split(",") if name])
-    nursery.serve()
+    if os.environ.pop(WAITING, ""):
+        line = sys.stdin.readline()
+        if not line:
+            return
+        os.environ.update(json.loads(line))
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    Nursery().serve()
     os._exit(0)  # the end of the connection means the end of the process, to whoever waits for it
 
 

@@ -5,7 +5,7 @@ started or ended.  A *resizable* (``elastic``) job is stopped and started again 
 and its script goes on from its own checkpoint.  A *rigid* job keeps its size, and dies with its first worker.
 There is never a process of a new gang before the last one of the old gang is gone.
 
-It cannot see steps, nor a worker that hangs; and all processes of a gang run on one machine.
+It cannot see steps, nor a worker that hangs; and all processes of a gang must reach one address.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from elastane.train.control.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
 from elastane.train.control.coordinator import Settings
+from elastane.train.control.places import LOCAL
 from elastane.train.control.plan import Kind, Plan
 from elastane.train.control.roster import Phase, Worker
 
@@ -41,6 +42,7 @@ class Meeting:
     address: str
     free_port: Callable[[], int]
     """Asked once for each gang."""
+    node_of: Callable[[str], str] = lambda _worker: LOCAL
 
 
 @dataclass(slots=True)
@@ -80,6 +82,11 @@ class PlainCoordinator:
         self._out: list[Action] = []
 
     @property
+    def staying(self) -> Sequence[str]:
+        """Everybody of the gang that runs, unless it is on its way out."""
+        return [worker.name for worker in self._alive()] if self._ending is None else []
+
+    @property
     def settled(self) -> bool:
         """Whether a gang of the wanted size runs, and is not being replaced."""
         gang = self.current
@@ -96,12 +103,17 @@ class PlainCoordinator:
     def environment(self, worker: str) -> dict[str, str]:
         """What torchrun would set for this worker of the present gang."""
         assert self._gang is not None
-        rank, size = str(self._gang.members.index(worker)), str(len(self._gang.members))
+        members, node_of = self._gang.members, self._meeting.node_of
+        rank, size = str(members.index(worker)), str(len(members))
+        nodes = list(dict.fromkeys(map(node_of, members)))
+        here = [name for name in members if node_of(name) == node_of(worker)]
         return {
-            **dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), rank),
-            **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"), size),
-            "GROUP_RANK": "0",
-            "GROUP_WORLD_SIZE": "1",
+            **dict.fromkeys(("RANK", "ROLE_RANK"), rank),
+            **dict.fromkeys(("WORLD_SIZE", "ROLE_WORLD_SIZE"), size),
+            "LOCAL_RANK": str(here.index(worker)),
+            "LOCAL_WORLD_SIZE": str(len(here)),
+            "GROUP_RANK": str(nodes.index(node_of(worker))),
+            "GROUP_WORLD_SIZE": str(len(nodes)),
             "ROLE_NAME": "default",
             "MASTER_ADDR": self._meeting.address,
             "MASTER_PORT": str(self._port),
@@ -166,8 +178,8 @@ class PlainCoordinator:
             self._complete(now_s)
         return self._actions()
 
-    def exited(self, name: str, clean: bool, how: str, now_s: float) -> list[Action]:
-        """A worker's process is gone."""
+    def exited(self, name: str, clean: bool, how: str, now_s: float, *, blame: bool = True) -> list[Action]:
+        """A worker's process is gone; without ``blame`` it went with its node."""
         worker = self.workers.get(name)
         if worker is None or not worker.alive:
             return []
@@ -177,7 +189,7 @@ class PlainCoordinator:
             if clean:
                 worker.done = True
             else:
-                self._lost(worker, how, now_s)
+                self._lost(worker, how, now_s, blame=blame)
         self._settle(now_s)
         return self._actions()
 
@@ -252,14 +264,15 @@ class PlainCoordinator:
         else:
             self._end_gang(now_s)
 
-    def _lost(self, worker: Worker, how: str, now_s: float) -> None:
+    def _lost(self, worker: Worker, how: str, now_s: float, *, blame: bool) -> None:
         assert self._gang is not None
         words = f"; its last words: {worker.cause}" if worker.cause else ""
         cause = f"worker {worker.name} (rank {self._gang.members.index(worker.name)}): {how}{words}"
         lost = {"type": "worker_lost", "worker": worker.name, "cause": f"{how}{words}", "step": self.step}
         self._out.append(Emit(lost))
         ran_s = now_s - self._running_s if self._running_s is not None else 0.0
-        self._deaths = 1 if ran_s >= self._patience.healthy_s else self._deaths + 1
+        if blame:
+            self._deaths = 1 if ran_s >= self._patience.healthy_s else self._deaths + 1
         if not self.elastic:
             self._end_gang(now_s, Finish("failed", cause))
         elif self._deaths > self._patience.max_restarts:

@@ -27,6 +27,9 @@ from elastane.train.errors import Released
 ORDER = "ELASTANE_ORDER"
 """Environment variable with the order of a worker that is started cold."""
 
+CANNOT_START = 127
+"""Exit code of a worker whose program or directory is not there, as a shell would have it."""
+
 tell_cause: list[Callable[[str], None]] = []
 """Who wants to know why this process ends (the link to the coordinator adds itself here)."""
 
@@ -37,7 +40,7 @@ at_clean_end: list[Callable[[], None]] = []
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a worker process is to run, and with what."""
+    """What a worker process is to run, and with what: a Python script, or any program in its place."""
 
     worker: str
     script: str
@@ -47,6 +50,7 @@ class Order:
     directory: str
     module: bool = False
     nice: int = 0
+    program: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -59,6 +63,7 @@ class Order:
             "directory": self.directory,
             "module": self.module,
             "nice": self.nice,
+            "program": list(self.program),
         }
 
     @classmethod
@@ -73,6 +78,7 @@ class Order:
             directory=values["directory"],
             module=bool(values.get("module", False)),
             nice=int(values.get("nice", 0)),
+            program=tuple(values.get("program", ())),
         )
 
 
@@ -80,11 +86,25 @@ def run(order: Order) -> None:
     """Become this worker; ends the process."""
     _redirect(order.log)
     os.environ.update(order.environment)
-    os.chdir(order.directory)
+    try:
+        os.chdir(order.directory)
+    except OSError as error:
+        print(f"elastane: error: {order.directory}: {error.strerror}", file=sys.stderr)  # noqa: T201
+        os._exit(CANNOT_START)
     if order.nice and may_hurry():
         os.nice(order.nice)
+    if order.program:
+        _become(order.program)
     sys.argv = [order.script, *order.arguments]
     _leave(_execute(order))
+
+
+def _become(program: tuple[str, ...]) -> None:
+    try:
+        os.execvp(program[0], program)  # noqa: S606
+    except OSError as error:
+        print(f"elastane: error: {program[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201
+        os._exit(CANNOT_START)
 
 
 def may_hurry() -> bool:

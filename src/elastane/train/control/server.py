@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +18,13 @@ from elastane.train.control.actions import Action, Emit, Finish, Kill, Record, S
 from elastane.train.control.coordinator import Coordinator
 from elastane.train.control.decider import Decider
 from elastane.train.control.journal import PlanLog
+from elastane.train.control.places import LOCAL
 
 TICK_S = 0.25
 UNCONFIRMED_S = 1.0
 """How long a broken connection may mean less than a death, when the process cannot be asked after."""
 
+NODE_LOST = "its node was lost"
 STOP_S = 5.0
 """How long nurseries may take to end their workers and themselves."""
 
@@ -41,7 +43,10 @@ class Hooks:
     event: Callable[[Mapping[str, Any]], None]
     order: Callable[[str], Mapping[str, Any]]
     """The order (what to run, with what environment) for a new worker."""
-    node_of: Callable[[str], str] = lambda _worker: "local"
+    place: Callable[[str], str] = lambda _worker: LOCAL
+    """Chooses a node for a new worker."""
+    node_of: Callable[[str], str] = lambda _worker: LOCAL
+    """Where a worker is."""
     client: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] = lambda _message: None
     """Answers messages of clients that the server does not know itself."""
     started: Callable[[str], None] = lambda _worker: None
@@ -65,6 +70,7 @@ class CoordinationServer:
     _unspawned: dict[str, list[str]] = field(default_factory=dict)
     _exits: dict[str, int] = field(default_factory=dict)
     _blobs: dict[int, dict[int, str]] = field(default_factory=dict)
+    _closing: bool = False
     _server: asyncio.Server | None = None
     _ticker: asyncio.Task[None] | None = None
 
@@ -81,6 +87,7 @@ class CoordinationServer:
 
     async def close(self) -> None:
         """Stop nurseries (and with them every worker that is left), then listening."""
+        self._closing = True
         for peer in self._nurseries.values():
             self._write(peer, {"type": "stop"})
         deadline = self._now_s + STOP_S
@@ -97,25 +104,31 @@ class CoordinationServer:
 
     def perform(self, actions: list[Action]) -> None:
         """Carry out what the coordinator decided, in order."""
+        # Who starts may have to be told where the others of its gang are, so all are placed first.
+        for spawn in [action for action in actions if isinstance(action, Spawn)]:
+            self.hooks.place(spawn.worker)
         for action in actions:
-            match action:
-                case Record(entry):
-                    self.log.append(entry)
-                    if entry["type"] == "plan":
-                        self._new_generation(entry["plan"])
-                case Send(worker, message):
-                    if worker in self._workers:
-                        self._write(self._workers[worker], message)
-                case Spawn(worker):
-                    self._spawn(worker)
-                case Kill(worker, why):
-                    self._kill(worker, why)
-                case Signal(worker, number):
-                    self.signal(worker, number)
-                case Emit(event):
-                    self.hooks.event(event)
-                case Finish():
-                    self.finished.set()
+            self._perform(action)
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case Record(entry):
+                self.log.append(entry)
+                if entry["type"] == "plan":
+                    self._new_generation(entry["plan"])
+            case Send(worker, message):
+                if worker in self._workers:
+                    self._write(self._workers[worker], message)
+            case Spawn(worker):
+                self._spawn(worker)
+            case Kill(worker, why):
+                self._kill(worker, why)
+            case Signal(worker, number):
+                self.signal(worker, number)
+            case Emit(event):
+                self.hooks.event(event)
+            case Finish():
+                self.finished.set()
 
     def _new_generation(self, plan: Mapping[str, Any]) -> None:
         self._blobs = {g: blobs for g, blobs in self._blobs.items() if g >= plan["generation"] - 2}
@@ -130,6 +143,9 @@ class CoordinationServer:
             self._write(nursery, {"type": "spawn", "order": dict(self.hooks.order(worker))})
 
     def _kill(self, worker: str, why: str) -> None:
+        for waiting in self._unspawned.values():
+            if worker in waiting:
+                waiting.remove(worker)
         if worker in self._workers:
             self._write(self._workers[worker], {"type": "refused", "cause": why})
         nursery = self._nurseries.get(self.hooks.node_of(worker))
@@ -195,15 +211,30 @@ class CoordinationServer:
     def _gone(self, peer: _Peer) -> None:
         if peer.role == "nursery" and self._nurseries.get(peer.name) is peer:
             del self._nurseries[peer.name]
+            self._node_lost(peer.name)
         if peer.role == "worker" and self._workers.get(peer.name) is peer:
             del self._workers[peer.name]
             self._exited(peer.name)
+            if self.hooks.node_of(peer.name) not in self._nurseries and not self._closing:
+                self._lost(peer.name)
             # A process that ended is announced by its nursery within milliseconds; only a lost machine is not.
             asyncio.get_running_loop().call_later(UNCONFIRMED_S, self._unconfirmed, peer.name)
 
+    def _node_lost(self, node: str) -> None:
+        """Workers do not outlive their nursery; those that talk to us are heard ending."""
+        if self._closing or self.coordinator.outcome is not None:
+            return
+        for worker in [w.name for w in self.coordinator.workers.values() if w.alive]:
+            unheard = worker not in self._workers and worker not in self._unspawned.get(node, ())
+            if unheard and self.hooks.node_of(worker) == node:
+                self._lost(worker)
+
+    def _lost(self, worker: str) -> None:
+        self.perform(self.coordinator.exited(worker, False, NODE_LOST, self._now_s, blame=False))
+
     def _unconfirmed(self, worker: str) -> None:
         if worker not in self._workers and self.hooks.node_of(worker) not in self._nurseries:
-            self.perform(self.coordinator.exited(worker, False, "connection lost", self._now_s))
+            self._lost(worker)
 
     def _hear(self, peer: _Peer, message: Mapping[str, Any]) -> None:
         if peer.role == "worker":
@@ -254,9 +285,9 @@ class CoordinationServer:
         self._write(peer, answer or {"type": "unknown", "cause": f"no such request: {message['type']}"})
 
     @property
-    def has_nursery(self) -> bool:
-        """Whether somebody is there who can start workers."""
-        return bool(self._nurseries)
+    def nurseries(self) -> Collection[str]:
+        """Nodes on which somebody is there who can start workers."""
+        return self._nurseries.keys()
 
     def status(self) -> dict[str, Any]:
         """The job's membership as JSON values."""
@@ -270,6 +301,7 @@ class CoordinationServer:
                 worker.name: {
                     "phase": worker.phase.value,
                     "pid": self.pids.get(worker.name),
+                    "node": self.hooks.node_of(worker.name),
                     "step": worker.beat.step,
                     "doing": worker.beat.doing,
                 }

@@ -13,11 +13,10 @@ import os
 import random
 import secrets
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,14 @@ from elastane.train.control.echo import LeaderEcho
 from elastane.train.control.journal import PlanLog
 from elastane.train.control.kinds import JobKind
 from elastane.train.control.last_words import last_words
-from elastane.train.control.nursery import ENDPOINT, NODE, PRELOAD, TOKEN
+from elastane.train.control.nurseries import Nurseries, OwnNursery, Parentage
+from elastane.train.control.nursery import ENDPOINT, NODE, TOKEN
+from elastane.train.control.places import LOCAL, Places
 from elastane.train.control.plain import Meeting, PlainCoordinator
 from elastane.train.control.ports import free_port
 from elastane.train.control.runner import Order
 from elastane.train.control.server import CoordinationServer, Hooks
+from elastane.train.control.wishes import Wish
 from elastane.train.errors import TrainError
 from elastane.train.reports.events import Ended, Event, Started, from_json
 from elastane.train.reports.journal import FILE_NAME, Journal
@@ -40,29 +42,19 @@ from elastane.train.reports.journal import FILE_NAME, Journal
 GRACE_S = 10.0
 """How long workers may take to leave once the job is over."""
 CONTROL_FILE = "control.json"
-_NURSERY = ("-m", "elastane.train.control.nursery")
-_COLD_NURSERY = ("-c", "from elastane.train.control.nursery import Nursery; Nursery().serve()")
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """Something to be done ``at`` seconds after training began, or once it has made ``at`` steps."""
-
-    at: float
-    action: str
-    """``resize``, ``kill``, ``kill-leader`` or ``stop`` (freeze)."""
-    workers: int = 0
-    steps: bool = False
-    settled: bool = False
-    """Not before the last change of members is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """What to run and how."""
+    """What to run and how: a Python ``script``, or any ``program`` with its arguments.
 
-    script: str
+    ``places`` are workers by node; without them all are on this machine.
+    """
+
+    script: str = ""
     arguments: tuple[str, ...] = ()
+    program: tuple[str, ...] = ()
+    places: Mapping[str, int] = field(default_factory=dict)
     run: Path = Path("runs/job")
     settings: Settings = field(default_factory=Settings)
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -80,13 +72,20 @@ class JobOptions:
 class Supervisor:
     """One job, from start to end."""
 
-    def __init__(self, options: JobOptions, show: Callable[[Event], None], echo: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        options: JobOptions,
+        show: Callable[[Event], None],
+        echo: Callable[[str], None],
+        nurseries: Nurseries | None = None,
+    ) -> None:
         self.options = options
         self._show = show
         self._echo = LeaderEcho(self._log_of, echo, from_start=options.kind is not JobKind.ADAPTIVE)
         self._token = ""
         self._port = 0
-        self._nursery: subprocess.Popen[bytes] | None = None
+        self._nurseries = nurseries or OwnNursery(options.run)
+        self._places = Places(options.places or {LOCAL: options.settings.workers})
         self._journal: Journal | None = None
         self._server: CoordinationServer | None = None
         self._began_s = time.time()
@@ -111,7 +110,7 @@ class Supervisor:
         tasks = [asyncio.create_task(work) for work in (self._echo_logs(), self._grant_wishes())]
         try:
             if not adopt:
-                self._start_nursery()
+                self._ask_for_nurseries(server)
                 self._announce()
                 server.perform(coordinator.start(loop.time()))
             await self._until_over(server)
@@ -125,6 +124,9 @@ class Supervisor:
 
     def _coordinator(self, log: PlanLog, *, adopt: bool) -> Decider:
         entries = list(log.entries())
+        for entry in entries:
+            if entry["type"] == "placed":
+                self._places.remember(entry["worker"], entry["node"])
         if self.options.kind is not JobKind.ADAPTIVE:
             return self._plain(entries, adopt=adopt)
         if adopt:
@@ -136,17 +138,44 @@ class Supervisor:
         if adopt:
             raise TrainError(f"--adopt: a {options.kind} job cannot be taken over, only an adaptive one")
         chance = random.SystemRandom()  # jobs that start together must not choose alike
-        meeting = Meeting(options.run.name, options.host, lambda: free_port(options.host, chance))
+        port = partial(free_port, options.host, chance)
+        meeting = Meeting(options.run.name, options.host, port, self._places.node_of)
         coordinator = PlainCoordinator(options.settings, options.kind is JobKind.RESIZABLE, meeting)
         coordinator.resume(entries)
         return coordinator
 
     def _hooks(self, coordinator: Decider) -> Hooks:
-        hooks = Hooks(event=self._event, order=self._order)
+        hooks = Hooks(event=self._event, order=self._order, place=self._place)
+        hooks.node_of, hooks.client = self._places.node_of, self._client
         if isinstance(coordinator, PlainCoordinator):
             hooks.started = self._plain_started
             hooks.last_words = lambda worker: last_words(self._log_of(worker))
         return hooks
+
+    def _place(self, worker: str) -> str:
+        """Find a node for a new worker; it is on disk before anything runs there."""
+        assert self._server is not None
+        coordinator = self._server.coordinator
+        if self._places.total != coordinator.target:
+            self._places.resize(coordinator.target)
+        node = self._places.assign(worker, coordinator.staying)
+        self._server.log.append({"type": "placed", "worker": worker, "node": node})
+        return node
+
+    def _client(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        if message["type"] != "place":
+            return None
+        self.place({str(node): int(count) for node, count in message["places"].items()})
+        return {"type": "ok"}
+
+    def place(self, places: Mapping[str, int]) -> None:
+        """So many workers on these nodes from now on."""
+        server = self._server
+        assert server is not None
+        leaving = self._places.change(places, server.coordinator.staying)
+        self._ask_for_nurseries(server)
+        now = asyncio.get_running_loop().time()
+        server.perform(server.coordinator.resize(self._places.total, now, leaving))
 
     def _plain_started(self, worker: str) -> None:
         server = self._server
@@ -176,28 +205,18 @@ class Supervisor:
         with os.fdopen(fd, "w") as file:
             json.dump(facts, file)
 
-    def _start_nursery(self) -> None:
+    def _ask_for_nurseries(self, server: CoordinationServer) -> None:
+        """Wherever workers are wanted and nobody is there who could start them."""
+        for node in self._places.wanted:
+            if node not in server.nurseries:
+                self._nurseries.ask(node, self._parentage())
+
+    def _parentage(self) -> Parentage:
+        options = self.options
         # A rigid job starts once: importing PyTorch for it beforehand would only make it wait.
-        cold = self.options.kind is JobKind.RIGID and not self.options.preload
-        threads = str(self.options.threads) if cold else "1"
-        environment = {
-            **os.environ,
-            **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads),
-            ENDPOINT: f"{self.options.host}:{self._port}",
-            TOKEN: self._token,
-            NODE: "local",
-            PRELOAD: ",".join(self.options.preload),
-            "ELASTANE_RUN": str(self.options.run.resolve()),
-        }
-        with (self.options.run / "logs" / "nursery.log").open("ab") as log:
-            self._nursery = subprocess.Popen(  # noqa: S603
-                [sys.executable, *(_COLD_NURSERY if cold else _NURSERY)],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        cold = options.program != () or (options.kind is JobKind.RIGID and not options.preload)
+        endpoint = f"{options.host}:{self._port}"
+        return Parentage(endpoint, self._token, options.run, cold, options.threads, options.preload)
 
     def _order(self, worker: str) -> Mapping[str, Any]:
         assert self._server is not None
@@ -210,6 +229,7 @@ class Supervisor:
             worker=worker,
             script=self.options.script,
             arguments=self.options.arguments,
+            program=self.options.program,
             environment={**self.options.environment, **particular},
             log=str(self._log_of(worker).resolve()),
             directory=str(self.options.directory.resolve()),
@@ -221,7 +241,7 @@ class Supervisor:
         return {
             ENDPOINT: f"{self.options.host}:{self._port}",
             TOKEN: self._token,
-            NODE: "local",
+            NODE: self._places.node_of(worker),
             "ELASTANE_WORKER": worker,
             "ELASTANE_RUN": str(self.options.run.resolve()),
             "ELASTANE_THREADS": str(self.options.threads),
@@ -234,16 +254,13 @@ class Supervisor:
         adopted_by_s = time.monotonic() + self.options.settings.lease_s
         while not over.done():
             await asyncio.wait({over}, timeout=0.5)
-            if self._nursery is None and not server.has_nursery and time.monotonic() > adopted_by_s:
-                self._start_nursery()  # the one we wanted to take over is gone
-            nursery = self._nursery
-            if nursery is not None and nursery.poll() is not None and not over.done():
+            if time.monotonic() > adopted_by_s:  # before that, those we take over may still come back
+                self._ask_for_nurseries(server)
+            problem = self._nurseries.problem()
+            if problem and not over.done():
                 over.cancel()
                 self._kill_orphans(server)
-                tail = (self.options.run / "logs" / "nursery.log").read_text(errors="replace").strip()
-                raise TrainError(
-                    f"workers cannot be started: {tail.splitlines()[-1] if tail else 'no reason given'}"
-                )
+                raise TrainError(f"workers cannot be started: {problem}")
         deadline = time.monotonic() + GRACE_S
         while self._processes(server) and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
@@ -260,13 +277,7 @@ class Supervisor:
 
     async def _clear_up(self, server: CoordinationServer, log: PlanLog) -> None:
         await server.close()
-        nursery = self._nursery
-        if nursery is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                await asyncio.to_thread(nursery.wait, 5.0)
-            if nursery.poll() is None:
-                nursery.kill()
-                nursery.wait()
+        await self._nurseries.end()
         self._echo_new()
         self._echo.finish()
         log.close()
@@ -291,7 +302,7 @@ class Supervisor:
         """Say that a plain job begins; an adaptive one says so itself, once it knows its batch."""
         options = self.options
         if options.kind is not JobKind.ADAPTIVE:
-            script = options.script if options.module else Path(options.script).name
+            script = options.script if options.module else Path(options.script or options.program[0]).name
             facts = {"elastane": __version__}
             workers = options.settings.workers
             self._tell(Started(time.time(), str(options.run), script, options.kind.value, workers, 0, 0, facts))
@@ -341,6 +352,18 @@ class Supervisor:
         due = (coordinator.step if wish.steps else elapsed_s) >= wish.at
         return due and (not wish.settled or self.settled)
 
+    def members(self) -> Mapping[str, Any]:
+        """Who is there and where, as JSON values; nothing that changes with every step."""
+        server = self._server
+        if server is None:
+            return {"generation": 0, "members": [], "workers": {}}
+        status = server.status()
+        workers = {
+            name: {key: facts[key] for key in ("node", "pid", "phase")}
+            for name, facts in status["workers"].items()
+        }
+        return {"generation": status["generation"], "members": status["members"], "workers": workers}
+
     @property
     def settled(self) -> bool:
         """Whether as many workers train as are wanted, and no change is under way."""
@@ -380,30 +403,3 @@ def control_of(run: Path) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         raise TrainError(f"no job is running in {run}") from error
     return facts
-
-
-def parse_wishes(resize: str | None, chaos: Sequence[str]) -> tuple[Wish, ...]:
-    """``1:30s,4:60s`` and ``kill:45s`` as wishes; ``kill:500steps`` counts steps instead of seconds."""
-    wishes = []
-    for part in (resize or "").split(","):
-        if part.strip():
-            count, at, steps = _parts(part, "--resize", "WORKERS:TIME, as in 4:60s or 4:500steps")
-            if not count.isdigit() or int(count) < 1:
-                raise TrainError(f"--resize: {count!r} is not a number of workers")
-            wishes.append(Wish(at, "resize", int(count), steps))
-    for part in ",".join(chaos).split(","):
-        if part.strip():
-            action, at, steps = _parts(part, "--chaos", "WHAT:TIME, as in kill:45s or kill:500steps")
-            if action not in ("kill", "kill-leader", "stop"):
-                raise TrainError(f"--chaos: {action!r} is not one of kill, kill-leader, stop")
-            wishes.append(Wish(at, action, steps=steps))
-    return tuple(sorted(wishes, key=lambda wish: wish.at))
-
-
-def _parts(text: str, option: str, form: str) -> tuple[str, float, bool]:
-    what, _, when = text.strip().partition(":")
-    number = when.removesuffix("steps").removesuffix("s")
-    try:
-        return what, float(number), when.endswith("steps")
-    except ValueError:
-        raise TrainError(f"{option}: {text.strip()!r} is not {form}") from None

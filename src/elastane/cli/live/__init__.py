@@ -1,0 +1,50 @@
+"""The verbs of the live system: everything that talks to a running server.
+
+Modules here import nothing heavy before a verb runs, so that ``elastane --help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from elastane.cli.live import (
+    etas,
+    events,
+    exits,
+    history,
+    logs,
+    nodes,
+    people,
+    policy,
+    queue,
+    quota,
+    status,
+    steer,
+    submit,
+    why,
+)
+from elastane.cli.live.exits import Verb
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to a command line, and the table of exit codes to its help."""
+    app.command("submit", cls=submit.SubmitVerb, help=submit.HELP)(submit.command)
+    app.command("queue", cls=Verb, help=queue.HELP)(queue.command)
+    app.command("status", cls=Verb, help=status.HELP)(status.command)
+    app.command("logs", cls=Verb, help=logs.HELP)(logs.command)
+    app.command("why", cls=Verb, help=why.HELP)(why.command)
+    app.command("eta", cls=Verb, help=etas.HELP)(etas.command)
+    app.command("cancel", cls=Verb, help=steer.CANCEL_HELP)(steer.cancel)
+    app.command("suspend", cls=Verb, help=steer.SUSPEND_HELP)(steer.suspend)
+    app.command("resume", cls=Verb, help=steer.RESUME_HELP)(steer.resume)
+    app.command("scale", cls=Verb, help=steer.SCALE_HELP)(steer.scale)
+    app.command("move", cls=Verb, help=steer.MOVE_HELP)(steer.move)
+    app.command("nodes", cls=Verb, help=nodes.NODES_HELP)(nodes.show)
+    app.command("drain", cls=Verb, help=nodes.DRAIN_HELP)(nodes.drain)
+    app.command("history", cls=Verb, help=history.HELP)(history.command)
+    app.command("events", cls=Verb, help=events.HELP)(events.command)
+    app.add_typer(policy.app, name="policy")
+    app.add_typer(people.users, name="user")
+    app.add_typer(people.tokens, name="token")
+    app.add_typer(quota.app, name="quota")
+    app.info.epilog = exits.TABLE

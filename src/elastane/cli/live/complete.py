@@ -1,0 +1,25 @@
+"""What the shell offers when somebody presses the tab key.  A server that does not answer offers nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from elastane.cli.live import calls
+from elastane.errors import ElastaneError
+
+
+def jobs(incomplete: str) -> list[tuple[str, str]]:
+    """Active jobs by id, with their names."""
+    return _offer(incomplete, lambda: ((job.id, job.name) for job in calls.connect().jobs()))
+
+
+def nodes(incomplete: str) -> list[tuple[str, str]]:
+    """Nodes by id."""
+    return _offer(incomplete, lambda: ((node.id, node.state) for node in calls.connect().nodes()))
+
+
+def _offer(incomplete: str, ask: Callable[[], Iterable[tuple[str, str]]]) -> list[tuple[str, str]]:
+    try:
+        return [(word, help_) for word, help_ in ask() if word.startswith(incomplete)]
+    except (ElastaneError, OSError):
+        return []

@@ -1,0 +1,39 @@
+"""When a job ends, in words, and ``elastane eta``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from elastane.cli.live import calls, options, screen, times, waiting
+
+if TYPE_CHECKING:
+    from elastane.service.messages import Eta, JobSummary
+
+HELP = "When a job will end, as a range, and what that rests on."
+
+
+def eta_words(eta: Eta | None, now_s: float) -> str:
+    """The range as seen from now; a dash where nothing can be said."""
+    known = [] if eta is None else [each for each in (eta.low_s, eta.mid_s, eta.high_s) if each is not None]
+    return times.until(min(known), max(known), now_s) if known else "–"
+
+
+def command(id: str = options.JOB, as_json: bool = options.AS_JSON) -> None:
+    """Say when a job ends."""
+    job = calls.connect().job(id)
+    if as_json:
+        typer.echo(screen.document({"id": job.id, "state": job.state, "eta": job.eta}))
+        return
+    typer.echo(screen.clean(f"{job.id} ({job.name}) ") + _sentence(job, times.now_s()))
+
+
+def _sentence(job: JobSummary, now_s: float) -> str:
+    if waiting.has_ended(job):
+        return f"{job.state} {times.ago(job.ended_s, now_s)}" if job.ended_s else f"has {job.state}"
+    words = eta_words(job.eta, now_s)
+    basis = screen.clean(job.eta.basis) if job.eta and job.eta.basis else ""
+    if words == "–":
+        return "ends at a time that nobody can tell yet" + (f": {basis}" if basis else "")
+    return f"ends {words}" + (f" ({basis})" if basis else "")

@@ -1,0 +1,58 @@
+"""``elastane history``: jobs that have ended, the latest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from elastane.cli.live import calls, options, screen, times
+
+if TYPE_CHECKING:
+    from elastane.service.messages import JobSummary
+
+HELP = "Show jobs that have ended, the latest first, and why they ended."
+
+_COLUMNS = (
+    screen.Column("id"),
+    screen.Column("name"),
+    screen.Column("owner", 3),
+    screen.Column("state"),
+    screen.Column("attempts", 4, right=True),
+    screen.Column("waited", 2, right=True),
+    screen.Column("ran", 1, right=True),
+    screen.Column("ended"),
+    screen.Column("why"),
+)
+
+
+def command(
+    limit: int = typer.Option(20, min=1, max=100_000, help="How many jobs."),
+    as_json: bool = options.AS_JSON,
+) -> None:
+    """Show ended jobs."""
+    jobs = calls.connect().jobs("ended", limit=limit)
+    if as_json:
+        typer.echo(screen.document(jobs))
+    elif not jobs:
+        screen.say("no job has ended yet")
+    else:
+        now_s = times.now_s()
+        screen.print_table(_COLUMNS, [_row(job, now_s) for job in jobs])
+
+
+def _row(job: JobSummary, now_s: float) -> Sequence[object]:
+    ended_s = now_s if job.ended_s is None else job.ended_s
+    started_s = ended_s if job.started_s is None else job.started_s
+    return (
+        job.id,
+        job.name,
+        job.owner,
+        job.state,
+        job.attempt,
+        times.duration(started_s - job.submitted_s),
+        "–" if job.started_s is None else times.duration(ended_s - started_s),
+        times.ago(ended_s, now_s),
+        job.reason,
+    )

@@ -1,0 +1,61 @@
+"""``elastane nodes`` and ``elastane drain``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from elastane.cli.live import calls, options, screen, times
+
+if TYPE_CHECKING:
+    from elastane.service.messages import NodeInfo
+
+NODES_HELP = "Show nodes, their slots and who is on them."
+DRAIN_HELP = "Let a node run empty; --off lets it take work again."
+
+_COLUMNS = (
+    screen.Column("id"),
+    screen.Column("state"),
+    screen.Column("used", right=True),
+    screen.Column("accelerator", 1),
+    screen.Column("jobs"),
+)
+
+
+def show(as_json: bool = options.AS_JSON) -> None:
+    """Show nodes."""
+    nodes = calls.connect().nodes()
+    if as_json:
+        typer.echo(screen.document(nodes))
+    elif not nodes:
+        screen.say("no nodes; start some with: elastane up")
+    else:
+        screen.print_table(
+            _COLUMNS,
+            [
+                (node.id, node.state, f"{node.used}/{node.slots}", node.accelerator, _jobs(node))
+                for node in nodes
+            ],
+        )
+
+
+def drain(
+    node: str = options.NODE,
+    off: bool = typer.Option(False, "--off", help="Let it take work again."),
+    as_json: bool = options.AS_JSON,
+) -> None:
+    """Empty a node, or take it back."""
+    client = calls.connect()
+    answer = client.undrain(node) if off else client.drain(node)
+    if as_json:
+        typer.echo(screen.document(answer))
+        return
+    left = (
+        "" if off or not answer.jobs else f", {times.counted(len(answer.jobs), 'job')} to move: {_jobs(answer)}"
+    )
+    typer.echo(screen.clean(f"{answer.id} {answer.state}{left}"))
+
+
+def _jobs(node: NodeInfo) -> str:
+    return " ".join(f"{job}:{count}" for job, count in sorted(node.jobs.items())) or "–"

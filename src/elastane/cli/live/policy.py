@@ -1,0 +1,65 @@
+"""``elastane policy``: how decisions are made, and how they would be made otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from elastane.cli import policies
+from elastane.cli.live import calls, options, screen, times
+from elastane.cli.live.exits import Verb
+from elastane.cli.live.groups import ShowByDefault, group
+from elastane.errors import ElastaneError
+
+if TYPE_CHECKING:
+    from elastane.service.messages import PolicyInfo
+
+HELP = "Show or change how jobs are scheduled; a shadow policy only says what it would have done."
+
+app = group(ShowByDefault, HELP)
+app.command("list", cls=Verb, help=policies.HELP)(policies.command)
+
+
+@app.command("show", cls=Verb, help="Show the policy and its shadow (the default).")
+def show(as_json: bool = options.AS_JSON) -> None:
+    """Show how decisions are made."""
+    _print(calls.connect().policy(), as_json)
+
+
+@app.command("set", cls=Verb, help="Decide by another policy from now on.")
+def set_policy(
+    written: str = typer.Argument(metavar="POLICY", help="A name, or 'NAME(option=value,…)'."),
+    as_json: bool = options.AS_JSON,
+) -> None:
+    """Change the policy."""
+    _print(calls.connect().set_policy(written), as_json)
+
+
+@app.command("shadow", cls=Verb, help="Let another policy say what it would have done; --off ends that.")
+def shadow(
+    written: str = typer.Argument(None, metavar="[POLICY]", help="A name, or 'NAME(option=value,…)'."),
+    off: bool = typer.Option(False, "--off", help="No shadow any more."),
+    as_json: bool = options.AS_JSON,
+) -> None:
+    """Change the shadow."""
+    if off == (written is not None):
+        raise ElastaneError("say either a policy or --off: elastane policy shadow tiresias")
+    _print(calls.connect().set_shadow(written), as_json)
+
+
+def _print(info: PolicyInfo, as_json: bool) -> None:
+    if as_json:
+        typer.echo(screen.document(info))
+        return
+    how = "on events" if info.period_s is None else f"every {times.duration(info.period_s)}"
+    took = "" if info.last_ms is None else f", the last in {times.amount(info.last_ms)} ms"
+    title = f" ({info.title})" if info.title else ""
+    typer.echo(screen.clean(f"policy {info.policy}{title}"))
+    typer.echo(f"  decides {how}: {times.counted(info.decisions, 'decision')}{took}")
+    if info.problem:
+        typer.echo(screen.clean(f"  problem: {info.problem}"))
+    if info.shadow is not None:
+        last = f"; last: {info.shadow_last}" if info.shadow_last else ""
+        differs = f"{info.shadow_differs:,} of {times.counted(info.shadow_decisions, 'decision')}"
+        typer.echo(screen.clean(f"  shadow {info.shadow}: would have done otherwise in {differs}{last}"))

@@ -1,0 +1,130 @@
+"""``elastane status``: everything about one job, or the cluster in a few lines."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+from elastane.cli.live import calls, complete, options, screen, times, waiting
+from elastane.cli.live.curve import chart
+from elastane.cli.live.etas import eta_words
+from elastane.cli.live.queue import nodes_words, workers_words
+from elastane.errors import ElastaneError
+
+if TYPE_CHECKING:
+    from elastane.service.messages import JobDetail, ServerInfo, Training
+
+HELP = """Show a job: what it does, how fast, why this size, when it ends.  Without JOB: the cluster.
+
+With --wait: 0 when the job succeeded, 10 when it failed, 11 when it was cancelled.
+"""
+
+_LAST = 5
+"""So many transitions are shown."""
+
+
+def command(
+    id: str = typer.Argument(None, metavar="[JOB]", help="Id of a job.", autocompletion=complete.jobs),
+    wait: bool = typer.Option(False, "--wait", help="Wait for the end; the exit code tells which."),
+    as_json: bool = options.AS_JSON,
+) -> None:
+    """Show a job or the cluster."""
+    client = calls.connect()
+    if id is None:
+        if wait:
+            raise ElastaneError("--wait needs a job: elastane status JOB --wait")
+        _print_server(client.info(), as_json)
+        return
+    job = waiting.wait(client, id) if wait else client.job(id)
+    typer.echo(screen.document(job) if as_json else "\n".join(job_lines(job, times.now_s())))
+    if wait:
+        raise typer.Exit(waiting.code_of_end(job))
+
+
+def job_lines(job: JobDetail, now_s: float) -> list[str]:
+    """The job in words."""
+    reason = f": {job.kind_reason}" if job.kind_reason else ""
+    lines = [screen.clean(f"{job.id} ({job.name}) {job.state}, {job.kind}{reason}")]
+    lines += [f"  {label:<10}{screen.clean(text)}" for label, text in _facts(job, now_s)]
+    lines += [f"  {each}" for each in chart(job.curve)]
+    if job.processes:
+        columns = [screen.Column(each) for each in ("process", "node", "pid", "doing")]
+        rows = [(each.name, each.node, each.pid or "–", each.doing) for each in job.processes]
+        lines += [f"  {each}" for each in screen.table(columns, rows)]
+    return lines + list(_life(job, now_s))
+
+
+def _facts(job: JobDetail, now_s: float) -> Iterator[tuple[str, str]]:
+    yield "owner", f"{job.owner}, tenant {job.tenant}, class {job.klass}, priority {job.priority}"
+    words = job.spec.get("command", "")
+    yield "command", shlex.join(map(str, words)) if isinstance(words, list) else str(words)
+    yield "directory", job.directory
+    where = f" on {nodes_words(job)}" if job.nodes else ""
+    yield "workers", f"{workers_words(job)}{where}, attempt {job.attempt}"
+    yield "submitted", times.ago(job.submitted_s, now_s)
+    if job.training is not None:
+        yield from _training(job.training, job.progress)
+    elif job.progress is not None:
+        yield "progress", times.bar(job.progress)
+    if job.ended_s is not None:
+        code = "" if job.code is None else f", exit code {job.code}"
+        yield "ended", f"{times.ago(job.ended_s, now_s)}{code}"
+    elif job.eta is not None:
+        basis = f" ({job.eta.basis})" if job.eta.basis else ""
+        yield "ends", f"{eta_words(job.eta, now_s)}{basis}"
+    if job.reason:
+        yield "why", job.reason
+
+
+def _training(training: Training, progress: float | None) -> Iterator[tuple[str, str]]:
+    epochs = f"epoch {training.epoch + 1}" + (f"/{training.epochs}" if training.epochs else "")
+    loss = "" if training.loss is None else f", loss {training.loss:.4g}"
+    yield "progress", f"{times.bar(progress)}, {epochs}, step {training.step:,}{loss}"
+    if training.metrics:
+        yield "metrics", ", ".join(f"{name} {value:.4g}" for name, value in training.metrics.items())
+    parts = f"{training.per_worker:,} per worker"
+    if training.accumulation:
+        parts += f", {times.counted(training.accumulation, 'more round')} each"
+    yield "batch", f"{training.batch:,} ({parts}), learning rate ×{training.lr_factor:.3g}"
+    speed = f"{times.amount(training.samples_per_s)} samples/s"
+    if training.efficiency is None:
+        yield "goodput", f"not known yet, at {speed}"
+    else:
+        good = times.amount(training.goodput)
+        yield "goodput", f"{good}, from {speed} at {times.percent(training.efficiency)} statistical efficiency"
+    yield (
+        "changes",
+        (
+            f"{times.counted(training.resizes, 'resize')} with {training.pauses_s:.2g} s of pauses, "
+            f"{times.counted(training.workers_lost, 'worker')} lost, "
+            f"{times.counted(training.redone_steps, 'step')} done again"
+        ),
+    )
+
+
+def _life(job: JobDetail, now_s: float) -> Iterator[str]:
+    if not job.life:
+        return
+    columns = [screen.Column("when", right=True), screen.Column("became"), screen.Column("because")]
+    rows = [
+        (times.ago(step.at_s, now_s), step.target, f"{step.cause}{f': {step.detail}' if step.detail else ''}")
+        for step in job.life[-_LAST:]
+    ]
+    yield from (f"  {each}" for each in screen.table(columns, rows))
+
+
+def _print_server(info: ServerInfo, as_json: bool) -> None:
+    if as_json:
+        typer.echo(screen.document(info))
+        return
+    jobs = ", ".join(f"{count} {state}" for state, count in info.jobs.items() if count) or "none"
+    since = times.ago(info.started_s, times.now_s())
+    slots = f"{times.counted(info.slots, 'slot')} on {times.counted(info.nodes, 'node')}"
+    typer.echo(screen.clean(f"elastane {info.version}, up since {since}, home {info.home}"))
+    typer.echo(screen.clean(f"{slots}, policy {info.policy}"))
+    typer.echo(screen.clean(f"jobs: {jobs}"))
+    for warning in info.warnings:
+        screen.say(f"warning: {warning}")

@@ -1,0 +1,119 @@
+"""``elastane submit``: hand in a job.  Checked here first, so that a wrong spec never leaves the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from elastane.cli.live import calls, options, screen, waiting
+from elastane.cli.live.exits import ExitCode, Verb
+from elastane.cli.live.specs import Draft, Flags, draft
+from elastane.errors import ElastaneError
+
+if TYPE_CHECKING:
+    from elastane.service.messages import Submitted
+
+HELP = """Submit a job: a spec in YAML, a script with #SBATCH headers, or a command behind --.
+
+Flags override the file.  Example: elastane submit --workers 1:8 -- python train.py --lr 0.1
+"""
+
+_COMMAND = "elastane.command"
+
+
+class SubmitVerb(Verb):
+    """Keeps what stands behind ``--`` apart: it is the job's command and none of our business."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the command away before options are looked for."""
+        if "--" in args:
+            at = args.index("--")
+            args, ctx.meta[_COMMAND] = args[:at], args[at + 1 :]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Show the command in the line of usage."""
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND…]"]
+
+
+def command(
+    ctx: typer.Context,
+    spec: list[str] = typer.Argument(
+        None, metavar="[SPEC]", help="A job spec in YAML, or a script with #SBATCH headers."
+    ),
+    name: str = typer.Option(None, help="Name in lists; by default that of the script."),
+    workers: str = typer.Option(None, help="How many workers: 2, or a range as in 1:8."),
+    kind: str = typer.Option(None, help="auto, adaptive, resizable or rigid."),
+    gpus: int = typer.Option(None, help="Accelerators (or CPU slots) of one worker."),
+    batch: int = typer.Option(None, help="Batch size that the learning rate was chosen for."),
+    epochs: int = typer.Option(None, help="Passes over the data after which training ends."),
+    klass: str = typer.Option(None, "--class", help="guaranteed, normal or opportunistic."),
+    priority: int = typer.Option(None, help="Higher goes first among equals."),
+    deadline: str = typer.Option(None, help="When the result is needed: 8h, or 2030-01-31T18:00Z."),
+    tenant: str = typer.Option(None, help="Who pays: a team or a person."),
+    env: list[str] = typer.Option([], help="NAME=VALUE for the job's environment; may be repeated."),
+    retries: int = typer.Option(None, help="Restarts after a failure of its own."),
+    workdir: str = typer.Option(None, help="Directory to run in [default: this one]."),
+    key: str = typer.Option(None, help="Submitting again with the same key means the same job."),
+    watch: bool = typer.Option(False, "--watch", help="Tell what happens until the job ends."),
+    as_json: bool = options.AS_JSON,
+) -> None:
+    """Check a job and hand it in."""
+    flags = Flags(
+        name,
+        workers,
+        kind,
+        gpus,
+        batch,
+        epochs,
+        klass,
+        priority,
+        deadline,
+        tenant,
+        tuple(env),
+        retries,
+        workdir,
+    )
+    written = draft(_only(spec), flags, ctx.meta.get(_COMMAND, ()))
+    _check(written, key)
+    client = calls.connect()
+    answer = client.submit(written.values, str(Path.cwd()), key)
+    _report(answer, (*written.warnings, *answer.warnings), as_json, watch)
+    if watch:
+        raise typer.Exit(_watch(client, answer.id))
+
+
+def _only(spec: list[str] | None) -> str | None:
+    if spec and len(spec) > 1:
+        raise ElastaneError(f"put -- in front of a command: elastane submit -- {' '.join(spec)}")
+    return spec[0] if spec else None
+
+
+def _check(written: Draft, key: str | None) -> None:
+    from elastane.jobs.loading import parse_spec
+
+    if key is not None and not 1 <= len(key) <= 200:
+        raise ElastaneError(f"--key: got {len(key)} characters; expected 1 to 200")
+    parse_spec(written.values, written.source)
+
+
+def _report(answer: Submitted, warnings: tuple[str, ...], as_json: bool, watched: bool) -> None:
+    for warning in warnings:
+        screen.say(f"warning: {warning}")
+    if as_json:
+        typer.echo(screen.document({"id": answer.id, "name": answer.name, "repeated": answer.repeated}))
+        return
+    verb = "already submitted as" if answer.repeated else "submitted"
+    typer.echo(f"{verb} {screen.clean(answer.id)} ({screen.clean(answer.name)})")
+    if not watched:
+        screen.say(f"next: elastane status {answer.id}, elastane logs -f {answer.id}")
+
+
+def _watch(client: calls.Calls, id: str) -> ExitCode:
+    try:
+        return waiting.code_of_end(waiting.wait(client, id, waiting.tell))
+    except KeyboardInterrupt:
+        screen.say(f"{id} goes on; end it with: elastane cancel {id}")
+        return ExitCode.INTERRUPTED

@@ -1,0 +1,156 @@
+"""Talking to the agents of nodes: asking them for nurseries, and noticing when they die."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from elastane.engines.local.files import Lock, read_json
+from elastane.engines.local.layout import Layout
+from elastane.train.control import wire
+from elastane.train.control.nurseries import Parentage
+
+_AGAIN_S = 1.0
+_LOOK_S = 0.05
+_RESTART_S = 0.5
+
+
+async def ask(
+    facts: Mapping[str, Any], message: Mapping[str, Any], timeout_s: float = 5.0
+) -> dict[str, Any] | None:
+    """One question to an agent or a supervisor; None when it does not answer."""
+    with contextlib.suppress(OSError, asyncio.TimeoutError, ValueError, KeyError):
+        async with asyncio.timeout(timeout_s):
+            reader, writer = await asyncio.open_connection(
+                facts["host"], int(facts["port"]), limit=wire.MAX_LINE
+            )
+            try:
+                hello = {"type": "hello", "role": "client", "token": facts["token"]}
+                writer.write(wire.encode(hello) + wire.encode(message))
+                line = await reader.readline()
+                return wire.decode(line) if line else None
+            finally:
+                writer.close()
+    return None
+
+
+class AgentNurseries:
+    """Nurseries of one attempt, started by the agents of its nodes."""
+
+    def __init__(self, layout: Layout, attempt: str, log: Path) -> None:
+        self._layout = layout
+        self._attempt = attempt
+        self._log = log
+        self._asked_s: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._nodes: set[str] = set()
+
+    def ask(self, node: str, parentage: Parentage) -> None:
+        """At most once a second; the agent does not mind being asked twice."""
+        if time.monotonic() - self._asked_s.get(node, -_AGAIN_S) < _AGAIN_S:
+            return
+        self._asked_s[node] = time.monotonic()
+        self._nodes.add(node)
+        task = asyncio.create_task(self._ask(node, parentage))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, node: str, parentage: Parentage) -> None:
+        facts = read_json(self._layout.agent(node))
+        if facts is not None:
+            message = {
+                "type": "nursery",
+                "attempt": self._attempt,
+                "environment": parentage.environment(node),
+                "log": str(self._log),
+                "cold": parentage.cold,
+            }
+            await ask(facts, message)
+
+    def problem(self) -> str:
+        """Agents come back: there is always hope."""
+        return ""
+
+    async def end(self) -> None:
+        """Nurseries have been told to stop; whoever did not is ended by its agent."""
+        for node in self._nodes:
+            facts = read_json(self._layout.agent(node))
+            if facts is not None:
+                await ask(facts, {"type": "end", "attempt": self._attempt})
+
+
+class AgentWatch:
+    """One node: starts its agent when there is none, and knows at once when it is gone."""
+
+    def __init__(self, layout: Layout, node: str, changed: Callable[[], None]) -> None:
+        self.node = node
+        self.alive = False
+        self.pid: int | None = None
+        self._layout = layout
+        self._changed = changed
+        self._facts: dict[str, Any] | None = None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._layout.node(self.node).mkdir(parents=True, exist_ok=True)
+        while True:
+            if not Lock(self._layout.agent_lock(self.node)).held:
+                self._start()
+            await self._connect()
+            await asyncio.sleep(_RESTART_S)
+
+    def _start(self) -> None:
+        self._layout.agent(self.node).unlink(missing_ok=True)
+        with (self._layout.node(self.node) / "agent.log").open("ab") as log:
+            subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", "elastane.engines.local.agent", str(self._layout.home), self.node],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=dict(os.environ),
+                start_new_session=True,
+            )
+
+    async def _connect(self) -> None:
+        """Stay connected as long as it lives."""
+        deadline = time.monotonic() + 10.0
+        while (facts := read_json(self._layout.agent(self.node))) is None and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_S)
+        if facts is None:
+            return
+        try:
+            reader, writer = await asyncio.open_connection(facts["host"], int(facts["port"]))
+        except OSError:
+            return
+        writer.write(wire.encode({"type": "hello", "token": facts["token"]}))
+        writer.write(wire.encode({"type": "status"}))
+        try:
+            if await reader.readline():
+                self._facts, self.pid, self.alive = facts, int(facts["pid"]), True
+                self._changed()
+                while await reader.readline():
+                    pass
+        except OSError:
+            pass
+        finally:
+            writer.close()
+            was, self.alive = self.alive, False
+            if was:
+                self._changed()
+
+    async def shut_down(self) -> None:
+        """End the agent and everything on its node."""
+        if self._facts is not None:
+            await ask(self._facts, {"type": "shutdown"})
+        lock = Lock(self._layout.agent_lock(self.node))
+        deadline = time.monotonic() + 10.0
+        while lock.held and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_S)

@@ -1,0 +1,117 @@
+"""The engine of one machine: agents for its nodes, a process for each attempt, and nothing kept in memory.
+
+Whatever it needs to know after a restart lies in files: who holds which lock, what was launched, how it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from elastane.cluster import Node
+from elastane.engines.contract import Attempt, Ending, Report, Wanted, WorkerFacts
+from elastane.engines.local.agents import AgentWatch
+from elastane.engines.local.layout import Layout
+from elastane.engines.local.sweep import Mark, kill_marked
+from elastane.engines.local.tender import Tender
+
+_NODES_S = 10.0
+_END_S = 15.0
+
+
+class LocalEngine:
+    """Nodes and attempts on this machine."""
+
+    def __init__(self, home: Path, nodes: Mapping[str, Node]) -> None:
+        self._layout = Layout(home)
+        self._nodes = dict(nodes)
+        self._news = asyncio.Event()
+        self._watches = {name: AgentWatch(self._layout, name, self._news.set) for name in nodes}
+        self._tenders: dict[Attempt, Tender] = {}
+        self._tasks: dict[object, asyncio.Task[None]] = {}
+        self._reports: list[Report] = []
+
+    async def open(self) -> None:
+        """Start agents where there are none, and wait for them."""
+        for name, watch in self._watches.items():
+            self._tasks[name] = asyncio.create_task(watch.run())
+        deadline = asyncio.get_running_loop().time() + _NODES_S
+        while not all(w.alive for w in self._watches.values()) and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.02)
+
+    async def close(self, *, leave_running: bool) -> None:
+        """Let go of everything, or end everything."""
+        if not leave_running:
+            for tender in self._tenders.values():
+                tender.want(Wanted(tender.wanted.launch, None, Ending.SUSPEND, "Elastane was shut down"))
+            await self._until_over()
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        if not leave_running:
+            await asyncio.gather(*(watch.shut_down() for watch in self._watches.values()))
+            kill_marked(self._layout.home, lambda _: True)
+
+    async def _until_over(self) -> None:
+        tasks = [self._tasks[attempt] for attempt in self._tenders if attempt in self._tasks]
+        if tasks:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait(tasks, timeout=_END_S)
+
+    def nodes(self) -> Mapping[str, Node]:
+        """Nodes whose agent answers."""
+        return {name: node for name, node in self._nodes.items() if self._watches[name].alive}
+
+    def ensure(self, wanted: Wanted) -> None:
+        """Have somebody look after it."""
+        attempt = wanted.launch.attempt
+        tender = self._tenders.get(attempt)
+        if tender is not None:
+            if tender.wanted != wanted:
+                tender.want(wanted)
+            return
+        tender = self._tenders[attempt] = Tender(self._layout.home, wanted, self._say)
+        self._tasks[attempt] = asyncio.create_task(tender.run())
+
+    def _say(self, report: Report) -> None:
+        self._reports.append(report)
+        self._news.set()
+
+    def reports(self) -> list[Report]:
+        """What is new."""
+        reports, self._reports = self._reports, []
+        return reports
+
+    async def changed(self, timeout_s: float) -> bool:
+        """Wait for news."""
+        try:
+            await asyncio.wait_for(self._news.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        self._news.clear()
+        return True
+
+    def forget(self, attempt: Attempt) -> None:
+        """Nothing of it is of interest any more; processes that a worker left behind end now."""
+        self._tenders.pop(attempt, None)
+        self._tasks.pop(attempt, None)
+        kill_marked(self._layout.home, lambda mark: _of(mark, attempt))
+
+    def processes(self, attempt: Attempt) -> list[WorkerFacts]:
+        """As last written down."""
+        tender = self._tenders.get(attempt)
+        return tender.processes() if tender is not None else []
+
+    def facts(self) -> Mapping[str, Any]:
+        """Agents, by node."""
+        return {
+            "engine": "local",
+            "agents": {name: {"alive": w.alive, "pid": w.pid} for name, w in self._watches.items()},
+        }
+
+
+def _of(mark: Mark, attempt: Attempt) -> bool:
+    return mark.attempt == str(attempt)

@@ -1,0 +1,70 @@
+"""Small JSON files that other processes read: written whole or not at all, for our own eyes only."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def write_json(path: Path, values: Mapping[str, Any], *, durable: bool = False) -> None:
+    """Replace the file in one step; ``durable``: it is on disk when this returns."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "w") as file:
+        json.dump(values, file)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    part.replace(path)
+    if durable:
+        folder = os.open(path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """What ``write_json`` wrote; None if there is nothing (or nothing sensible)."""
+    try:
+        values = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+class Lock:
+    """A file that one living process at a time can hold; the system lets go of it when that process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    def take(self) -> bool:
+        """Whether it is ours now."""
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return False
+        self._fd = fd
+        return True
+
+    def release(self) -> None:
+        """Let another have it."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    @property
+    def held(self) -> bool:
+        """Whether any process holds it now."""
+        if self._fd is not None:
+            return True
+        if not self._path.exists() or not self.take():
+            return self._path.exists()
+        self.release()
+        return False

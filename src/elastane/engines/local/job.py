@@ -1,0 +1,140 @@
+"""The process that runs one attempt: a supervisor whose nurseries belong to the agents of nodes.
+
+It is started at most once at a time (``lock``), may be started again when it was killed, and says how the attempt
+ended (``ended.json``) only when none of its processes is left.  The control plane is not needed for any of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from elastane.engines.contract import Cause, Launch
+from elastane.engines.local.agents import AgentNurseries
+from elastane.engines.local.command import kind_of, runnable
+from elastane.engines.local.files import Lock, read_json, write_json
+from elastane.engines.local.launching import ended_json, launch_from_json
+from elastane.engines.local.layout import CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
+from elastane.train.control.coordinator import Settings
+from elastane.train.control.kinds import Choice, JobKind
+from elastane.train.control.runner import CANNOT_START
+from elastane.train.control.server import NODE_LOST
+from elastane.train.control.supervisor import JobOptions, Supervisor
+from elastane.train.errors import TrainError
+from elastane.train.reports.events import Ended
+
+BEGUN = "begun"
+_MEMBERS_S = 0.2
+_CODE = re.compile(r"exit code (\d+)")
+_SIGNAL = re.compile(r"killed by signal (\d+)")
+_MEMORY = re.compile(
+    r"MemoryError|out of memory|OutOfMemory|can't allocate memory|Cannot allocate memory", re.I
+)
+
+
+class AttemptProcess:
+    """One attempt, from its launch to its end."""
+
+    def __init__(self, folder: Path) -> None:
+        values = read_json(folder / LAUNCH)
+        if values is None:
+            raise TrainError(f"{folder} has no launch")
+        self.launch, self._places = launch_from_json(values)
+        self._folder = folder
+        self._layout = Layout(folder.parent.parent.parent)
+        self._choice = kind_of(
+            self.launch.kind, self.launch.command, Path(self.launch.directory), self.launch.environment
+        )
+
+    async def run(self) -> None:
+        """Train; leaves ``ended.json``."""
+        launch = self.launch
+        begun = self._folder / BEGUN
+        adopt = begun.exists() and (launch.run / CONTROL).exists() and self._choice.kind is JobKind.ADAPTIVE
+        begun.touch()
+        (launch.run / "logs").mkdir(parents=True, exist_ok=True)
+        nurseries = AgentNurseries(self._layout, str(launch.attempt), launch.run / "logs" / "nursery.log")
+        supervisor = Supervisor(_options(launch, self._places, self._choice), _ignore, _ignore, nurseries)
+        members = asyncio.create_task(self._write_members(supervisor))
+        try:
+            ended = await supervisor.run(adopt=adopt)
+            cause, detail, code = _verdict(ended, self._choice)
+        except TrainError as error:
+            cause, detail, code = Cause.FAILED, str(error), None
+        finally:
+            members.cancel()
+        write_json(self._folder / ENDED, ended_json(cause, detail, code, time.time()), durable=True)
+
+    async def _write_members(self, supervisor: Supervisor) -> None:
+        """Who is there, for whoever wants to know; only when it changes."""
+        last: Mapping[str, Any] | None = None
+        kind = {"kind": self._choice.kind.value, "why_kind": self._choice.reason}
+        while True:
+            facts = {**kind, **supervisor.members()}
+            if facts != last:
+                write_json(self._folder / MEMBERS, facts)
+                last = facts
+            await asyncio.sleep(_MEMBERS_S)
+
+
+def _ignore(_: object) -> None:
+    """The journal has it, and logs have it."""
+
+
+def _options(launch: Launch, places: Mapping[str, int], choice: Choice) -> JobOptions:
+    what = runnable(launch.command, Path(launch.directory), launch.environment)
+    saving = {"ELASTANE_CHECKPOINT_EVERY": str(launch.checkpoint_s)} if launch.checkpoint_s else {}
+    settings = Settings(workers=max(1, sum(places.values())), max_workers=launch.most_workers)
+    return JobOptions(
+        script=what.script,
+        arguments=what.arguments,
+        program=what.program,
+        places=places,
+        run=launch.run,
+        settings=settings,
+        environment={"ELASTANE_JOB": launch.attempt.job, **saving, **launch.environment},
+        directory=Path(launch.directory),
+        module=what.module,
+        kind=choice.kind,
+    )
+
+
+def _verdict(ended: Ended, choice: Choice) -> tuple[Cause, str, int | None]:
+    """What the control plane should make of it."""
+    if ended.outcome == "finished":
+        return Cause.FINISHED, "", 0
+    if ended.outcome == "stopped":
+        suspended = ended.cause.startswith(Cause.SUSPENDED.value)
+        return (Cause.SUSPENDED if suspended else Cause.CANCELLED), ended.cause, None
+    code = _CODE.search(ended.cause)
+    number = int(code.group(1)) if code else None
+    if NODE_LOST in ended.cause and choice.kind is not JobKind.ADAPTIVE:
+        return Cause.LOST, ended.cause, None
+    if number == CANNOT_START:
+        return Cause.UNSTARTABLE, ended.cause, number
+    if _MEMORY.search(ended.cause):
+        return Cause.OUT_OF_MEMORY, ended.cause, number
+    killed = _SIGNAL.search(ended.cause)
+    return (
+        Cause.FAILED,
+        ended.cause,
+        number if number is not None else -int(killed.group(1)) if killed else None,
+    )
+
+
+def main() -> None:
+    """``python -m elastane.engines.local.job FOLDER``."""
+    folder = Path(sys.argv[1])
+    lock = Lock(folder / LOCK)
+    if not lock.take() or (folder / ENDED).exists():
+        return  # somebody runs it, or has run it
+    asyncio.run(AttemptProcess(folder).run())
+
+
+if __name__ == "__main__":
+    main()

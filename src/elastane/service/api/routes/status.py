@@ -1,0 +1,87 @@
+"""How the service is: health, figures, events, and the description of the API itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from elastane.service.api.answers import Refused
+from elastane.service.api.desk import Asked
+from elastane.service.api.exposition import exposition
+from elastane.service.api.fields import LARGEST, After
+from elastane.service.api.guarded import GuardedRoute
+from elastane.service.api.streams import send_events
+from elastane.service.messages import Message, ServerInfo, UserInfo
+
+outside = APIRouter(route_class=GuardedRoute)
+"""Routes that monitoring knows by fixed names, outside of the versioned API."""
+
+routes = APIRouter(route_class=GuardedRoute)
+
+
+class Health(Message):
+    """That we answer; nothing else is for strangers."""
+
+    status: str = "ok"
+
+
+class Figures(Response):
+    """Text that Prometheus reads."""
+
+    media_type = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events."""
+
+    media_type = "text/event-stream"
+
+
+@outside.get("/health")
+async def health() -> Health:
+    """Whether the service answers."""
+    return Health()
+
+
+@outside.get("/metrics", response_class=Figures)
+async def metrics(call: Asked) -> Response:
+    """Figures for Prometheus."""
+    return Figures(exposition(call.service.gauges()))
+
+
+@routes.get("/openapi.json")
+async def openapi(request: Request) -> dict[str, Any]:
+    """This API's description."""
+    description: dict[str, Any] = request.app.openapi()
+    return description
+
+
+@routes.get("/info")
+async def info(call: Asked) -> ServerInfo:
+    """Who answers, and what there is."""
+    return call.service.info()
+
+
+@routes.get("/whoami")
+async def whoami(call: Asked) -> UserInfo:
+    """Whose token this is."""
+    return UserInfo(name=call.who.user, role=call.who.role, tenant=call.who.tenant)
+
+
+@routes.get("/events", response_class=EventStream)
+async def events(
+    call: Asked,
+    after: After = 0,
+    last_event_id: Annotated[str | None, Header(description="Set by a client that reconnects.")] = None,
+) -> Response:
+    """Changes as they happen; ``id`` is the entry's number, with which a client goes on where it was."""
+    if last_event_id:
+        if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 20):
+            raise Refused(
+                400, "request", "Last-Event-ID: not the number of an entry; leave it out to start anew"
+            )
+        after = min(int(last_event_id), LARGEST)
+    return EventStream(send_events(call, after))

@@ -1,0 +1,63 @@
+"""What of an answer a caller may see.  An admin sees all of it; nobody else sees other tenants' jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from elastane.service.api.desk import Call
+from elastane.service.facade import NotFound
+from elastane.service.messages import Ahead, EventRecord, JobDetail, NodeInfo, Why
+
+_HIDDEN = "(hidden)"
+_ELSEWHERE = "(a job of another tenant)"
+
+
+def sees_job(call: Call, job: str) -> bool:
+    """Whether a job exists as far as the caller is concerned."""
+    if call.is_admin:
+        return True
+    try:
+        return call.service.owner_of(job)[1] == call.who.tenant
+    except NotFound:
+        return False
+
+
+def detail_for(call: Call, detail: JobDetail) -> JobDetail:
+    """Environment variables often hold keys of other services: they are for their owner."""
+    if call.is_admin or detail.owner == call.who.user or not detail.spec.get("env"):
+        return detail
+    return detail.model_copy(update={"spec": detail.spec | {"env": _masked(detail.spec["env"])}})
+
+
+def _masked(env: Any) -> Any:
+    return dict.fromkeys(env, _HIDDEN) if isinstance(env, dict) else _HIDDEN
+
+
+def why_for(call: Call, why: Why) -> Why:
+    """Jobs ahead that belong to other tenants stay in the list, without a name."""
+    if call.is_admin:
+        return why
+    ahead = [job if sees_job(call, job.id) else _nameless(job) for job in why.ahead]
+    return why.model_copy(update={"ahead": ahead})
+
+
+def _nameless(job: Ahead) -> Ahead:
+    return job.model_copy(update={"id": "", "name": _ELSEWHERE, "owner": ""})
+
+
+def node_for(call: Call, node: NodeInfo) -> NodeInfo:
+    """How full a node is may be known; whose jobs fill it, only for one's own tenant."""
+    jobs = {job: slots for job, slots in node.jobs.items() if sees_job(call, job)}
+    return node.model_copy(update={"jobs": jobs})
+
+
+def events_for(call: Call, events: Iterable[EventRecord]) -> list[EventRecord]:
+    """Events of the tenant's jobs; of those about no job only that they happened (a plan names everybody's)."""
+    if call.is_admin:
+        return list(events)
+    return [
+        event if event.job is not None else event.model_copy(update={"body": {}})
+        for event in events
+        if event.job is None or sees_job(call, event.job)
+    ]

@@ -1,0 +1,197 @@
+"""One SQLite connection: its settings, its transactions, and whether we may still write.
+
+Reads and writes are SQLAlchemy Core statements.  One thread at a time; it knows nothing of what the tables mean,
+except for the fence that keeps a replaced control plane from writing.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.pool import NullPool
+
+from elastane.errors import ElastaneError
+from elastane.service.store import tables
+from elastane.service.store.errors import StaleControlPlane, StoreError, damaged, failed
+from elastane.service.store.failpoints import reach
+from elastane.service.store.files import Files
+from elastane.service.store.seal import break_seal
+
+Clock = Callable[[], float]
+Values = Mapping[str, Any]
+
+_BUSY_S = 5.0
+_EPOCH = sa.select(tables.fence.c.epoch)
+_RAISE_EPOCH = sa.update(tables.fence).values(epoch=tables.fence.c.epoch + 1)
+_PRAGMAS = (
+    "PRAGMA synchronous=FULL",  # a commit that was acknowledged survives a power cut
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA trusted_schema=OFF",
+    "PRAGMA cell_size_check=ON",
+    "PRAGMA journal_size_limit=8388608",
+)
+
+
+def connect(files: Files) -> sqlite3.Connection:
+    """A connection that may write, to a database that exists; transactions are begun and ended by hand."""
+    link = sqlite3.connect(
+        f"file:{quote(str(files.path))}?mode=rw",
+        uri=True,
+        timeout=_BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    (mode,) = link.execute("PRAGMA journal_mode=WAL").fetchone()
+    if mode != "wal":
+        link.close()
+        raise StoreError(f"{files.path} lies on a disk that SQLite cannot share safely. Use a local disk.")
+    for pragma in _PRAGMAS:
+        link.execute(pragma)
+    return link
+
+
+class Database:
+    """The connection, and at most one transaction."""
+
+    def __init__(self, files: Files, link: sqlite3.Connection, clock: Clock) -> None:
+        self.files, self.clock = files, clock
+        self._link = link
+        engine = sa.create_engine(
+            "sqlite://",
+            creator=lambda: link,
+            poolclass=NullPool,
+            json_serializer=partial(json.dumps, separators=(",", ":")),
+        )
+        # SQLAlchemy's own transactions would begin with the first read; ours begin where we say so.
+        self._connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        self._epoch: int | None = None
+        self._open = False
+        self._seal_may_stand = True
+
+    def rows(self, statement: sa.Executable, values: Values | None = None) -> Sequence[sa.RowMapping]:
+        """What a query finds."""
+        try:
+            return self._run(statement, values).mappings().all()
+        except DBAPIError as error:
+            raise self._plain(error) from error
+        except ValueError as error:
+            raise damaged(self.files, "is damaged (a row cannot be read)") from error
+
+    def first(self, statement: sa.Executable, values: Values | None = None) -> sa.RowMapping | None:
+        """The first of what a query finds."""
+        found = self.rows(statement, values)
+        return found[0] if found else None
+
+    def write(self, statement: sa.Executable, values: Values | None = None) -> sa.CursorResult[Any]:
+        """Change something, as part of the transaction under way."""
+        if not self._open:
+            raise RuntimeError("the store is written to only within 'with store.transaction()'")
+        result = self._run(statement, values)
+        reach("transaction: inside")
+        return result
+
+    def begin(self) -> None:
+        """Take the write lock; refused within a transaction, and when another control plane has claimed the store."""
+        if self._open:
+            raise RuntimeError("a transaction is under way; transactions of the store do not nest")
+        if self._epoch is None:
+            raise RuntimeError("claim() the store before writing to it")
+        self._lock()
+        try:
+            self._check_epoch()
+        except BaseException:
+            self.rollback()
+            raise
+
+    def claim(self) -> int:
+        """Become the one who may write."""
+        if self._open:
+            raise RuntimeError("a transaction is under way; claim the store outside of it")
+        self._lock()
+        try:
+            self.write(_RAISE_EPOCH)
+            epoch = self._stored_epoch()
+            self.commit()
+        except BaseException:
+            self.rollback()
+            raise
+        self._epoch = epoch
+        return epoch
+
+    def commit(self) -> None:
+        """On disk when this returns."""
+        reach("transaction: before commit")
+        self._command("COMMIT")
+        self._open = False
+
+    def rollback(self) -> None:
+        """As if the transaction had never begun."""
+        self._open = False
+        # SQLite has rolled back by itself after some failures, such as a full disk.
+        if self._link.in_transaction:
+            with suppress(StoreError):
+                self._command("ROLLBACK")
+
+    def empty_wal(self) -> bool:
+        """Carry everything over into the database file; False when others still read or write."""
+        (busy, _, _) = self._connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
+        return not busy
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._connection.close()
+
+    def _lock(self) -> None:
+        self._command("BEGIN IMMEDIATE")
+        self._open = True
+        if self._seal_may_stand:
+            try:
+                break_seal(self.files)
+            except OSError as error:
+                self.rollback()
+                raise StoreError(f"{self.files.sealed} cannot be removed: {error.strerror}") from error
+            self._seal_may_stand = False
+
+    def _check_epoch(self) -> None:
+        stored = self._stored_epoch()
+        if stored != self._epoch:
+            raise StaleControlPlane(
+                f"another control plane has taken over {self.files.path} (epoch {stored}, this one has "
+                f"{self._epoch}); nothing was written. This one has to stop."
+            )
+
+    def _stored_epoch(self) -> int:
+        found = self.first(_EPOCH)
+        if found is None:
+            raise damaged(self.files, "is damaged (the fence is missing)")
+        return int(found["epoch"])
+
+    def _run(self, statement: sa.Executable, values: Values | None) -> sa.CursorResult[Any]:
+        try:
+            return self._connection.execute(statement, values)
+        except DBAPIError as error:
+            raise self._plain(error) from error
+        except UnicodeEncodeError as error:
+            raise ElastaneError("a text holds characters that are not valid Unicode; remove them") from error
+        except OverflowError as error:
+            raise ElastaneError("a number is too large to be stored; use a smaller one") from error
+
+    def _command(self, sql: str) -> None:
+        try:
+            self._connection.exec_driver_sql(sql)
+        except DBAPIError as error:
+            raise self._plain(error) from error
+
+    def _plain(self, error: DBAPIError) -> Exception:
+        # A broken constraint is a defect of ours, not of the file.
+        if isinstance(error, IntegrityError) or not isinstance(error.orig, sqlite3.Error):
+            return error
+        return failed(self.files, error.orig)

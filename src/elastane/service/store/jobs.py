@@ -1,0 +1,194 @@
+"""Jobs in the store: which there are, and the rules no write may break.
+
+A number is given once; what a job is never changes; a job that has ended stays as it ended; attempts only go up;
+one user's request key means one job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from elastane.jobs.states import State
+from elastane.service.facade import Conflict, NotFound, Which
+from elastane.service.store.database import Database
+from elastane.service.store.errors import damaged
+from elastane.service.store.grant_json import grant_from_json, grant_to_json
+from elastane.service.store.rows import JobRow, id_of, number_of
+from elastane.service.store.tables import jobs, request_keys
+
+_FIELDS = tuple(field.name for field in fields(JobRow))
+_IDENTITY = ("name", "owner", "tenant", "spec", "directory", "submitted_s")
+"""What a job is, as against how it fares."""
+
+_ONE = sa.select(jobs).where(jobs.c.number == sa.bindparam("wanted"))
+_ACTIVE = sa.select(jobs).where(jobs.c.terminal == sa.false()).order_by(jobs.c.number)
+_ENDED = (
+    sa.select(jobs).where(jobs.c.terminal == sa.true()).order_by(jobs.c.ended_s.desc(), jobs.c.number.desc())
+)
+_BY_STATE = sa.select(jobs.c.state, sa.func.count().label("jobs")).group_by(jobs.c.state)
+_SERVICE = (
+    sa.select(jobs.c.service_gpu_s)
+    .where(jobs.c.state == State.SUCCEEDED.value)
+    .order_by(jobs.c.ended_s.desc())
+    .limit(sa.bindparam("most"))
+)
+_OF_KEY = sa.select(request_keys.c.job).where(
+    request_keys.c.user == sa.bindparam("who"), request_keys.c.key == sa.bindparam("which")
+)
+_CHANGE = (
+    sa.update(jobs)
+    .where(jobs.c.number == sa.bindparam("wanted"))
+    .values({name: sa.bindparam(name) for name in (*_FIELDS, "terminal") if name not in (*_IDENTITY, "number")})
+)
+
+
+class JobReads:
+    """Questions about jobs."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def job(self, job: str) -> JobRow | None:
+        """The job with exactly this id."""
+        number = number_of(job)
+        found = None if number is None else self._db.first(_ONE, {"wanted": number})
+        return None if found is None else self._row(found)
+
+    def active(self) -> list[JobRow]:
+        """All that have not ended, by number."""
+        return [self._row(found) for found in self._db.rows(_ACTIVE)]
+
+    def ended(self, *, owner: str | None = None, tenant: str | None = None, limit: int = 1000) -> list[JobRow]:
+        """Those that have, the latest first."""
+        chosen = _only(_ENDED, owner, tenant).limit(max(0, limit))
+        return [self._row(found) for found in self._db.rows(chosen)]
+
+    def listed(
+        self, which: Which, *, owner: str | None = None, tenant: str | None = None, limit: int = 1000
+    ) -> list[JobRow]:
+        """Active ones by number, then ended ones, the latest first."""
+        found: list[JobRow] = []
+        if which != "ended":
+            chosen = _only(_ACTIVE, owner, tenant).limit(max(0, limit))
+            found = [self._row(row) for row in self._db.rows(chosen)]
+        if which != "active":
+            found += self.ended(owner=owner, tenant=tenant, limit=limit - len(found))
+        return found
+
+    def count_by_state(self) -> dict[State, int]:
+        """How many jobs are in each state that any is in."""
+        return {State(found["state"]): int(found["jobs"]) for found in self._db.rows(_BY_STATE)}
+
+    def finished_service(self, limit: int = 1000) -> tuple[float, ...]:
+        """Total service of jobs that ran to their end, GPU seconds, the latest last."""
+        found = self._db.rows(_SERVICE, {"most": max(0, limit)})
+        return tuple(float(row["service_gpu_s"]) for row in reversed(found))
+
+    def job_of_key(self, user: str, key: str) -> str | None:
+        """The id of the job a user's request key stands for."""
+        found = self._db.first(_OF_KEY, {"who": user, "which": key})
+        return None if found is None else id_of(found["job"])
+
+    def _row(self, found: sa.RowMapping) -> JobRow:
+        values = {name: value for name, value in found.items() if name != "terminal"}
+        try:
+            grant = values["grant"]
+            values["grant"] = None if grant is None else grant_from_json(grant)
+            values["state"] = State(values["state"])
+            return JobRow(**values)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise damaged(
+                self._db.files, f"is damaged (job {id_of(found['number'])} cannot be read)"
+            ) from error
+
+
+class JobWrites(JobReads):
+    """Changes of jobs, within a transaction."""
+
+    def add_job(
+        self,
+        *,
+        name: str,
+        owner: str,
+        tenant: str,
+        spec: Mapping[str, Any],
+        directory: str,
+        kind: str,
+        kind_reason: str = "",
+        state: State = State.SUBMITTED,
+        reason: str = "",
+    ) -> JobRow:
+        """A new job, with a number nobody had before."""
+        now_s = self._db.clock()
+        row = JobRow(
+            number=0,
+            name=name,
+            owner=owner,
+            tenant=tenant,
+            spec=spec,
+            directory=directory,
+            kind=kind,
+            kind_reason=kind_reason,
+            state=state,
+            reason=reason,
+            submitted_s=now_s,
+            last_change_s=now_s,
+            as_of_s=now_s,
+            ended_s=None,
+        )
+        values = {key: value for key, value in _values(row).items() if key != "number"}
+        made = self._db.write(sa.insert(jobs), values)
+        return replace(row, number=int(made.lastrowid))
+
+    def save_job(self, row: JobRow) -> None:
+        """Store how a job fares now; refused where it would break one of the rules above."""
+        stored = self.job(row.id)
+        if stored is None:
+            raise NotFound(f"there is no job {row.id}")
+        _check_change(stored, row)
+        if row != stored:
+            values = {name: value for name, value in _values(row).items() if name not in (*_IDENTITY, "number")}
+            self._db.write(_CHANGE, {**values, "wanted": row.number})
+
+    def remember_key(self, user: str, key: str, job: str) -> None:
+        """From now on this user's key stands for this job, and for no other."""
+        known = self.job_of_key(user, key)
+        if known == job:
+            return
+        if known is not None:
+            raise Conflict(
+                f"request key {key!r} stands for job {known} already; use another key for another job"
+            )
+        if self.job(job) is None:
+            raise NotFound(f"there is no job {job}")
+        self._db.write(sa.insert(request_keys), {"user": user, "key": key, "job": number_of(job)})
+
+
+def _only(query: sa.Select[Any], owner: str | None, tenant: str | None) -> sa.Select[Any]:
+    if owner is not None:
+        query = query.where(jobs.c.owner == owner)
+    if tenant is not None:
+        query = query.where(jobs.c.tenant == tenant)
+    return query
+
+
+def _values(row: JobRow) -> dict[str, Any]:
+    values = {name: getattr(row, name) for name in _FIELDS}
+    grant = None if row.grant is None else grant_to_json(row.grant)
+    return {**values, "state": row.state.value, "terminal": row.terminal, "grant": grant}
+
+
+def _check_change(stored: JobRow, row: JobRow) -> None:
+    if any(getattr(row, name) != getattr(stored, name) for name in _IDENTITY):
+        raise Conflict(f"job {row.id} cannot become another job: its {', '.join(_IDENTITY)} are fixed")
+    # Late facts about the training are welcome, anything else would rewrite the past.
+    if stored.terminal and replace(row, training=stored.training, profile=stored.profile) != stored:
+        raise Conflict(f"job {row.id} has ended ({stored.state.value}) and does not change any more")
+    if row.attempt < stored.attempt:
+        raise Conflict(
+            f"job {row.id} is in attempt {stored.attempt} and cannot go back to attempt {row.attempt}"
+        )
