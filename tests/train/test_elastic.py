@@ -72,6 +72,7 @@ def test_adaptive_workers_stay_replicas_through_resizes_and_kills(tmp_path: Path
         Wish(5, "resize", 3, steps=True),
         Wish(0, "kill", settled=True),
         Wish(0, "resize", 2, settled=True),
+        Wish(300, "resize", 2, steps=True),  # nothing new, but late enough for the noise to be known
     ]
     done = train(
         "hashed.py", tmp_path / "run", str(tmp_path / "out"), "--pause=0.005", wishes=wishes, mode="adaptive"

@@ -10,7 +10,7 @@ It is fenced by its number: a report of an attempt that is not the job's latest 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -125,8 +125,23 @@ class WorkerFacts:
     doing: str
 
 
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What can be said of a command before it runs: how elastic it is and why, and what is missing, if anything."""
+
+    kind: str
+    why: str
+    missing: str = ""
+
+
 class Engine(Protocol):
     """A place where jobs run."""
+
+    def examine(
+        self, kind: str, command: Sequence[str], directory: str, environment: Mapping[str, str]
+    ) -> Examined:
+        """Look at a command without running it; ``kind`` is the owner's word, or ``auto``."""
+        ...
 
     async def open(self) -> None:
         """Take over whatever runs already; returns when nodes are there or are being started."""
@@ -138,6 +153,10 @@ class Engine(Protocol):
 
     def nodes(self) -> Mapping[str, Node]:
         """Nodes that answer now."""
+        ...
+
+    def known_nodes(self) -> Mapping[str, Node]:
+        """Nodes there should be, whether they answer or not."""
         ...
 
     def ensure(self, wanted: Wanted) -> None:

@@ -342,6 +342,7 @@ class ElasticMembership(Membership):
                 self._await_built(plan.generation)
                 self._adopt(plan)
                 built = time.perf_counter()
+                crew.rewind()
                 self._share(crew, plan)
             except MembershipChanged as error:
                 ended, why = max(plan.generation, link.aborted), str(error)

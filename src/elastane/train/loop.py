@@ -182,6 +182,11 @@ class Loop:
         """Go back to the last checkpoint."""
         self.restore_hook()
 
+    def rewind(self) -> None:
+        """Model buffers as they were before the step under way; its forwards have changed them."""
+        if self._begun == self.step and self._ready is not None:
+            self._ready.buffers.restore()
+
     def sender(self, target: str, token: str) -> ShadowSender:
         """A stream of this worker's state."""
         return ShadowSender(target, token, self.state, self.layout)

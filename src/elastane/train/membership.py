@@ -44,6 +44,10 @@ class Crew(Protocol):
         """Go back to the last checkpoint, if there is one (only one worker is asked)."""
         ...
 
+    def rewind(self) -> None:
+        """Undo what a step under way has done to the model: others may be about to take its state over."""
+        ...
+
     def sender(self, target: str, token: str) -> ShadowSender:
         """A new stream of this worker's state."""
         ...

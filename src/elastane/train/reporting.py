@@ -15,7 +15,7 @@ from elastane.train.reports.events import Event, Fitted, Stepped, Straggler
 from elastane.train.tail import Column, Table
 
 WINDOW_S = 1.0
-FIT_EVERY_S = 30.0
+FIT_EVERY_S = 10.0
 SLOW = 0.5
 """A straggler computes below this part of the median rate ..."""
 SLOW_STEPS = 20
@@ -56,7 +56,8 @@ class Reporter:
 
     def begin(self) -> None:
         """Time counts from here."""
-        self._began_s = self._fitted_s = self.wall()
+        self._began_s = self.wall()
+        self._fitted_s = -FIT_EVERY_S
         self._clear()
 
     def _clear(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 Which = Literal["active", "ended", "all"]
 
 if TYPE_CHECKING:
+    from elastane.client.client import LogPart
     from elastane.service.messages import (
         EventRecord,
         JobDetail,
@@ -37,13 +38,15 @@ class Calls(Protocol):
         """Whose token it is."""
         ...
 
-    def submit(self, spec: dict[str, Any], directory: str, key: str | None = None) -> Submitted:
+    def submit(self, spec: Mapping[str, Any], /, *, directory: str, key: str | None = None) -> Submitted:
         """Store a job."""
         ...
 
     def jobs(
         self,
         which: Which = "active",
+        /,
+        *,
         owner: str | None = None,
         tenant: str | None = None,
         limit: int = 1000,
@@ -51,55 +54,55 @@ class Calls(Protocol):
         """Active ones in the order of the queue; ended ones, the latest first."""
         ...
 
-    def job(self, id: str) -> JobDetail:
+    def job(self, id: str, /) -> JobDetail:
         """Everything about one job."""
         ...
 
-    def why(self, id: str, instead: bool = False) -> Why:
+    def why(self, id: str, /, *, instead: bool = False) -> Why:
         """What binds it."""
         ...
 
-    def cancel(self, id: str) -> JobSummary:
+    def cancel(self, id: str, /) -> JobSummary:
         """End it for good."""
         ...
 
-    def suspend(self, id: str) -> JobSummary:
+    def suspend(self, id: str, /) -> JobSummary:
         """Save it and put it on hold."""
         ...
 
-    def resume(self, id: str) -> JobSummary:
+    def resume(self, id: str, /) -> JobSummary:
         """Let it compete again."""
         ...
 
-    def scale(self, id: str, workers: int | None) -> JobSummary:
+    def scale(self, id: str, workers: int | None, /) -> JobSummary:
         """Pin its size, or leave it to the policy again."""
         ...
 
-    def move(self, id: str, node: str) -> JobSummary:
+    def move(self, id: str, node: str, /) -> JobSummary:
         """Pin it to a node."""
         ...
 
-    def logs(self, id: str) -> list[LogFile]:
+    def logs(self, id: str, /) -> list[LogFile]:
         """Its log files, in order."""
         ...
 
-    def log_text(self, id: str, attempt: int, worker: str, offset: int = 0) -> str:
-        """One of them, from a byte on."""
+    def log(self, id: str, attempt: int, worker: str, /, *, offset: int = 0) -> LogPart:
+        """A part of one of them, from a byte on; an empty part is the end."""
         ...
 
-    def follow_logs(self, id: str) -> Iterator[str]:
-        """The leader's log as it grows, until the job ends."""
+    def follow_logs(self, id: str, worker: str | None = None, /) -> Iterator[str]:
+        """What the leader or a worker writes, from the latest attempt on until the job ends."""
         ...
 
     def nodes(self) -> list[NodeInfo]:
         """All nodes, with who is on them."""
         ...
 
-    def drain(self, node: str) -> NodeInfo:
+    def drain(self, node: str, /) -> NodeInfo:
         """Let a node run empty."""
         ...
 
-    def undrain(self, node: str) -> NodeInfo:
+    def undrain(self, node: str, /) -> NodeInfo:
         """Let it take work again."""
         ...
 
@@ -107,11 +110,11 @@ class Calls(Protocol):
         """How decisions are made."""
         ...
 
-    def set_policy(self, written: str) -> PolicyInfo:
+    def set_policy(self, written: str, /) -> PolicyInfo:
         """Decide by another policy from now on."""
         ...
 
-    def set_shadow(self, written: str | None) -> PolicyInfo:
+    def set_shadow(self, written: str | None, /) -> PolicyInfo:
         """Let another policy say what it would have done."""
         ...
 
@@ -120,7 +123,7 @@ class Calls(Protocol):
         ...
 
     def set_quota(
-        self, tenant: str, slots: int | None = None, weight: float | None = None, lends: bool | None = None
+        self, tenant: str, slots: int | None, /, *, weight: float | None = None, lends: bool | None = None
     ) -> QuotaInfo:
         """What a tenant may hold; None lifts the limit on slots and leaves the others as they are."""
         ...
@@ -129,28 +132,28 @@ class Calls(Protocol):
         """Everybody who may log in."""
         ...
 
-    def add_user(self, name: str, role: Role, tenant: str) -> UserInfo:
+    def add_user(self, name: str, role: Role, tenant: str, /) -> UserInfo:
         """Let somebody in."""
         ...
 
-    def remove_user(self, name: str) -> object:
+    def remove_user(self, name: str, /) -> object:
         """Let somebody in no longer."""
         ...
 
-    def tokens(self, user: str | None = None) -> list[TokenInfo]:
+    def tokens(self, user: str | None = None, /) -> list[TokenInfo]:
         """Without what makes them tokens."""
         ...
 
-    def new_token(self, user: str, label: str = "", expires_s: float | None = None) -> NewToken:
-        """The only time a token is seen."""
+    def new_token(self, user: str | None, /, *, label: str = "", lifetime_s: float | None = None) -> NewToken:
+        """A token for a user (None: for oneself); the only time it is seen."""
         ...
 
-    def revoke_token(self, id: str) -> object:
+    def revoke_token(self, id: str, /) -> object:
         """It opens nothing any more."""
         ...
 
-    def events(self, after: int = 0, follow: bool = True) -> Iterator[EventRecord]:
-        """The event log after an entry, and with ``follow`` what is added to it."""
+    def events(self, after: int = 0, /) -> Iterator[EventRecord]:
+        """The event log after an entry, and then what is added to it, without end."""
         ...
 
 

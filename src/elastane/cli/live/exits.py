@@ -45,6 +45,10 @@ TABLE = "\b\nExit codes:\n" + "\n".join(f"  {code.value:>3}  {meaning}" for code
 """The table as the help shows it."""
 
 
+_NOT_DONE = frozenset({"conflict", "internal"})
+"""Kinds of refusal that are not about what was asked, but about the state of a job or of the server."""
+
+
 class Verb(TyperCommand):
     """A verb whose mistakes become one clear line and an exit code."""
 
@@ -72,11 +76,18 @@ def ending(run: Callable[[], Any]) -> Any:
 
 def code_of(error: ElastaneError) -> ExitCode:
     """The exit code that a refusal stands for."""
-    from elastane.service.facade import Conflict, NotFound
+    from elastane.client import Busy, Forbidden, NotFoundError, NotRunning, RequestRefused, Unauthorized
 
-    if isinstance(error, NotFound):
-        return ExitCode.NOT_FOUND
-    return ExitCode.FAILED if isinstance(error, Conflict) else ExitCode.MISTAKE
+    match error:
+        case NotFoundError():
+            return ExitCode.NOT_FOUND
+        case Unauthorized() | Forbidden():
+            return ExitCode.NOT_ALLOWED
+        case NotRunning() | Busy():
+            return ExitCode.FAILED
+        case RequestRefused() if error.problem.kind in _NOT_DONE:
+            return ExitCode.FAILED
+    return ExitCode.MISTAKE
 
 
 def _forget_output() -> None:

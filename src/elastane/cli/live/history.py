@@ -28,7 +28,7 @@ _COLUMNS = (
 
 
 def command(
-    limit: int = typer.Option(20, min=1, max=100_000, help="How many jobs."),
+    limit: int = typer.Option(20, min=1, max=10_000, help="How many jobs."),
     as_json: bool = options.AS_JSON,
 ) -> None:
     """Show ended jobs."""

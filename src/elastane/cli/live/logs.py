@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -30,18 +31,20 @@ def command(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document (with -f: JSON lines)."),
 ) -> None:
     """Print logs."""
-    if follow and (attempt is not None or worker is not None or everyone):
-        raise ElastaneError("-f follows the leader only; leave out --attempt, --worker and --all")
+    if follow and (attempt is not None or everyone):
+        raise ElastaneError("-f follows one worker in its latest attempt; leave out --attempt and --all")
     if worker is not None and everyone:
         raise ElastaneError("--worker and --all contradict each other; keep one of them")
     client = calls.connect()
     if follow:
-        for text in client.follow_logs(id):
+        for text in client.follow_logs(id, worker):
             _write(screen.line({"text": text}) + "\n" if as_json else text)
         return
     files = _chosen(client.logs(id), attempt, worker, everyone)
     if as_json:
-        entries = [{**file.model_dump(mode="json"), "text": _read(client, id, file)} for file in files]
+        entries = [
+            {**file.model_dump(mode="json"), "text": "".join(_parts(client, id, file))} for file in files
+        ]
         typer.echo(screen.document({"id": id, "logs": entries}))
         return
     for text in _texts(client, id, files):
@@ -71,12 +74,21 @@ def _texts(client: calls.Calls, id: str, files: Sequence[LogFile]) -> Iterator[s
     for file in files:
         if len(files) > 1:
             yield f"==> attempt {file.attempt}, worker {screen.clean(file.worker)} <==\n"
-        text = _read(client, id, file)
-        yield text if text.endswith("\n") or not text else f"{text}\n"
+        last = "\n"
+        for text in _parts(client, id, file):
+            yield text
+            last = text or last
+        if not last.endswith("\n"):
+            yield "\n"
 
 
-def _read(client: calls.Calls, id: str, file: LogFile) -> str:
-    return client.log_text(id, file.attempt, file.worker)
+def _parts(client: calls.Calls, id: str, file: LogFile) -> Iterator[str]:
+    """A file from its beginning to what is now its end; a letter may lie across two parts."""
+    decoder, offset = codecs.getincrementaldecoder("utf-8")("replace"), 0
+    while (part := client.log(id, file.attempt, file.worker, offset=offset)).text:
+        offset = part.next_offset
+        yield decoder.decode(part.text)
+    yield decoder.decode(b"", final=True)
 
 
 def _write(text: str) -> None:

@@ -82,8 +82,7 @@ def new_token(
 ) -> None:
     """Make a token."""
     lifetime_s = _seconds(expires)
-    client = calls.connect()
-    made = client.new_token(user or client.whoami().name, label, lifetime_s)
+    made = calls.connect().new_token(user, label=label, lifetime_s=lifetime_s)
     if as_json:
         typer.echo(screen.document(made))
         return

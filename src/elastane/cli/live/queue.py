@@ -45,7 +45,7 @@ def command(
     owner = client.whoami().name if mine else None
 
     def ask() -> list[JobSummary]:
-        return client.jobs("all" if everything else "active", owner, tenant)
+        return client.jobs("all" if everything else "active", owner=owner, tenant=tenant)
 
     if as_json:
         typer.echo(screen.document(ask()))

@@ -52,7 +52,7 @@ def set_quota(
     if slots is None and not unlimited:
         # To the server no number of slots means no limit, so the present one has to be said again.
         slots = next((each.slots for each in client.quotas() if each.tenant == tenant), None)
-    quota = client.set_quota(tenant, slots, weight, lends)
+    quota = client.set_quota(tenant, slots, weight=weight, lends=lends)
     typer.echo(screen.document(quota)) if as_json else screen.print_table(_COLUMNS, [_row(quota)])
 
 

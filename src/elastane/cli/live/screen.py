@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories that steer a terminal or hide in a line, among them escapes and right-to-left marks."""
 
+_LEAST_LAST = 24
+"""Letters of the last column that other columns have to make room for."""
+
 
 def clean(text: object) -> str:
     """Text from elsewhere on one line, unable to steer the terminal: what is hidden is written as an escape."""
@@ -70,7 +73,9 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], width: in
     cells = [[column.heading for column in columns], *([clean(cell) for cell in row] for row in rows)]
     widths = [max(cell_len(row[i]) for row in cells) for i in range(len(columns))]
     kept = list(range(len(columns)))
-    while width is not None and sum(widths[i] + 2 for i in kept) - 2 > width:
+    # The last column may be cut short by the terminal, so it counts with what it needs at least.
+    needs = [*widths[:-1], min(widths[-1], _LEAST_LAST)]
+    while width is not None and sum(needs[i] + 2 for i in kept) - 2 > width:
         worst = max(kept, key=lambda i: columns[i].rank)
         if not columns[worst].rank:
             break

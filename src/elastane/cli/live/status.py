@@ -87,7 +87,7 @@ def _training(training: Training, progress: float | None) -> Iterator[tuple[str,
         yield "metrics", ", ".join(f"{name} {value:.4g}" for name, value in training.metrics.items())
     parts = f"{training.per_worker:,} per worker"
     if training.accumulation:
-        parts += f", {times.counted(training.accumulation, 'more round')} each"
+        parts += f" in {training.accumulation + 1} passes"
     yield "batch", f"{training.batch:,} ({parts}), learning rate ×{training.lr_factor:.3g}"
     speed = f"{times.amount(training.samples_per_s)} samples/s"
     if training.efficiency is None:
@@ -121,9 +121,9 @@ def _print_server(info: ServerInfo, as_json: bool) -> None:
         typer.echo(screen.document(info))
         return
     jobs = ", ".join(f"{count} {state}" for state, count in info.jobs.items() if count) or "none"
-    since = times.ago(info.started_s, times.now_s())
+    up = times.duration(times.now_s() - info.started_s)
     slots = f"{times.counted(info.slots, 'slot')} on {times.counted(info.nodes, 'node')}"
-    typer.echo(screen.clean(f"elastane {info.version}, up since {since}, home {info.home}"))
+    typer.echo(screen.clean(f"elastane {info.version}, up for {up}, home {info.home}"))
     typer.echo(screen.clean(f"{slots}, policy {info.policy}"))
     typer.echo(screen.clean(f"jobs: {jobs}"))
     for warning in info.warnings:

@@ -41,7 +41,7 @@ class SubmitVerb(Verb):
 def command(
     ctx: typer.Context,
     spec: list[str] = typer.Argument(
-        None, metavar="[SPEC]", help="A job spec in YAML, or a script with #SBATCH headers."
+        None, metavar="SPEC", help="A job spec in YAML, or a script with #SBATCH headers."
     ),
     name: str = typer.Option(None, help="Name in lists; by default that of the script."),
     workers: str = typer.Option(None, help="How many workers: 2, or a range as in 1:8."),
@@ -79,7 +79,7 @@ def command(
     written = draft(_only(spec), flags, ctx.meta.get(_COMMAND, ()))
     _check(written, key)
     client = calls.connect()
-    answer = client.submit(written.values, str(Path.cwd()), key)
+    answer = client.submit(written.values, directory=str(Path.cwd()), key=key)
     _report(answer, (*written.warnings, *answer.warnings), as_json, watch)
     if watch:
         raise typer.Exit(_watch(client, answer.id))

@@ -23,7 +23,7 @@ def command(
     as_json: bool = options.AS_JSON,
 ) -> None:
     """Explain a job."""
-    answer = calls.connect().why(id, instead)
+    answer = calls.connect().why(id, instead=instead)
     typer.echo(screen.document(answer) if as_json else "\n".join(map(screen.clean, why_lines(answer))))
 
 

@@ -70,6 +70,9 @@ class Session:
     def restore(self) -> None:
         """Nothing: the first ``sync`` looks for a checkpoint, when the state it belongs to is known."""
 
+    def rewind(self) -> None:
+        """Nothing: a script's own commits say what its state is."""
+
     def sender(self, target: str, token: str) -> ShadowSender:  # noqa: ARG002
         """Never asked for."""
         raise AssertionError("a Horovod script cannot be followed")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from elastane.cluster import Node
-from elastane.engines.contract import Attempt, Ending, Report, Wanted, WorkerFacts
+from elastane.engines.contract import Attempt, Ending, Examined, Report, Wanted, WorkerFacts
 from elastane.engines.local.agents import AgentWatch
+from elastane.engines.local.command import kind_of, missing
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.sweep import Mark, kill_marked
 from elastane.engines.local.tender import Tender
@@ -33,6 +34,16 @@ class LocalEngine:
         self._tenders: dict[Attempt, Tender] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._reports: list[Report] = []
+
+    def examine(
+        self, kind: str, command: Sequence[str], directory: str, environment: Mapping[str, str]
+    ) -> Examined:
+        """By its source, if it is a Python script."""
+        lacking = missing(command, Path(directory), environment)
+        if lacking:
+            return Examined(kind, "", lacking)
+        choice = kind_of(kind, command, Path(directory), environment)
+        return Examined(choice.kind.value, choice.reason)
 
     async def open(self) -> None:
         """Start agents where there are none, and wait for them."""
@@ -64,6 +75,10 @@ class LocalEngine:
     def nodes(self) -> Mapping[str, Node]:
         """Nodes whose agent answers."""
         return {name: node for name, node in self._nodes.items() if self._watches[name].alive}
+
+    def known_nodes(self) -> Mapping[str, Node]:
+        """All of this machine's."""
+        return self._nodes
 
     def ensure(self, wanted: Wanted) -> None:
         """Have somebody look after it."""

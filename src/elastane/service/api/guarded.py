@@ -35,6 +35,7 @@ _ALWAYS = (400, 429, 503)
 _WITH_TOKEN = (401, 403, 422)
 _WRITING = (404, 408, 409, 413, 415)
 _BEARER = HTTPBearer(auto_error=False, description="A token from 'elastane token new'.")
+_PROBLEM = {"$ref": "#/components/schemas/Problem"}
 _NOT_AUDITED = {401, 429}
 """Refusals before anybody is known, or meant to keep a flood from us: the audit log must not flood either."""
 
@@ -46,7 +47,8 @@ class GuardedRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         self.rule = PERMISSIONS[endpoint.__name__]
-        options["responses"] = _documented(self.rule, options["methods"]) | (options.get("responses") or {})
+        told = _documented(self.rule, options["methods"], isinstance(options.get("response_class"), type))
+        options["responses"] = told | (options.get("responses") or {})
         options["operation_id"] = endpoint.__name__
         if self.rule.least is not None:
             options["dependencies"] = [*(options.get("dependencies") or []), Depends(_BEARER)]
@@ -86,7 +88,8 @@ def _audited(response: Response, request: Request, action: str, outcome: str) ->
     return response
 
 
-def _documented(rule: Rule, methods: Iterable[str]) -> dict[int | str, dict[str, Any]]:
+def _documented(rule: Rule, methods: Iterable[str], other_type: bool) -> dict[int | str, dict[str, Any]]:
+    """The refusals a route can give.  They are JSON, also where its answers are of another type."""
     statuses = {*_ALWAYS}
     if rule.least is not None:
         statuses |= {*_WITH_TOKEN}
@@ -94,4 +97,5 @@ def _documented(rule: Rule, methods: Iterable[str]) -> dict[int | str, dict[str,
         statuses.add(404)
     if set(methods) != {"GET"}:
         statuses |= {*_WRITING}
-    return {status: {"model": Problem, "description": _MEANING[status]} for status in sorted(statuses)}
+    problem = {"content": {"application/json": {"schema": _PROBLEM}}} if other_type else {"model": Problem}
+    return {status: {**problem, "description": _MEANING[status]} for status in sorted(statuses)}

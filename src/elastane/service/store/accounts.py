@@ -52,36 +52,33 @@ class AccountReads:
 
     def user(self, name: str) -> UserInfo | None:
         """The user with exactly this name."""
-        found = self._db.first(sa.select(users).where(users.c.name == name))
-        return None if found is None else _user(found)
+        return self._db.one(_user, sa.select(users).where(users.c.name == name))
 
     def users(self) -> list[UserInfo]:
         """All, by name."""
-        return [_user(found) for found in self._db.rows(sa.select(users).order_by(users.c.name))]
+        return self._db.all(_user, sa.select(users).order_by(users.c.name))
 
     def token(self, token_id: str) -> TokenInfo | None:
         """What is known of the token with exactly this id."""
-        found = self._db.first(_TOKENS.where(tokens.c.id == token_id))
-        return None if found is None else _token(found)
+        return self._db.one(_token, _TOKENS.where(tokens.c.id == token_id))
 
     def tokens(self, user: str | None = None) -> list[TokenInfo]:
         """Of one user or of all; revoked ones too."""
-        query = _TOKENS if user is None else _TOKENS.where(tokens.c.user == user)
-        return [_token(found) for found in self._db.rows(query)]
+        return self._db.all(_token, _TOKENS if user is None else _TOKENS.where(tokens.c.user == user))
 
     def quota(self, tenant: str) -> QuotaInfo:
         """What this tenant may hold; where nobody said, everything."""
-        found = self._db.first(sa.select(quotas).where(quotas.c.tenant == tenant))
-        return QuotaInfo(tenant=tenant) if found is None else _quota(found)
+        found = self._db.one(_quota, sa.select(quotas).where(quotas.c.tenant == tenant))
+        return found or QuotaInfo(tenant=tenant)
 
     def quotas(self) -> list[QuotaInfo]:
         """Those that were set, by tenant."""
-        return [_quota(found) for found in self._db.rows(sa.select(quotas).order_by(quotas.c.tenant))]
+        return self._db.all(_quota, sa.select(quotas).order_by(quotas.c.tenant))
 
     def audit_log(self, after: int = 0, limit: int = 1000) -> list[AuditRecord]:
         """Entries after this one, oldest first."""
         query = sa.select(audit).where(audit.c.seq > after).order_by(audit.c.seq).limit(max(0, limit))
-        return [AuditRecord(**found) for found in self._db.rows(query)]
+        return self._db.all(lambda row: AuditRecord(**row), query)
 
 
 class AccountWrites(AccountReads):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -27,8 +28,11 @@ from elastane.service.store.seal import break_seal
 
 Clock = Callable[[], float]
 Values = Mapping[str, Any]
+T = TypeVar("T")
+Make = Callable[[sa.RowMapping], T]
 
 _BUSY_S = 5.0
+_NONSENSE = (ValueError, KeyError, TypeError, AttributeError, zlib.error)
 _EPOCH = sa.select(tables.fence.c.epoch)
 _RAISE_EPOCH = sa.update(tables.fence).values(epoch=tables.fence.c.epoch + 1)
 _PRAGMAS = (
@@ -76,19 +80,23 @@ class Database:
         self._open = False
         self._seal_may_stand = True
 
-    def rows(self, statement: sa.Executable, values: Values | None = None) -> Sequence[sa.RowMapping]:
-        """What a query finds."""
+    def all(self, make: Make[T], statement: sa.Executable, values: Values | None = None) -> list[T]:
+        """What a query finds, each row made into a value; one that makes no sense is damage."""
         try:
-            return self._run(statement, values).mappings().all()
+            return [make(row) for row in self._run(statement, values).mappings()]
         except DBAPIError as error:
             raise self._plain(error) from error
-        except ValueError as error:
+        except _NONSENSE as error:
             raise damaged(self.files, "is damaged (a row cannot be read)") from error
+
+    def one(self, make: Make[T], statement: sa.Executable, values: Values | None = None) -> T | None:
+        """The value made of the first row."""
+        found = self.all(make, statement, values)
+        return found[0] if found else None
 
     def first(self, statement: sa.Executable, values: Values | None = None) -> sa.RowMapping | None:
         """The first of what a query finds."""
-        found = self.rows(statement, values)
-        return found[0] if found else None
+        return self.one(lambda row: row, statement, values)
 
     def write(self, statement: sa.Executable, values: Values | None = None) -> sa.CursorResult[Any]:
         """Change something, as part of the transaction under way."""
@@ -97,6 +105,11 @@ class Database:
         result = self._run(statement, values)
         reach("transaction: inside")
         return result
+
+    @property
+    def claimed(self) -> bool:
+        """Whether we were the one who may write; another may be by now."""
+        return self._epoch is not None
 
     def begin(self) -> None:
         """Take the write lock; refused within a transaction, and when another control plane has claimed the store."""
@@ -128,12 +141,16 @@ class Database:
 
     def commit(self) -> None:
         """On disk when this returns."""
+        if not self._open:
+            raise RuntimeError("the store was closed within the transaction; nothing was written")
         reach("transaction: before commit")
         self._command("COMMIT")
         self._open = False
 
     def rollback(self) -> None:
         """As if the transaction had never begun."""
+        if not self._open:
+            return
         self._open = False
         # SQLite has rolled back by itself after some failures, such as a full disk.
         if self._link.in_transaction:
@@ -142,11 +159,12 @@ class Database:
 
     def empty_wal(self) -> bool:
         """Carry everything over into the database file; False when others still read or write."""
-        (busy, _, _) = self._connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
-        return not busy
+        found = self.first(sa.text("PRAGMA wal_checkpoint(TRUNCATE)"))
+        return found is not None and not found["busy"]
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Let go of the files; a transaction under way never happened."""
+        self.rollback()
         self._connection.close()
 
     def _lock(self) -> None:

@@ -25,11 +25,19 @@ def damaged(files: Files, what: str) -> StoreError:
     return StoreError(f"{files.path} {what}; it was left as it is. {_way_back(files)}")
 
 
+def missing(files: Files) -> StoreError:
+    """A database that is gone while what belongs to it is there."""
+    return StoreError(
+        f"{files.path} is missing, though there was a store here. {_way_back(files)} "
+        f"To begin with an empty store instead, move {files.path.name}* away."
+    )
+
+
 def _way_back(files: Files) -> str:
     try:
         made_s = files.good.stat().st_mtime
     except OSError:
-        return "There is no good copy of it: move it away to begin with an empty store."
+        return "There is no good copy of it; move it away to begin with an empty store."
     made = time.strftime("%Y-%m-%d %H:%M", time.localtime(made_s))
     return (
         f"Its last good copy is {files.good} ({made}): "

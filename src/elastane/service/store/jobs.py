@@ -15,7 +15,6 @@ import sqlalchemy as sa
 from elastane.jobs.states import State
 from elastane.service.facade import Conflict, NotFound, Which
 from elastane.service.store.database import Database
-from elastane.service.store.errors import damaged
 from elastane.service.store.grant_json import grant_from_json, grant_to_json
 from elastane.service.store.rows import JobRow, id_of, number_of
 from elastane.service.store.tables import jobs, request_keys
@@ -55,17 +54,15 @@ class JobReads:
     def job(self, job: str) -> JobRow | None:
         """The job with exactly this id."""
         number = number_of(job)
-        found = None if number is None else self._db.first(_ONE, {"wanted": number})
-        return None if found is None else self._row(found)
+        return None if number is None else self._db.one(_row, _ONE, {"wanted": number})
 
     def active(self) -> list[JobRow]:
         """All that have not ended, by number."""
-        return [self._row(found) for found in self._db.rows(_ACTIVE)]
+        return self._db.all(_row, _ACTIVE)
 
     def ended(self, *, owner: str | None = None, tenant: str | None = None, limit: int = 1000) -> list[JobRow]:
         """Those that have, the latest first."""
-        chosen = _only(_ENDED, owner, tenant).limit(max(0, limit))
-        return [self._row(found) for found in self._db.rows(chosen)]
+        return self._db.all(_row, _only(_ENDED, owner, tenant).limit(max(0, limit)))
 
     def listed(
         self, which: Which, *, owner: str | None = None, tenant: str | None = None, limit: int = 1000
@@ -73,37 +70,23 @@ class JobReads:
         """Active ones by number, then ended ones, the latest first."""
         found: list[JobRow] = []
         if which != "ended":
-            chosen = _only(_ACTIVE, owner, tenant).limit(max(0, limit))
-            found = [self._row(row) for row in self._db.rows(chosen)]
+            found = self._db.all(_row, _only(_ACTIVE, owner, tenant).limit(max(0, limit)))
         if which != "active":
             found += self.ended(owner=owner, tenant=tenant, limit=limit - len(found))
         return found
 
     def count_by_state(self) -> dict[State, int]:
         """How many jobs are in each state that any is in."""
-        return {State(found["state"]): int(found["jobs"]) for found in self._db.rows(_BY_STATE)}
+        return dict(self._db.all(lambda row: (State(row["state"]), int(row["jobs"])), _BY_STATE))
 
     def finished_service(self, limit: int = 1000) -> tuple[float, ...]:
         """Total service of jobs that ran to their end, GPU seconds, the latest last."""
-        found = self._db.rows(_SERVICE, {"most": max(0, limit)})
-        return tuple(float(row["service_gpu_s"]) for row in reversed(found))
+        found = self._db.all(lambda row: float(row["service_gpu_s"]), _SERVICE, {"most": max(0, limit)})
+        return tuple(reversed(found))
 
     def job_of_key(self, user: str, key: str) -> str | None:
         """The id of the job a user's request key stands for."""
-        found = self._db.first(_OF_KEY, {"who": user, "which": key})
-        return None if found is None else id_of(found["job"])
-
-    def _row(self, found: sa.RowMapping) -> JobRow:
-        values = {name: value for name, value in found.items() if name != "terminal"}
-        try:
-            grant = values["grant"]
-            values["grant"] = None if grant is None else grant_from_json(grant)
-            values["state"] = State(values["state"])
-            return JobRow(**values)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise damaged(
-                self._db.files, f"is damaged (job {id_of(found['number'])} cannot be read)"
-            ) from error
+        return self._db.one(lambda row: id_of(row["job"]), _OF_KEY, {"who": user, "which": key})
 
 
 class JobWrites(JobReads):
@@ -174,6 +157,12 @@ def _only(query: sa.Select[Any], owner: str | None, tenant: str | None) -> sa.Se
     if tenant is not None:
         query = query.where(jobs.c.tenant == tenant)
     return query
+
+
+def _row(found: sa.RowMapping) -> JobRow:
+    values = {name: value for name, value in found.items() if name != "terminal"}
+    grant = None if found["grant"] is None else grant_from_json(found["grant"])
+    return JobRow(**{**values, "grant": grant, "state": State(found["state"])})
 
 
 def _values(row: JobRow) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from sqlalchemy.dialects.sqlite import insert as insert_or
 from elastane.service.facade import NotFound
 from elastane.service.messages import EventRecord
 from elastane.service.store.database import Database
-from elastane.service.store.errors import damaged
 from elastane.service.store.rows import Decision, id_of, number_of
 from elastane.service.store.tables import decisions, events, settings
 
@@ -41,11 +40,11 @@ class LogReads:
         """Entries after this one, oldest first; of one job or of all."""
         values = {"after": after, "most": max(0, limit)}
         if job is None:
-            return [_event(found) for found in self._db.rows(_EVENTS, values)]
+            return self._db.all(_event, _EVENTS, values)
         number = number_of(job)
         if number is None:
             return []
-        return [_event(found) for found in self._db.rows(_EVENTS_OF_JOB, {**values, "number": number})]
+        return self._db.all(_event, _EVENTS_OF_JOB, {**values, "number": number})
 
     def last_event_seq(self) -> int:
         """The newest entry; 0 before the first."""
@@ -53,8 +52,7 @@ class LogReads:
 
     def decisions(self, after: int = 0, limit: int = 100) -> list[Decision]:
         """Decisions after this one, oldest first."""
-        found = self._db.rows(_DECISIONS, {"after": after, "most": max(0, limit)})
-        return [self._decision(row) for row in found]
+        return self._db.all(_decision, _DECISIONS, {"after": after, "most": max(0, limit)})
 
     def last_decision_seq(self) -> int:
         """The newest decision; 0 before the first."""
@@ -64,12 +62,6 @@ class LogReads:
         """What was stored under this key, or None."""
         found = self._db.first(_SETTING, {"wanted": key})
         return None if found is None else found["value"]
-
-    def _decision(self, found: sa.RowMapping) -> Decision:
-        try:
-            return Decision(**{**found, "view": _unpacked(found["view"]), "plan": _unpacked(found["plan"])})
-        except (zlib.error, ValueError) as error:
-            raise damaged(self._db.files, f"is damaged (decision {found['seq']} cannot be read)") from error
 
 
 class LogWrites(LogReads):
@@ -128,13 +120,16 @@ def _last(database: Database, table: sa.Table) -> int:
         .select_from(sa.table("sqlite_sequence"))
         .where(name == table.name)
     )
-    found = database.first(query)
-    return 0 if found is None else int(found["seq"])
+    return database.one(lambda row: int(row["seq"]), query) or 0
 
 
 def _event(found: sa.RowMapping) -> EventRecord:
     job = None if found["job"] is None else id_of(found["job"])
     return EventRecord(**{**found, "job": job})
+
+
+def _decision(found: sa.RowMapping) -> Decision:
+    return Decision(**{**found, "view": _unpacked(found["view"]), "plan": _unpacked(found["plan"])})
 
 
 def _packed(values: Mapping[str, Any]) -> bytes:

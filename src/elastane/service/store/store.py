@@ -18,7 +18,7 @@ from elastane.service.store import copies
 from elastane.service.store.accounts import AccountReads, AccountWrites
 from elastane.service.store.checks import examine, in_plain_words
 from elastane.service.store.database import Clock, Database, connect
-from elastane.service.store.errors import StoreError, damaged
+from elastane.service.store.errors import StoreError, missing
 from elastane.service.store.failpoints import reach
 from elastane.service.store.files import Files, make_folder, make_private, sync
 from elastane.service.store.jobs import JobReads, JobWrites
@@ -105,14 +105,15 @@ class Store(JobReads, LogReads, AccountReads):
             return
         self._closed = True
         try:
+            self._db.rollback()
             # Without a seal the next start takes longer, that is all.
-            with suppress(ElastaneError, OSError, RuntimeError):
+            with suppress(ElastaneError, OSError):
                 self._seal()
         finally:
             self._db.close()
 
     def _seal(self) -> None:
-        if not self._db.empty_wal():
+        if not self._db.claimed or not self._db.empty_wal():
             return
         # Only who still owns the store may seal it, and holds the lock so that nobody writes meanwhile.
         self._db.begin()
@@ -127,7 +128,7 @@ def _create_missing(files: Files) -> None:
     if os.path.lexists(files.path):
         return
     if files.good.exists() or files.has_wal():
-        raise damaged(files, "is missing, though there was a store here")
+        raise missing(files)
     # Made under another name, so that a crash never leaves half a database under the right one.
     made = files.beside(f".new{os.getpid()}")
     make_private(made)

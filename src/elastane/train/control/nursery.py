@@ -8,7 +8,6 @@ reaches it.  It starts, watches and kills workers; what they do is not its busin
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import json
 import os
@@ -25,10 +24,9 @@ from elastane.train.control.wire import Connection, address, decode
 ENDPOINT, TOKEN, NODE = "ELASTANE_COORDINATOR", "ELASTANE_TOKEN", "ELASTANE_NODE"
 PRELOAD = "ELASTANE_PRELOAD"
 LEASHED = "ELASTANE_LEASHED"
-"""Set where nothing may outlive its parent: the nursery its node's agent, workers their nursery."""
+"""Set, to the process id of its parent, for a nursery that must not outlive it.  Workers never outlive theirs."""
 WAITING = "ELASTANE_WAITING"
 """Set for a nursery that learns whom to serve only once it is warm: by a line of JSON on its standard input."""
-_PR_SET_PDEATHSIG = 1
 ORPHAN_PATIENCE_S = 60.0
 """How long a nursery without children waits for a new coordinator."""
 
@@ -43,13 +41,6 @@ def warm_up(modules: list[str]) -> None:
         importlib.import_module(module)
 
 
-def die_with(parent: int) -> None:
-    """Have the system kill this process when its parent, which should be ``parent``, ends."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
 class Nursery:
     """Serves one coordinator at a time; reconnects when it is replaced."""
 
@@ -57,7 +48,6 @@ class Nursery:
         self._endpoint = address(os.environ[ENDPOINT])
         self._token = os.environ[TOKEN]
         self._node = os.environ.get(NODE, "local")
-        self._leashed = LEASHED in os.environ
         self._children: dict[int, str] = {}
         self._unsent: list[dict[str, Any]] = []
         self._connection: Connection | None = None
@@ -155,8 +145,7 @@ class Nursery:
             return pid
         with contextlib.suppress(OSError):
             os.setpgid(0, 0)
-        if self._leashed:
-            die_with(parent)
+        runner.die_with(parent)
         signal.set_wakeup_fd(-1)
         for name in (signal.SIGCHLD, signal.SIGINT):
             signal.signal(name, signal.SIG_DFL)
@@ -198,7 +187,7 @@ def _signal(pid: int, number: int) -> None:
 def main() -> None:
     """The process: warm up, then serve."""
     if LEASHED in os.environ:
-        die_with(int(os.environ[LEASHED]))
+        runner.die_with(int(os.environ[LEASHED]))
     warm_up([name for name in os.environ.get(PRELOAD, "").split(",") if name])
     if os.environ.pop(WAITING, ""):
         line = sys.stdin.readline()

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import json
 import os
 import resource
 import runpy
+import signal
 import subprocess
 import sys
 import threading
@@ -24,8 +26,10 @@ from typing import Any
 from elastane.errors import ElastaneError
 from elastane.train.errors import Released
 
-ORDER = "ELASTANE_ORDER"
-"""Environment variable with the order of a worker that is started cold."""
+ORDER, PARENT = "ELASTANE_ORDER", "ELASTANE_PARENT"
+"""Environment variables with the order of a worker that is started cold, and whom it must not outlive."""
+
+_PR_SET_PDEATHSIG = 1
 
 CANNOT_START = 127
 """Exit code of a worker whose program or directory is not there, as a shell would have it."""
@@ -80,6 +84,13 @@ class Order:
             nice=int(values.get("nice", 0)),
             program=tuple(values.get("program", ())),
         )
+
+
+def die_with(parent: int) -> None:
+    """Have the system kill this process when its parent, which should be ``parent``, ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def run(order: Order) -> None:
@@ -197,10 +208,11 @@ def _leave(code: int) -> None:
 
 def start_cold(order: Order) -> int:
     """Run an order in a fresh interpreter, where forking is not safe; returns its process id."""
-    environment = {**os.environ, ORDER: json.dumps(order.to_json())}
+    environment = {**os.environ, ORDER: json.dumps(order.to_json()), PARENT: str(os.getpid())}
     command = [sys.executable, "-m", "elastane.train.control.runner"]
     return subprocess.Popen(command, env=environment).pid  # noqa: S603
 
 
 if __name__ == "__main__":
+    die_with(int(os.environ.pop(PARENT)))
     run(Order.from_json(json.loads(os.environ.pop(ORDER))))

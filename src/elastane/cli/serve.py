@@ -1,0 +1,87 @@
+"""``elastane up`` and ``elastane down``: the live system on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+UP_HELP = "Start the live system here: API, scheduler and workers. Ctrl-C saves all jobs and ends it."
+DOWN_HELP = "End the live system: jobs are saved and go on at the next 'elastane up'."
+
+
+def up(
+    nodes: int = typer.Option(None, help="Divide this machine into so many virtual nodes [default: 1]."),
+    slots: int = typer.Option(None, help="Slots of each node [default: its GPUs, or its cores]."),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on; others than loopback need TLS."),
+    port: int = typer.Option(0, help="Port to listen on; 0 takes a free one."),
+    policy: str = typer.Option("elastane", help="How to divide the cluster; see 'elastane policies'."),
+    interval: float = typer.Option(None, min=0.1, help="Seconds between rounds of re-dividing."),
+    tls_cert: Path = typer.Option(None, help="Certificate (PEM) for HTTPS."),
+    tls_key: Path = typer.Option(None, help="Its private key."),
+    insecure: bool = typer.Option(False, "--insecure", help="Listen on any address without TLS."),
+    home: Path = typer.Option(None, help="Where everything is kept [default: $ELASTANE_HOME or ~/.elastane]."),
+    detach: bool = typer.Option(False, "--detach", "-d", help="Run in the background."),
+    as_json: bool = typer.Option(False, "--json", help="Print where it is as JSON."),
+) -> None:
+    """Start the live system."""
+    from elastane.policies.registry import make_policy
+    from elastane.service.daemon import TOKEN, UpOptions, default_home, run, start_detached
+
+    make_policy(policy)
+    place = (home or default_home()).absolute()
+    options = UpOptions(place, nodes, slots, host, port, policy, interval, tls_cert, tls_key, insecure)
+
+    def started(url: str, warnings: Sequence[str]) -> None:
+        if as_json:
+            typer.echo(json.dumps({"url": url, "home": str(place), "token": str(place / TOKEN)}))
+            return
+        typer.echo(f"Elastane is up: {url}")
+        for warning in warnings:
+            typer.echo(f"note: {warning}")
+        typer.echo(f"token: {place / TOKEN}")
+        typer.echo("next: elastane submit -- python train.py")
+
+    if detach:
+        there = start_detached(place, _again(options))
+        started(there.url, ())
+        return
+    asyncio.run(run(options, started))
+
+
+def _again(options: object) -> list[str]:
+    """The same options as words."""
+    from elastane.service.daemon import UpOptions
+
+    assert isinstance(options, UpOptions)
+    words = [f"--home={options.home}", f"--host={options.host}", f"--port={options.port}"]
+    words.append(f"--policy={options.policy}")
+    given = {
+        "nodes": options.nodes,
+        "slots": options.slots,
+        "interval": options.interval_s,
+        "tls-cert": options.tls_cert,
+        "tls-key": options.tls_key,
+    }
+    words += [f"--{name}={value}" for name, value in given.items() if value is not None]
+    return [*words, "--insecure"] if options.insecure else words
+
+
+def down(
+    home: Path = typer.Option(None, help="Home of the system to end [default: $ELASTANE_HOME or ~/.elastane]."),
+    keep: bool = typer.Option(False, "--keep-running", help="End only the control plane; jobs train on."),
+    as_json: bool = typer.Option(False, "--json", help="Print what was ended as JSON."),
+) -> None:
+    """End the live system."""
+    from elastane.service.daemon import default_home, stop
+
+    place = (home or default_home()).absolute()
+    ended = stop(place, leave_running=keep)
+    if as_json:
+        typer.echo(json.dumps({"pid": ended.pid, "home": str(place)}))
+    else:
+        words = "jobs train on" if keep else "jobs were saved"
+        typer.echo(f"Elastane on {place} has ended; {words} and 'elastane up' takes them up again")

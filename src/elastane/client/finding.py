@@ -1,0 +1,57 @@
+"""Where Elastane is and who one is there: from arguments, else the environment, else the files of its home."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from elastane.client.errors import ClientError, NotRunning
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A URL without a slash at its end, and a token (None: asked without one)."""
+
+    url: str
+    token: str | None = field(repr=False)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine, where no proxy has any business."""
+        return urlsplit(self.url).hostname in ("localhost", "127.0.0.1", "::1")
+
+
+def find(url: str | None, token: str | None, environment: Mapping[str, str] = os.environ) -> Address:
+    """The address; ``NotRunning`` if nothing says where."""
+    home = Path(environment.get("ELASTANE_HOME") or Path.home() / ".elastane")
+    asked = url or environment.get("ELASTANE_URL")
+    found = asked or _line(home / "url")
+    if not found:
+        raise NotRunning(
+            f"no Elastane is running from {home}; start one with 'elastane up', or set $ELASTANE_URL"
+        )
+    # The token in our home is for the service of that home: another URL must not be told it.
+    own = None if asked and asked.rstrip("/") != _line(home / "url") else _line(home / "token")
+    return Address(_checked(found), token or environment.get("ELASTANE_TOKEN") or own)
+
+
+def _line(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8").strip().rstrip("/") or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.username is None
+        _ = parts.port
+    except ValueError:
+        good = False
+    if not good:
+        raise ClientError(f"url: {url!r} is not a URL; it looks like http://127.0.0.1:7070")
+    return url.rstrip("/")

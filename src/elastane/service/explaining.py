@@ -1,0 +1,114 @@
+"""Why a job waits: one binding reason, the numbers behind it, who is ahead, and what would help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastane.jobs.states import State
+from elastane.policies.view import View
+from elastane.service.control import ControlPlane
+from elastane.service.deciding import decide_now
+from elastane.service.live import LiveJob, slots_of
+from elastane.service.messages import Ahead, Instead, Why
+from elastane.service.views import build_view
+
+_MOST_AHEAD = 10
+
+
+def explain(plane: ControlPlane, job: LiveJob, *, instead: bool) -> Why:
+    """From the last decision; ``instead`` asks the policy again, with other wishes."""
+    row = job.row
+    total = sum(node.gpus for node in plane.engine.nodes().values())
+    held = sum(slots_of(j.spec, j.row.grant.workers) for j in plane.live.values() if j.row.grant)
+    numbers = {
+        "slots": float(total),
+        "slots_free": float(total - held),
+        "workers": float(row.grant.workers if row.grant else 0),
+        "workers_least": float(job.request(total).min_workers),
+        "workers_most": float(job.request(total).max_workers),
+    }
+    if row.grant is not None:
+        return Why(id=row.id, state=row.state.value, reason=_why_running(job), numbers=numbers)
+    reason = job.waiting or "it has just arrived and the next decision will look at it"
+    ahead = [
+        Ahead(id=j.id, name=j.row.name, owner=j.row.owner, workers=j.row.grant.workers, state=j.row.state.value)
+        for j in plane.live.values()
+        if j.row.grant is not None
+    ]
+    return Why(
+        id=row.id,
+        state=row.state.value,
+        reason=reason,
+        numbers=numbers,
+        ahead=ahead[:_MOST_AHEAD],
+        advice=_advice(job, total - held),
+        instead=_alternatives(plane, job) if instead else [],
+    )
+
+
+def _why_running(job: LiveJob) -> str:
+    row = job.row
+    assert row.grant is not None
+    if row.state is State.SUSPENDING:
+        return "it is saving its work before it gives up its place"
+    if row.pinned_node is not None:
+        return f"it runs with {row.grant.workers} workers on {row.pinned_node}, where its owner put it"
+    if row.pinned_workers is not None:
+        return f"it runs with {row.pinned_workers} workers, the size its owner pinned"
+    if row.kind == "rigid":
+        return f"it runs with {row.grant.workers} workers; a rigid job has one size ({row.kind_reason})"
+    return f"it runs with {row.grant.workers} workers, which is where they do the most good now"
+
+
+def _advice(job: LiveJob, free: int) -> list[str]:
+    if job.row.held:
+        return [f"elastane resume {job.id}"]
+    least = job.request(1).min_workers
+    if 0 < free < slots_of(job.spec, least) and job.row.kind != "rigid":
+        return [f"with {free} workers at least instead of {least} it could start now (--workers {free}:…)"]
+    return [f"elastane why {job.id} --instead   shows what would help"]
+
+
+def _alternatives(plane: ControlPlane, job: LiveJob) -> list[Instead]:
+    """Ask the policy again with this job's wishes changed one at a time."""
+    seen = build_view(plane.scene(plane.rounds.memory), plane.live.values(), "arrival", plane.policy)
+    if job.id not in seen.view.jobs:
+        return []
+    found = []
+    least = seen.view.jobs[job.id].request.min_workers
+    for workers in sorted({1, least // 2, least - 1} - {0, least}):
+        found.append(
+            _try(
+                plane,
+                _with_least(seen.view, job.id, workers),
+                job,
+                f"{workers} workers at least instead of {least}",
+            )
+        )
+    if seen.view.jobs[job.id].request.types:
+        found.append(_try(plane, _any_type(seen.view, job.id), job, "any accelerator"))
+    found.append(_try(plane, _urgent(seen.view, job.id), job, "the highest priority"))
+    return found
+
+
+def _try(plane: ControlPlane, view: View, job: LiveJob, change: str) -> Instead:
+    grant = decide_now(plane.policy, view).lowered.grants.get(job.id)
+    starts = f"it would start now, with {grant.workers} workers" if grant else "it would still wait"
+    return Instead(change=change, starts=starts, helps=grant is not None)
+
+
+def _with_least(view: View, job: str, workers: int) -> View:
+    seen = view.jobs[job]
+    request = replace(seen.request, min_workers=workers, workers=workers)
+    return replace(view, jobs={**view.jobs, job: replace(seen, request=request)})
+
+
+def _any_type(view: View, job: str) -> View:
+    seen = view.jobs[job]
+    return replace(view, jobs={**view.jobs, job: replace(seen, request=replace(seen.request, types=()))})
+
+
+def _urgent(view: View, job: str) -> View:
+    seen = view.jobs[job]
+    highest = max(j.priority for j in view.jobs.values()) + 1
+    return replace(view, jobs={**view.jobs, job: replace(seen, priority=highest)})

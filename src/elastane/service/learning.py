@@ -1,0 +1,180 @@
+"""What the control plane knows of one job's training, from what the job reports: speed, progress, pauses.
+
+The same models as everywhere; a job that is taken up again by another control plane is known as well as before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from elastane.models.estimate import Estimate, Provenance
+from elastane.models.goodput import BatchLimits, GoodputModel
+from elastane.models.restart import RestartCost
+from elastane.service.messages import Training
+from elastane.train.adapt.profile import StepProfile
+from elastane.train.reports.events import Evaluated as EvaluatedEvent
+from elastane.train.reports.events import Event, Fitted, Resized, Saved, Stepped, WorkerLost
+
+_RECENT = 30
+"""Windows from which the pace of the whole job is judged."""
+_PAUSE_S = {"adaptive": 1.0, "resizable": 15.0}
+"""What a change is taken to cost before one was seen."""
+
+
+class Learned:
+    """One job's training."""
+
+    def __init__(self, kind: str) -> None:
+        self.training: Training | None = None
+        self.restart = RestartCost.of(_PAUSE_S.get(kind))
+        self.fractions: list[tuple[float, float]] = []
+        """(moment, part of the whole) of the latest windows without a change between them."""
+        self._profile = StepProfile()
+        self._limits: BatchLimits | None = None
+        self._batch0 = 0
+        self._done = 0.0
+
+    def hear(self, event: Event) -> bool:
+        """Take in a report; whether it is worth storing soon."""
+        match event:
+            case Stepped():
+                self._step(event)
+            case Fitted():
+                self._limits = event.limits
+                self._batch0 = event.limits.initial
+            case Resized():
+                self._resized(event)
+            case EvaluatedEvent() if self.training is not None:
+                self.training = self.training.model_copy(
+                    update={"metrics": {**self.training.metrics, **event.metrics}}
+                )
+            case WorkerLost() if self.training is not None:
+                lost = self.training.workers_lost + 1
+                self.training = self.training.model_copy(update={"workers_lost": lost})
+            case Saved() if self.training is not None:
+                self.training = self.training.model_copy(update={"checkpoint_step": event.step})
+            case _:
+                return False
+        return True
+
+    def _step(self, event: Stepped) -> None:
+        before = self.training
+        self._batch0 = self._batch0 or event.batch
+        self._done = event.progress * self._batch0 if event.progress else float(event.step * event.batch)
+        if event.fraction:
+            self.fractions = [*self.fractions[1 - _RECENT :], (event.at_s, event.fraction)]
+        if event.steps and event.per_worker:
+            passes = event.accumulation + 1
+            pure_s = event.compute_s / passes
+            key = (event.nodes, event.workers, event.per_worker)
+            self._profile.add(key, [pure_s] * event.accumulation, pure_s + event.sync_s, event.sync_s)
+        self.training = Training(
+            at_s=event.at_s,
+            step=event.step,
+            epoch=event.epoch,
+            epochs=event.epochs,
+            loss=event.loss,
+            metrics={**(before.metrics if before else {}), **event.metrics},
+            batch=event.batch,
+            per_worker=event.per_worker,
+            accumulation=event.accumulation,
+            lr_factor=event.lr_factor,
+            samples_per_s=event.samples_per_s,
+            efficiency=event.efficiency,
+            goodput=event.goodput
+            if event.goodput is not None
+            else event.samples_per_s * (event.efficiency or 1.0),
+            noise=event.noise,
+            resizes=before.resizes if before else 0,
+            pauses_s=before.pauses_s if before else 0.0,
+            redone_steps=before.redone_steps if before else 0,
+            workers_lost=before.workers_lost if before else 0,
+            checkpoint_step=before.checkpoint_step if before else None,
+        )
+
+    def _resized(self, event: Resized) -> None:
+        self._profile.restart()
+        self.fractions = self.fractions[-1:]
+        if event.kind == "start":
+            return
+        self.restart = self.restart.observe(max(0.0, event.pause_s))
+        if self.training is not None:
+            self.training = self.training.model_copy(
+                update={
+                    "resizes": self.training.resizes + 1,
+                    "pauses_s": self.training.pauses_s + event.pause_s,
+                    "redone_steps": self.training.redone_steps + event.redone_steps,
+                }
+            )
+
+    @property
+    def fraction(self) -> float | None:
+        """Part of the whole that is done; None when nobody can tell."""
+        return self.fractions[-1][1] if self.fractions else None
+
+    @property
+    def remaining(self) -> Estimate | None:
+        """Work still to do, in samples worth as much as at the owner's batch."""
+        fraction = self.fraction
+        if not fraction or not self._done:
+            return None
+        return Estimate(self._done * (1.0 - fraction) / fraction, source=Provenance.DECLARED)
+
+    @property
+    def measured(self) -> frozenset[int]:
+        """Worker counts that have really been tried."""
+        return frozenset(workers for _, workers, _ in self._profile.table)
+
+    def speed(self, accelerator: str) -> GoodputModel | None:
+        """Goodput for any number of workers; None before anything was measured."""
+        limits = self._limits or self._fixed_limits()
+        if limits is None:
+            return None
+        noise = self.training.noise if self.training is not None else None
+        model = self._profile.model(limits, math.inf if noise is None else noise)
+        if model is None:
+            return None
+        most = max(self.measured, default=1)
+        return replace(model, params={accelerator: model.params[""]}, max_profiled=most)
+
+    def _fixed_limits(self) -> BatchLimits | None:
+        batch = self._batch0
+        return BatchLimits(batch, batch, 1, batch, fixed=batch) if batch else None
+
+    def training_json(self) -> dict[str, Any]:
+        """For the store."""
+        return self.training.model_dump() if self.training is not None else {}
+
+    def profile_json(self) -> dict[str, Any]:
+        """For the store."""
+        limits = self._limits
+        return {
+            **self._profile.state_dict(),
+            "batch0": self._batch0,
+            "done": self._done,
+            "fractions": self.fractions[-2:],
+            "pauses_s": list(self.restart.pauses_s),
+            "limits": None
+            if limits is None
+            else [limits.initial, limits.maximum, limits.per_gpu_min, limits.per_gpu_max, limits.accumulate],
+        }
+
+    @classmethod
+    def restored(cls, kind: str, training: Mapping[str, Any], profile: Mapping[str, Any]) -> Learned:
+        """From what ``training_json`` and ``profile_json`` wrote."""
+        self = cls(kind)
+        if training:
+            self.training = Training.model_validate(training)
+        if profile:
+            self._profile.load_state_dict(profile)
+            self._batch0, self._done = int(profile["batch0"]), float(profile["done"])
+            self.fractions = [(float(at), float(part)) for at, part in profile["fractions"]]
+            for pause in profile["pauses_s"]:
+                self.restart = self.restart.observe(float(pause))
+            if profile["limits"] is not None:
+                first, most, low, high, accumulate = profile["limits"]
+                self._limits = BatchLimits(first, most, low, high, accumulate=bool(accumulate))
+        return self

@@ -1,0 +1,87 @@
+"""What engine reports mean for a job: from report to the next row, without side effects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from elastane.engines.contract import Cause, Over, Running
+from elastane.jobs.states import Event, State
+from elastane.service.live import LiveJob
+from elastane.service.store.rows import JobRow
+
+BACKOFF_S, LONGEST_BACKOFF_S = 2.0, 60.0
+MOST_LOSSES = 20
+"""Attempts in a row that were lost without a step between them, after which something is wrong with the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The next row, by which events, and when it may be tried again."""
+
+    row: JobRow
+    steps: tuple[tuple[Event, str], ...] = ()
+    retry_in_s: float = 0.0
+
+
+def after_running(job: LiveJob, report: Running) -> Outcome | None:
+    """All workers of a grant run."""
+    event = {
+        State.STARTING: Event.STARTED,
+        State.RESIZING: Event.RESIZED,
+        State.LOST: Event.RECOVER,
+    }.get(job.row.state)
+    if event is None:
+        return None
+    words = ", ".join(f"{count} on {node}" for node, count in report.workers.items())
+    row = replace(job.moved(event, report.at_s), kind=report.kind or job.row.kind)
+    return Outcome(row, ((event, words),))
+
+
+def after_end(job: LiveJob, report: Over) -> Outcome:
+    """An attempt has ended: what that means depends on why, and on what was wanted."""
+    state = job.row.state
+    if report.cause is Cause.FINISHED:
+        return _end(job, report, Event.FINISH, "")
+    if state is State.STOPPING:
+        return _end(job, report, Event.STOPPED, job.row.reason or "cancelled")
+    if state is State.SUSPENDING and report.cause in (Cause.SUSPENDED, Cause.CANCELLED, Cause.LOST):
+        row = _freed(job, report, Event.SAVED)
+        return Outcome(row, ((Event.SAVED, report.detail),))
+    if report.cause in (Cause.LOST, Cause.SUSPENDED, Cause.CANCELLED):
+        return _lost(job, report)
+    if report.cause is not Cause.UNSTARTABLE and job.row.failures < job.spec.retries:
+        failures = job.row.failures + 1
+        row = replace(_freed(job, report, Event.CRASH), failures=failures, reason=report.detail)
+        back = min(LONGEST_BACKOFF_S, BACKOFF_S * 2.0 ** (failures - 1))
+        row = replace(row, state=State.QUEUED)
+        return Outcome(row, ((Event.CRASH, report.detail), (Event.REQUEUE, f"attempt {failures} failed")), back)
+    words = f"out of memory: {report.detail}" if report.cause is Cause.OUT_OF_MEMORY else report.detail
+    return _end(job, report, Event.FAIL, words)
+
+
+def _lost(job: LiveJob, report: Over) -> Outcome:
+    """None of its doing: it goes on from its checkpoint, free of charge."""
+    restarts = job.row.restarts + 1
+    if restarts > MOST_LOSSES and not job.learned.fractions:
+        return _end(
+            job, report, Event.FAIL, f"lost {restarts} times without making any progress: {report.detail}"
+        )
+    row = replace(_freed(job, report, Event.LOSE), state=State.QUEUED, restarts=restarts)
+    return Outcome(row, ((Event.LOSE, report.detail), (Event.REQUEUE, "goes on from its checkpoint")))
+
+
+def _end(job: LiveJob, report: Over, event: Event, reason: str) -> Outcome:
+    row = replace(_freed(job, report, event), reason=reason, ended_s=report.at_s, code=report.code, held=False)
+    return Outcome(row, ((event, reason),))
+
+
+def _freed(job: LiveJob, report: Over, event: Event) -> JobRow:
+    return replace(
+        job.moved(event, max(report.at_s, job.row.as_of_s)), grant=None, ending="", seen=report.number
+    )
+
+
+def overlap(places: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
+    """Workers by node that either may still have."""
+    return {node: max(places.get(node, 0), others.get(node, 0)) for node in {*places, *others}}

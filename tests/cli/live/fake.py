@@ -1,0 +1,358 @@
+"""A server in memory: what the verbs ask for, answered from plain fields, with every call written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from elastane.client.client import LogPart
+from elastane.client.errors import NotFoundError, RequestRefused
+from elastane.errors import ElastaneError
+from elastane.service.messages import (
+    Ahead,
+    CurvePoint,
+    Eta,
+    EventRecord,
+    Instead,
+    JobDetail,
+    JobSummary,
+    LogFile,
+    NewToken,
+    NodeInfo,
+    PolicyInfo,
+    Problem,
+    QuotaInfo,
+    Role,
+    ServerInfo,
+    Step,
+    Submitted,
+    TokenInfo,
+    Training,
+    UserInfo,
+    Why,
+    WorkerInfo,
+)
+
+NOW_S = 1_700_000_000.0
+"""The moment at which all tests take place."""
+
+
+def running() -> JobDetail:
+    """A job in the middle of its training."""
+    return JobDetail(
+        id="j1",
+        name="digits",
+        tenant="vision",
+        owner="ada",
+        state="running",
+        kind="adaptive",
+        kind_reason="its process called elastane.train",
+        workers=4,
+        min_workers=1,
+        max_workers=8,
+        nodes={"n1": 2, "n0": 2},
+        submitted_s=NOW_S - 600,
+        started_s=NOW_S - 590,
+        attempt=1,
+        progress=0.62,
+        batch=512,
+        goodput=1234.5,
+        eta=Eta(low_s=NOW_S + 300, mid_s=NOW_S + 400, high_s=NOW_S + 540, basis="measured speed"),
+        spec={"command": ["python", "train.py", "--lr", "0.1"]},
+        directory="/home/ada",
+        training=Training(
+            at_s=NOW_S - 2,
+            step=4321,
+            epoch=6,
+            epochs=10,
+            loss=0.21345,
+            metrics={"accuracy": 0.91},
+            batch=512,
+            per_worker=64,
+            accumulation=1,
+            lr_factor=2.0,
+            samples_per_s=1500.0,
+            efficiency=0.823,
+            goodput=1234.5,
+            resizes=2,
+            pauses_s=0.35,
+            workers_lost=1,
+            redone_steps=1,
+        ),
+        curve=[
+            CurvePoint(workers=1, speedup=1.0, measured=True),
+            CurvePoint(workers=2, speedup=1.8, measured=True),
+            CurvePoint(workers=4, speedup=3.0, measured=True, chosen=True),
+            CurvePoint(workers=8, speedup=4.0),
+        ],
+        life=[
+            Step(at_s=NOW_S - 600, source="submitted", target="queued", cause="admit"),
+            Step(at_s=NOW_S - 590, source="queued", target="starting", cause="start", detail="2 workers"),
+            Step(at_s=NOW_S - 588, source="starting", target="running", cause="report the start of"),
+        ],
+        processes=[
+            WorkerInfo(name="w0", node="n0", pid=4711, doing="training"),
+            WorkerInfo(name="w1", node="n1"),
+        ],
+    )
+
+
+def queued() -> JobDetail:
+    """A job that waits."""
+    return JobDetail(
+        id="j2",
+        name="big",
+        tenant="vision",
+        owner="bob",
+        state="queued",
+        kind="rigid",
+        min_workers=8,
+        max_workers=8,
+        submitted_s=NOW_S - 90,
+        spec={"command": "python big.py"},
+        directory="/home/bob",
+        reason="needs 8 slots, 4 are free",
+    )
+
+
+def ended(state: str = "succeeded", id: str = "j3", reason: str = "finished") -> JobDetail:
+    """A job that is over."""
+    return JobDetail(
+        id=id,
+        name="old",
+        tenant="vision",
+        owner="ada",
+        state=state,
+        kind="rigid",
+        min_workers=1,
+        max_workers=1,
+        submitted_s=NOW_S - 7200,
+        started_s=NOW_S - 7100,
+        ended_s=NOW_S - 3600,
+        attempt=2,
+        code=0 if state == "succeeded" else 1,
+        spec={"command": ["./old"]},
+        directory="/home/ada",
+        reason=reason,
+    )
+
+
+def waiting_for(job: JobDetail) -> Why:
+    """Why the second job waits."""
+    return Why(
+        id=job.id,
+        state=job.state,
+        reason=job.reason,
+        numbers={"needs": 8, "free_slots": 4},
+        ahead=[
+            Ahead(id=f"j{number}", name="digits", owner="ada", workers=number, state="running")
+            for number in range(1, 6)
+        ],
+        advice=["ask for 4 workers instead of 8"],
+        instead=[
+            Instead(change="with 4 workers", starts="now", helps=True),
+            Instead(change="with priority 5", starts="in 20 min", helps=False),
+        ],
+    )
+
+
+def not_found(id: str) -> ElastaneError:
+    """As the client says it."""
+    return NotFoundError(Problem(error=f"there is no job {id!r}", kind="not found"))
+
+
+def conflict(error: str) -> ElastaneError:
+    """As the client says it."""
+    return RequestRefused(Problem(error=error, kind="conflict"))
+
+
+@dataclass
+class Fake:
+    """Implements ``elastane.cli.live.calls.Calls``."""
+
+    all_jobs: dict[str, JobDetail] = field(default_factory=dict)
+    later: dict[str, list[JobDetail]] = field(default_factory=dict)
+    """What a job becomes with every look at it."""
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+    refusal: ElastaneError | None = None
+    log_files: dict[tuple[int, str], str] = field(default_factory=dict)
+    leader: str = "w0"
+    part_bytes: int = 1_000_000
+    record: list[EventRecord] = field(default_factory=list)
+    quota_list: list[QuotaInfo] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    queues: list[list[JobSummary]] = field(default_factory=list)
+    """What the queue is with every look at it, before it is simply all jobs."""
+    shadow: str | None = None
+
+    def note(self, *call: Any) -> None:
+        self.asked.append(call)
+        if self.refusal is not None:
+            raise self.refusal
+
+    def info(self) -> ServerInfo:
+        self.note("info")
+        return ServerInfo(
+            version="0.1",
+            home="/srv/elastane",
+            started_s=NOW_S - 7200,
+            policy="elastane",
+            slots=4,
+            nodes=2,
+            jobs={"running": 1, "queued": 1, "failed": 0},
+            warnings=["4 slots on 2 cores"],
+        )
+
+    def whoami(self) -> UserInfo:
+        self.note("whoami")
+        return UserInfo(name="ada", role="user", tenant="vision")
+
+    def submit(self, spec: Mapping[str, Any], *, directory: str, key: str | None = None) -> Submitted:
+        self.note("submit", dict(spec), directory, key)
+        return Submitted(
+            id="j7", name=spec.get("name", "train"), repeated=key == "again", warnings=self.warnings
+        )
+
+    def jobs(
+        self, which: str = "active", *, owner: str | None = None, tenant: str | None = None, limit: int = 1000
+    ) -> list[JobSummary]:
+        self.note("jobs", which, owner, tenant, limit)
+        if self.queues:
+            return self.queues.pop(0)
+        wanted = {"active": (False,), "ended": (True,), "all": (False, True)}[which]
+        return [job for job in self.all_jobs.values() if (job.ended_s is not None) in wanted]
+
+    def job(self, id: str) -> JobDetail:
+        self.note("job", id)
+        if self.later.get(id):
+            self.all_jobs[id] = self.later[id].pop(0)
+        if id not in self.all_jobs:
+            raise not_found(id)
+        return self.all_jobs[id]
+
+    def why(self, id: str, *, instead: bool = False) -> Why:
+        self.note("why", id, instead)
+        answer = waiting_for(self.all_jobs[id])
+        return answer if instead else answer.model_copy(update={"instead": []})
+
+    def _change(self, id: str, **fields: Any) -> JobSummary:
+        if id not in self.all_jobs:
+            raise not_found(id)
+        if self.all_jobs[id].ended_s is not None:
+            raise conflict(f"{id} has already {self.all_jobs[id].state}")
+        self.all_jobs[id] = self.all_jobs[id].model_copy(update=fields)
+        return self.all_jobs[id]
+
+    def cancel(self, id: str) -> JobSummary:
+        self.note("cancel", id)
+        return self._change(id, state="stopping")
+
+    def suspend(self, id: str) -> JobSummary:
+        self.note("suspend", id)
+        return self._change(id, state="suspending", held=True)
+
+    def resume(self, id: str) -> JobSummary:
+        self.note("resume", id)
+        return self._change(id, held=False)
+
+    def scale(self, id: str, workers: int | None) -> JobSummary:
+        self.note("scale", id, workers)
+        return self._change(id, pinned=workers)
+
+    def move(self, id: str, node: str) -> JobSummary:
+        self.note("move", id, node)
+        return self._change(id)
+
+    def logs(self, id: str) -> list[LogFile]:
+        self.note("logs", id)
+        return [
+            LogFile(attempt=attempt, worker=worker, bytes=len(text.encode()), leader=worker == self.leader)
+            for (attempt, worker), text in self.log_files.items()
+        ]
+
+    def log(self, id: str, attempt: int, worker: str, *, offset: int = 0) -> LogPart:
+        self.note("log", id, attempt, worker, offset)
+        part = self.log_files[attempt, worker].encode()[offset : offset + self.part_bytes]
+        return LogPart(part, offset + len(part))
+
+    def follow_logs(self, id: str, worker: str | None = None) -> Iterator[str]:
+        self.note("follow_logs", id, worker)
+        yield from self.log_files.values()
+
+    def nodes(self) -> list[NodeInfo]:
+        self.note("nodes")
+        return [
+            NodeInfo(id="n0", slots=2, used=2, accelerator="cpu", state="up", jobs={"j1": 2}),
+            NodeInfo(id="n1", slots=2, used=0, accelerator="cpu", state="draining"),
+        ]
+
+    def drain(self, node: str) -> NodeInfo:
+        self.note("drain", node)
+        return self.nodes()[0].model_copy(update={"id": node, "state": "draining"})
+
+    def undrain(self, node: str) -> NodeInfo:
+        self.note("undrain", node)
+        return self.nodes()[0].model_copy(update={"id": node})
+
+    def policy(self) -> PolicyInfo:
+        self.note("policy")
+        return PolicyInfo(
+            policy="elastane", title="Elastane", period_s=30, decisions=12, last_ms=3.21, shadow=self.shadow
+        )
+
+    def set_policy(self, written: str) -> PolicyInfo:
+        self.note("set_policy", written)
+        return PolicyInfo(policy=written)
+
+    def set_shadow(self, written: str | None) -> PolicyInfo:
+        self.note("set_shadow", written)
+        return PolicyInfo(policy="elastane", shadow=written, shadow_differs=3, shadow_decisions=10)
+
+    def quotas(self) -> list[QuotaInfo]:
+        self.note("quotas")
+        return self.quota_list
+
+    def set_quota(
+        self, tenant: str, slots: int | None, *, weight: float | None = None, lends: bool | None = None
+    ) -> QuotaInfo:
+        self.note("set_quota", tenant, slots, weight, lends)
+        return QuotaInfo(tenant=tenant, slots=slots, weight=weight or 1.0, lends=lends is not False)
+
+    def users(self) -> list[UserInfo]:
+        self.note("users")
+        return [UserInfo(name="ada", role="admin", tenant="vision")]
+
+    def add_user(self, name: str, role: Role, tenant: str) -> UserInfo:
+        self.note("add_user", name, role, tenant)
+        return UserInfo(name=name, role=role, tenant=tenant)
+
+    def remove_user(self, name: str) -> None:
+        self.note("remove_user", name)
+
+    def tokens(self, user: str | None = None) -> list[TokenInfo]:
+        self.note("tokens", user)
+        kept = TokenInfo(id="t1", user="ada", label="laptop", created_s=NOW_S - 86400 * 3)
+        gone = kept.model_copy(update={"id": "t2", "revoked": True})
+        soon = kept.model_copy(update={"id": "t3", "expires_s": NOW_S + 86400 * 30})
+        return [kept, gone, soon]
+
+    def new_token(
+        self, user: str | None = None, *, label: str = "", lifetime_s: float | None = None
+    ) -> NewToken:
+        self.note("new_token", user, label, lifetime_s)
+        return NewToken(id="t9", user=user or "ada", label=label, created_s=NOW_S, token="secret")
+
+    def revoke_token(self, id: str) -> TokenInfo:
+        self.note("revoke_token", id)
+        return self.tokens()[1]
+
+    def events(self, after: int = 0) -> Iterator[EventRecord]:
+        self.note("events", after)
+        yield from (event for event in self.record if event.seq > after)
+
+
+def cluster() -> Fake:
+    """A running job, one that waits and one that has ended."""
+    jobs = (running(), queued(), ended())
+    return Fake({job.id: job for job in jobs})

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastane.errors import ElastaneError
+from elastane.service.facade import Conflict, NotFound, Principal
+from elastane.service.messages import NewToken
+from elastane.service.store import Store, secret
+from service.store.samples import opened, parts
+
+NOW_S = 5000.0
+
+
+def token_for(store: Store, name: str = "ann", **options: Any) -> NewToken:
+    with store.transaction() as t:
+        if t.user(name) is None:
+            t.add_user(name, "user", "team")
+        return t.add_token(name, **options)
+
+
+def test_a_token_opens_the_door_to_its_owner(store: Store) -> None:
+    made = token_for(store, label="laptop")
+    assert store.authenticate(made.token, NOW_S) == Principal("ann", "user", "team")
+    assert made.token.startswith(f"els_{made.id}_")
+    (listed,) = store.tokens("ann")
+    assert (listed.id, listed.label, listed.revoked) == (made.id, "laptop", False)
+    assert "token" not in type(listed).model_fields
+
+
+def test_a_secret_is_nowhere_on_disk(store: Store, path: Path) -> None:
+    made = token_for(store)
+    store.backup()
+    kept = secret.split(made.token)
+    assert kept is not None
+    while_open = parts(path)
+    assert while_open["elastane.db-wal"]
+    store.close()
+    for content in [*while_open.values(), *parts(path).values()]:
+        assert kept.secret.encode() not in content
+        assert bytes.fromhex(kept.secret) not in content
+    assert kept.secret not in repr(kept)
+    with opened(path) as again:
+        assert again.authenticate(made.token, NOW_S) is not None
+
+
+def test_two_tokens_never_look_alike(store: Store) -> None:
+    made = [token_for(store) for _ in range(50)]
+    assert len({token.id for token in made}) == len({token.token[-64:] for token in made}) == 50
+
+
+def test_a_token_expires_at_its_moment(store: Store) -> None:
+    made = token_for(store, expires_s=NOW_S)
+    assert store.authenticate(made.token, NOW_S - 0.001) is not None
+    assert store.authenticate(made.token, NOW_S) is None
+
+
+def test_a_revoked_token_opens_nothing_and_others_still_do(store: Store) -> None:
+    gone, stays = token_for(store), token_for(store)
+    with store.transaction() as t:
+        assert t.revoke_token(gone.id).revoked
+    assert store.authenticate(gone.token, NOW_S) is None
+    assert store.authenticate(stays.token, NOW_S) is not None
+    with pytest.raises(NotFound, match="token list"), store.transaction() as t:
+        t.revoke_token(gone.id[:-1])
+
+
+def test_a_token_must_be_right_to_the_last_letter(store: Store) -> None:
+    made = token_for(store)
+    other = token_for(store)
+    last = "0" if made.token[-1] != "0" else "1"
+    for wrong in (
+        made.token[:-1] + last,
+        made.token[:-1],
+        made.token + "0",
+        made.token.upper(),
+        made.token + "\n",
+        f"els_{other.id}_{made.token[-64:]}",
+        f"els_{made.id}_{store._db._link.execute('SELECT hex(digest) FROM tokens').fetchone()[0].lower()}",
+    ):
+        assert store.authenticate(wrong, NOW_S) is None
+
+
+def test_garbage_opens_nothing_and_breaks_nothing(store: Store) -> None:
+    token_for(store)
+
+    @given(st.text() | st.from_regex(r"els_\w*_\w*") | st.binary() | st.none() | st.integers())
+    def check(garbage: Any) -> None:
+        assert store.authenticate(garbage, NOW_S) is None
+
+    check()
+
+
+def test_a_removed_user_takes_the_tokens_along(store: Store) -> None:
+    made = token_for(store)
+    with store.transaction() as t:
+        t.remove_user("ann")
+    assert store.authenticate(made.token, NOW_S) is None
+    assert store.tokens() == []
+    token_for(store)  # somebody new of that name does not inherit them
+    assert store.authenticate(made.token, NOW_S) is None
+
+
+def test_a_change_of_role_counts_at_once(store: Store) -> None:
+    made = token_for(store)
+    with store.transaction() as t:
+        t.change_user("ann", role="viewer")
+    assert store.authenticate(made.token, NOW_S) == Principal("ann", "viewer", "team")
+
+
+def test_users_are_told_apart_by_their_exact_names(store: Store) -> None:
+    with store.transaction() as t:
+        t.add_user("ann", "admin")
+        t.add_user("Ann", "viewer")
+    assert store.user("ANN") is None
+    assert [user.name for user in store.users()] == ["Ann", "ann"]
+    with pytest.raises(Conflict, match="ann already"), store.transaction() as t:
+        t.add_user("ann", "viewer")
+    with pytest.raises(NotFound), store.transaction() as t:
+        t.add_token("an")
+
+
+@pytest.mark.parametrize("name", ["", " ann", "ann ", "a/b", "../x", "a\0", "a\n", "é", "-x", "a" * 101, "a%"])
+def test_a_name_that_could_be_mistaken_for_another_is_refused(store: Store, name: str) -> None:
+    with pytest.raises(ElastaneError, match=r"user: .* is not a name"), store.transaction() as t:
+        t.add_user(name, "user")
+    with pytest.raises(ElastaneError, match="tenant: "), store.transaction() as t:
+        t.add_user("ok", "user", name)
+    assert store.users() == []
+
+
+def test_an_unknown_role_is_refused_with_those_there_are(store: Store) -> None:
+    expected = "role: 'root' is not one of viewer, user, admin"
+    with pytest.raises(ElastaneError, match=expected), store.transaction() as t:
+        t.add_user("ann", "root")  # type: ignore[arg-type]
+
+
+def test_a_quota_changes_only_what_was_said(store: Store) -> None:
+    assert store.quota("team").slots is None
+    with store.transaction() as t:
+        t.set_quota("team", 4, 2.0, False)
+        made = t.set_quota("team", 8)
+    assert (made.slots, made.weight, made.lends) == (8, 2.0, False)
+    with store.transaction() as t:
+        t.set_quota("team", None, lends=True)
+    assert store.quotas() == [store.quota("team")]
+    assert (store.quota("team").slots, store.quota("team").lends) == (None, True)
+
+
+def test_the_audit_log_keeps_order(store: Store) -> None:
+    with store.transaction() as t:
+        for number in range(3):
+            t.add_audit("ann", "cancel", f"j{number}", "ok")
+    assert [entry.target for entry in store.audit_log()] == ["j0", "j1", "j2"]
+    assert [entry.seq for entry in store.audit_log(after=1, limit=1)] == [2]

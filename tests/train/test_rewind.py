@@ -1,0 +1,50 @@
+"""A state that is taken over in the middle of a step is the one before the step."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from elastane.train.loop import Loop, LoopSettings
+from elastane.train.membership import Membership
+from elastane.train.packing import unpack
+from elastane.train.reporting import Reporter
+from elastane.train.shares import Mode
+from elastane.train.state import TrainingState
+
+
+class Endless:
+    """A loader that always has more."""
+
+    name, batch_size, adapts = "data", 4, False
+
+    def available(self, samples: int) -> int:
+        return samples
+
+    def advance(self, samples: int) -> None:
+        pass
+
+
+def test_forwards_of_a_step_under_way_leave_no_trace_in_the_state_that_others_take_over() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = TrainingState()
+    state.model, state.optimizer = model, optimizer
+    loop = Loop(LoopSettings(Mode.CONSISTENT, 0, 2), Membership(), state, Reporter(lambda _: None, lambda: 0.0))
+    loop.attach(model, optimizer)
+    loop.raw_step = lambda: optimizer.step() and None
+    clean = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    assert loop.begin(Endless())
+    assert loop.next_unit() is not None
+    model(torch.randn(4, 3)).sum().backward()
+    loop.unit_done()
+    assert model[1].num_batches_tracked == 1
+    loop.rewind()
+    taken = unpack(state.take())["model"]
+    assert all(torch.equal(taken[name], buffer) for name, buffer in clean.items())
+    # The step goes on, and counts once.
+    assert loop.next_unit() is not None
+    model(torch.randn(4, 3)).sum().backward()
+    assert loop.unit_done()
+    loop.rewind()
+    assert model[1].num_batches_tracked == 1
