@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
 import subprocess
 import sys
@@ -215,9 +214,26 @@ def test_output_is_followed_over_lost_connections_and_attempts_to_its_end(
         write_log(service, job, "again\n", attempt=2)
 
     server.do(restart)
-    assert "".join(itertools.takewhile(lambda part: "again" not in part, text)) == ""
+    assert next(text) == "again\n"
     server.do(lambda: service.change(job, "ended", ended_s=1.0))
     assert "".join(text) == ""
+
+
+def test_a_log_is_followed_whatever_attempt_its_job_has_come_to(owner: Client, server: Running) -> None:
+    job = owner.submit(SPEC).id  # its attempt is the first, and this log of none
+    write_log(server.house.service, job, "one\n", attempt=0)
+    text = owner.follow_logs(job, "w0")
+    assert next(text) == "one\n"
+    write_log(server.house.service, job, "two\n", attempt=0)
+    assert next(text) == "two\n"
+    server.do(lambda: server.house.service.change(job, "ended", ended_s=1.0))
+    assert list(text) == []
+
+
+def test_a_job_that_ends_without_a_log_has_no_output(owner: Client) -> None:
+    job = owner.submit(SPEC).id
+    owner.cancel(job)
+    assert list(owner.follow_logs(job)) == []
 
 
 def test_a_character_cut_in_two_by_the_network_arrives_whole(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ def up(
     tls_key: Path = typer.Option(None, help="Its private key."),
     insecure: bool = typer.Option(False, "--insecure", help="Listen on any address without TLS."),
     home: Path = typer.Option(None, help="Where everything is kept [default: $ELASTANE_HOME or ~/.elastane]."),
+    restore: bool = typer.Option(False, "--restore", help="Go back to the last good copy of the store."),
     detach: bool = typer.Option(False, "--detach", "-d", help="Run in the background."),
     as_json: bool = typer.Option(False, "--json", help="Print where it is as JSON."),
 ) -> None:
@@ -33,7 +34,7 @@ def up(
 
     make_policy(policy)
     place = (home or default_home()).absolute()
-    options = UpOptions(place, nodes, slots, host, port, policy, interval, tls_cert, tls_key, insecure)
+    options = UpOptions(place, nodes, slots, host, port, policy, interval, tls_cert, tls_key, insecure, restore)
 
     def started(url: str, warnings: Sequence[str]) -> None:
         if as_json:
@@ -67,7 +68,8 @@ def _again(options: object) -> list[str]:
         "tls-key": options.tls_key,
     }
     words += [f"--{name}={value}" for name, value in given.items() if value is not None]
-    return [*words, "--insecure"] if options.insecure else words
+    words += ["--insecure"] if options.insecure else []
+    return [*words, "--restore"] if options.restore else words
 
 
 def down(

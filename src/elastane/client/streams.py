@@ -54,31 +54,52 @@ def _sent(lines: Iterator[str]) -> Iterator[tuple[int, str]]:
 
 
 def follow_logs(wire: Wire, job: str, worker: str | None) -> Iterator[str]:
-    """The output of a job, from its latest attempt on until it has ended; of its leader unless a worker is named."""
-    seen = -1
+    """A job's output until it has ended: from its latest leader on, or of the worker that is named."""
+    done: set[tuple[int, str]] | None = None
+    offset, decoder = 0, _decoder()
     while True:
-        ended = _detail(wire, job).ended_s is not None  # before the look for files, so that none is missed
-        file = _latest(wire, job, worker)
-        if file is not None and file.attempt > seen:
-            yield from _follow(wire, job, file)
-            seen = file.attempt
+        ended = _has_ended(wire, job)  # before the look for files, so that none is missed
+        files = _files(wire, job, worker)
+        done = {_key(file) for file in files[:-1]} if done is None and files else done
+        fresh = [file for file in files if _key(file) not in (done or ())]
+        for chunk in _stream(wire, job, fresh[0], offset) if fresh else ():
+            offset += len(chunk)
+            yield from filter(None, [decoder.decode(chunk)])
+        if fresh and done is not None and (ended or len(fresh) > 1):
+            yield from filter(None, [decoder.decode(b"", final=True)])
+            done.add(_key(fresh[0]))
+            offset, decoder = 0, _decoder()
         elif ended:
             return
-        else:
+        else:  # nothing to read yet, or the server broke off: it is going down, or another leader is coming
             wire.rest(_POLL_S)
 
 
-def _latest(wire: Wire, job: str, worker: str | None) -> LogFile | None:
+def _decoder() -> codecs.IncrementalDecoder:
+    return codecs.getincrementaldecoder("utf-8")("replace")
+
+
+def _key(file: LogFile) -> tuple[int, str]:
+    return file.attempt, file.worker
+
+
+def _has_ended(wire: Wire, job: str) -> bool:
+    detail = JobDetail.model_validate_json(wire.ask("GET", path_of("jobs", job)).content)
+    return detail.ended_s is not None
+
+
+def _files(wire: Wire, job: str, worker: str | None) -> list[LogFile]:
+    """The logs to show one after the other."""
     listed = json.loads(wire.ask("GET", path_of("jobs", job, "logs")).content)
     files = [LogFile.model_validate(file) for file in listed]
-    wanted = [file for file in files if (file.worker == worker if worker else file.leader)]
-    return max(wanted or ([] if worker else files), key=lambda file: file.attempt, default=None)
+    if worker is not None:
+        return [file for file in files if file.worker == worker]
+    return [file for file in files if file.leader] or files[:1]
 
 
-def _follow(wire: Wire, job: str, file: LogFile) -> Iterator[str]:
-    """One file until the job has ended or began anew; a lost connection goes on where it was."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    path, offset = path_of("jobs", job, "logs", file.attempt, file.worker), 0
+def _stream(wire: Wire, job: str, file: LogFile, offset: int) -> Iterator[bytes]:
+    """One file from a place on, until the server has said all; a lost connection goes on where it was."""
+    path = path_of("jobs", job, "logs", file.attempt, file.worker)
     pause = wire.pause(_PATIENCE_S)
     while True:
         try:
@@ -86,21 +107,9 @@ def _follow(wire: Wire, job: str, file: LogFile) -> Iterator[str]:
                 pause = wire.pause(_PATIENCE_S)
                 for chunk in answer.iter_bytes():
                     offset += len(chunk)
-                    yield decoder.decode(chunk)
-            if _is_over(wire, job, file.attempt):
-                yield decoder.decode(b"", final=True)
-                return
-            wire.rest(_BREATH_S)
+                    yield chunk
+            return
         except (wire.lost, Busy) as error:
             _wait_or_give_up(wire, pause, error)
         except NotFoundError:
             return  # the file was cleared away
-
-
-def _is_over(wire: Wire, job: str, attempt: int) -> bool:
-    detail = _detail(wire, job)
-    return detail.ended_s is not None or detail.attempt > attempt
-
-
-def _detail(wire: Wire, job: str) -> JobDetail:
-    return JobDetail.model_validate_json(wire.ask("GET", path_of("jobs", job)).content)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from elastane.cluster import Grant, Node
 from elastane.engines.contract import Ending, Engine, Launch, Over, Report, Running, Told, Wanted
+from elastane.errors import ElastaneError
 from elastane.jobs.states import Event, State
 from elastane.policies.contract import Policy
 from elastane.policies.plan import Verdict
@@ -143,6 +144,7 @@ class ControlPlane:
             self._take(self.engine.reports())
             self._look_at_nodes()
             now = self.clock()
+            self._retry(now)
             if not self._trigger and (now >= self.rounds.due_s or any(now >= w for w in self.rounds.wake_s)):
                 self._trigger = "tick"
             if self._trigger:
@@ -161,11 +163,21 @@ class ControlPlane:
         ]
         return min(_IDLE_S, max(0.0, min(moments, default=0.0) - self.clock()) or 0.05)
 
+    def _retry(self, now: float) -> None:
+        for job in self.live.values():
+            if 0.0 < job.retry_s <= now:
+                job.retry_s = 0.0  # once: it may have to wait for room like any other
+                self.poke("retry")
+
     async def _keep_house(self) -> None:
-        if self.store.backup_due():
+        if not self.store.backup_due():
+            return
+        try:
             await asyncio.to_thread(self.store.backup)
-            with self.store.transaction() as t:
-                t.prune(_KEEP_EVENTS, _KEEP_DECISIONS)
+        except ElastaneError as error:  # a full disk, say: what is stored is still good
+            log.warning("the copy of the store could not be made: %s", error)
+        with self.store.transaction() as t:
+            t.prune(_KEEP_EVENTS, _KEEP_DECISIONS)
 
     # Hearing.
 

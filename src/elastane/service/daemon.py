@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ from elastane.service.asking import LiveService
 from elastane.service.control import ControlPlane, ControlSettings
 from elastane.service.keeping import StoredAccounts
 from elastane.service.machine import nodes_here
-from elastane.service.store import Store
+from elastane.service.store import StaleControlPlane, Store, StoreError
 
 PID, URL, TOKEN, LOCK, DATABASE = "elastane.pid", "url", "token", "elastane.lock", "elastane.db"
 ADMIN = "admin"
@@ -46,6 +47,8 @@ class UpOptions:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     insecure: bool = False
+    restore: bool = False
+    """Go back to the last good copy of the store first."""
 
 
 def default_home() -> Path:
@@ -85,7 +88,11 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     nodes, warnings = nodes_here(options.nodes, options.slots)
+    if options.restore:
+        kept = Store.restore_good(home / DATABASE)
+        logging.warning("went back to the last good copy of the store; the other is kept as %s", kept)
     store = Store.open(home / DATABASE)
+    warnings = [*warnings, *store.warnings]
     plane = ControlPlane(
         ControlSettings(home, options.policy, options.interval_s), store, LocalEngine(home, nodes)
     )
@@ -94,7 +101,7 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
     await plane.open()
     try:
         _first_token(home, store)
-        app = create_app(LiveService(plane, warnings), StoredAccounts(store, time.time), ApiSettings())
+        app = create_app(LiveService(plane, warnings), StoredAccounts(store, time.time), _api(options))
         tls = (
             str(options.tls_cert) if options.tls_cert else None,
             str(options.tls_key) if options.tls_key else None,
@@ -113,9 +120,15 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
             broken.cancel()
     finally:
         (home / PID).unlink(missing_ok=True)
-        await plane.close(leave_running=ending.done() and ending.result())
+        # Nobody asked us to end: jobs do not suffer from what broke here.
+        await plane.close(leave_running=not ending.done() or ending.result())
         (home / URL).unlink(missing_ok=True)
         lock.release()
+
+
+def _api(options: UpOptions) -> ApiSettings:
+    names = () if options.host != "0.0.0.0" else (socket.gethostname(), socket.getfqdn())  # noqa: S104
+    return ApiSettings(host=options.host, names=names, unavailable=(StaleControlPlane, StoreError))
 
 
 def _on_signals(ending: asyncio.Future[bool]) -> None:

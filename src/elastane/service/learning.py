@@ -141,8 +141,9 @@ class Learned:
         return replace(model, params={accelerator: model.params[""]}, max_profiled=most)
 
     def _fixed_limits(self) -> BatchLimits | None:
+        # Shares need not be equal: the total may be a little more than the batch for some numbers of workers.
         batch = self._batch0
-        return BatchLimits(batch, batch, 1, batch, fixed=batch) if batch else None
+        return BatchLimits(batch, 2 * batch, 1, batch, fixed=batch) if batch else None
 
     def training_json(self) -> dict[str, Any]:
         """For the store."""

@@ -107,7 +107,12 @@ class AgentWatch:
             await asyncio.sleep(_RESTART_S)
 
     def _start(self) -> None:
+        # With the lock in hand: an agent that has begun meanwhile says where it is only once.
+        lock = Lock(self._layout.agent_lock(self.node))
+        if not lock.take():
+            return
         self._layout.agent(self.node).unlink(missing_ok=True)
+        lock.release()
         with (self._layout.node(self.node) / "agent.log").open("ab") as log:
             subprocess.Popen(  # noqa: S603
                 [sys.executable, "-m", "elastane.engines.local.agent", str(self._layout.home), self.node],

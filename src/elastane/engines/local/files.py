@@ -5,9 +5,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+_LOOKERS, _INSTANT_S = 5, 0.005
 
 
 def write_json(path: Path, values: Mapping[str, Any], *, durable: bool = False) -> None:
@@ -44,6 +47,14 @@ class Lock:
 
     def take(self) -> bool:
         """Whether it is ours now."""
+        # Who only looks (``held``) has it for an instant, which must not be taken for a holder.
+        for _ in range(_LOOKERS):
+            if self._try():
+                return True
+            time.sleep(_INSTANT_S)
+        return self._try()
+
+    def _try(self) -> bool:
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -64,7 +75,7 @@ class Lock:
         """Whether any process holds it now."""
         if self._fd is not None:
             return True
-        if not self._path.exists() or not self.take():
+        if not self._path.exists() or not self._try():
             return self._path.exists()
         self.release()
         return False

@@ -59,9 +59,9 @@ class Tender:
             ended = read_json(self.wanted.launch.folder / ENDED)
             if ended is not None:
                 self._read_journal()
-                number = self._offset + 1
+                # The number is where the next attempt begins to read: both write to one journal.
                 self._say_over(
-                    number, Cause(ended["cause"]), str(ended["detail"]), ended["code"], ended["at_s"]
+                    self._offset, Cause(ended["cause"]), str(ended["detail"]), ended["code"], ended["at_s"]
                 )
                 return
             if self._lock.held:

@@ -16,8 +16,10 @@ from elastane.service.messages import EventRecord
 _BATCH = 500
 
 
-async def follow_log(call: Call, path: Path, job: str, attempt: int, offset: int) -> AsyncIterator[bytes]:
-    """The file as it grows, until the job has ended or began anew and everything was read."""
+async def follow_log(
+    call: Call, path: Path, job: str, attempt: int, worker: str, offset: int
+) -> AsyncIterator[bytes]:
+    """The file as it grows, until the job has ended or another leader writes, and everything was read."""
     settings = call.desk.settings
     pause_s, over = settings.poll_s, False
     with LogReader(path, job) as reader:
@@ -31,19 +33,24 @@ async def follow_log(call: Call, path: Path, job: str, attempt: int, offset: int
                 offset = 0
             elif over:
                 return
-            elif _is_over(call, job, attempt):
+            elif _is_over(call, job, attempt, worker):
                 over = True  # one more look: something may have been written before it ended
             else:
                 await _unless_closing(call, asyncio.sleep(pause_s))
                 pause_s = min(pause_s * 1.5, 10 * settings.poll_s)
 
 
-def _is_over(call: Call, job: str, attempt: int) -> bool:
+def _is_over(call: Call, job: str, attempt: int, worker: str) -> bool:
+    """Whether the job has ended, or a leader came after this worker: then nobody waits for more of this file."""
     try:
-        detail = call.service.job(job)
+        if call.service.job(job).ended_s is not None:
+            return True
+        files = call.service.logs(job)
     except NotFound:
         return True
-    return detail.ended_s is not None or detail.attempt > attempt
+    here = [(file.attempt, file.worker) for file in files]
+    place = here.index((attempt, worker)) if (attempt, worker) in here else len(files)
+    return any(file.leader for file in files[place + 1 :])
 
 
 async def send_events(call: Call, after: int) -> AsyncIterator[bytes]:

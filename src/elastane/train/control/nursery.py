@@ -75,7 +75,7 @@ class Nursery:
         try:
             self._connection = Connection(*self._endpoint, timeout_s=2.0)
             hello = {"type": "hello", "role": "nursery", "token": self._token, "node": self._node}
-            self._connection.send({**hello, "workers": sorted(self._children.values())})
+            self._connection.send({**hello, "pids": {name: pid for pid, name in self._children.items()}})
         except OSError:
             self._connection = None
             return False

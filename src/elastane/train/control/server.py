@@ -196,6 +196,7 @@ class CoordinationServer:
         role = str(message.get("role", ""))
         if role == "nursery":
             peer = self._nurseries[str(message["node"])] = _Peer(role, str(message["node"]), writer)
+            self.pids.update({str(name): int(pid) for name, pid in message.get("pids", {}).items()})
             for worker in self._unspawned.pop(peer.name, []):
                 self._spawn(worker)
             return peer

@@ -44,11 +44,11 @@ async def read_log(
     limit: Annotated[int, Query(ge=1, le=_MOST, description="Most bytes; not when following.")] = _MOST,
     follow: bool = False,
 ) -> Response:
-    """A part of a log; with ``follow``, all of it and what is added until the job ends or begins anew."""
+    """A part of a log; with ``follow``, all of it and what is added until the job ends or another leader writes."""
     path = call.service.log_path(job, attempt, worker)
     with LogReader(path, job) as reader:
         if follow:  # opens the file itself: a stream that nobody reads must not hold it
-            return StreamingResponse(follow_log(call, path, job, attempt, offset), media_type=_TEXT)
+            return StreamingResponse(follow_log(call, path, job, attempt, worker, offset), media_type=_TEXT)
         text = await run_in_threadpool(reader.read, offset, limit)
         there = min(offset, reader.size) + len(text)
     return Response(text, headers={NEXT_OFFSET: str(there)}, media_type=_TEXT)

@@ -1,0 +1,25 @@
+"""What can be said to the scripts on their command line."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Options:
+    """How long and how to train; ``batch`` is that of all workers together."""
+
+    epochs: int
+    batch: int
+    mode: str | None
+
+
+def parse() -> Options:
+    """From the command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, required=True)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--mode", help="fixed, adaptive or consistent")
+    said = parser.parse_args()
+    return Options(said.epochs, said.batch, said.mode)

@@ -1,0 +1,139 @@
+"""The whole live system as a user meets it: one command starts it, kill -9 does not hurt it, one command ends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from elastane import Client
+from elastane.engines.local.sweep import marked
+
+PATIENCE_S = 120.0
+COUNTING = Path(__file__).parents[1] / "train" / "scripts" / "counting.py"
+
+
+class System:
+    """One home, and the command line on it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._environment = {**os.environ, "ELASTANE_HOME": str(home)}
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "elastane", *words]
+        environment = self._environment
+        return subprocess.run(
+            command, env=environment, cwd=self.home.parent, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+
+    def up(self) -> None:
+        done = self.run("up", "--detach", "--slots=2", "--interval=1")
+        assert done.returncode == 0, done.stderr
+
+    @property
+    def client(self) -> Client:
+        return Client((self.home / "url").read_text().strip(), (self.home / "token").read_text().strip())
+
+    def kill(self) -> None:
+        pid = int((self.home / "elastane.pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not alive(pid))
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[System]:
+    system = System(tmp_path / "home")
+    system.up()
+    yield system
+    system.run("down")
+    assert list(marked(system.home)) == []
+    assert not (system.home / "elastane.pid").exists()
+
+
+def test_jobs_run_and_mistakes_are_told_in_one_line(system: System) -> None:
+    again = system.run("up", "--detach")
+    assert again.returncode == 2
+    assert "already" in again.stderr
+    wrong = system.run("submit", "--kind", "rigidd", "--", "true")
+    assert wrong.returncode == 2
+    assert "rigid" in wrong.stderr
+    missing = system.run("submit", "--", "python", "nowhere.py")
+    assert missing.returncode == 2
+    assert "nowhere.py" in missing.stderr
+    greedy = system.run("submit", "--workers", "9", "--", "true")
+    assert greedy.returncode == 2
+    assert "2 slots" in greedy.stderr
+    submitted = json.loads(system.run("submit", "--json", "--", "echo", "hello").stdout)
+    waited = system.run("status", "--wait", submitted["id"], "--json")
+    assert waited.returncode == 0, waited.stderr
+    assert json.loads(waited.stdout)["state"] == "succeeded"
+    assert system.run("logs", submitted["id"]).stdout == "hello\n"
+    failed = json.loads(system.run("submit", "--json", "--", "false").stdout)
+    assert system.run("status", "--wait", failed["id"]).returncode == 10
+    assert len(system.client.jobs("ended")) == 2
+
+
+@pytest.mark.slow
+def test_kill_9_of_the_control_plane_touches_no_training_and_loses_no_job(
+    system: System, tmp_path: Path
+) -> None:
+    out = tmp_path / "counts"
+    command = [sys.executable, str(COUNTING), str(out), "--pause=0.01"]
+    training = system.client.submit({"command": command}, directory=str(tmp_path)).id
+    until(lambda: (system.client.job(training).training or None) is not None)
+    step = system.client.job(training).training.step  # type: ignore[union-attr]
+    pids = {worker.pid for worker in system.client.job(training).processes}
+    other = system.client.submit({"command": ["sleep", "2"]}, directory=str(tmp_path)).id
+    system.kill()
+    assert all(alive(pid) for pid in pids if pid)
+    system.up()
+    until(lambda: system.client.job(other).state == "succeeded")
+    job = system.client.job(training)
+    assert job.state in ("running", "resizing")
+    assert pids & {worker.pid for worker in job.processes}
+    assert job.training is not None
+    assert job.training.step >= step
+    (system.home / "jobs" / training / "run" / "enough").touch()
+    until(lambda: system.client.job(training).state == "succeeded")
+    assert set(out.read_text().split()) == {"1"}
+    assert system.client.job(training).attempt == 1
+
+
+@pytest.mark.slow
+def test_jobs_are_saved_by_down_and_go_on_at_the_next_up(system: System, tmp_path: Path) -> None:
+    out = tmp_path / "counts"
+    command = [sys.executable, str(COUNTING), str(out), "--pause=0.01"]
+    training = system.client.submit({"command": command}, directory=str(tmp_path)).id
+    until(lambda: (system.client.job(training).training or None) is not None)
+    assert system.run("down").returncode == 0
+    assert list(marked(system.home)) == []
+    assert system.run("queue").returncode == 1
+    system.up()
+    until(lambda: system.client.job(training).state in ("running", "resizing"))
+    assert system.client.job(training).attempt == 2
+    (system.home / "jobs" / training / "run" / "enough").touch()
+    until(lambda: system.client.job(training).state == "succeeded")
+    assert set(out.read_text().split()) == {"1"}
