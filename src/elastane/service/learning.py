@@ -84,9 +84,7 @@ class Learned:
             lr_factor=event.lr_factor,
             samples_per_s=event.samples_per_s,
             efficiency=event.efficiency,
-            goodput=event.goodput
-            if event.goodput is not None
-            else event.samples_per_s * (event.efficiency or 1.0),
+            goodput=event.samples_per_s * (event.efficiency if event.efficiency is not None else 1.0),
             noise=event.noise,
             resizes=before.resizes if before else 0,
             pauses_s=before.pauses_s if before else 0.0,

@@ -1,0 +1,73 @@
+"""``make chaos`` and ``make bench-live``: the live system under kills, load and damage, or one group with ``--only``."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.live.agents import agents
+from benchmarks.live.control import control
+from benchmarks.live.specs import specs
+from benchmarks.live.store import store
+from benchmarks.live.submissions import submissions
+from benchmarks.train.bench import Bench, TrainFigures
+from benchmarks.train.live import Stuck, sweep
+
+GROUPS: dict[str, Callable[[Bench], None]] = {
+    "control": control,
+    "agents": agents,
+    "submissions": submissions,
+    "specs": specs,
+    "store": store,
+}
+
+
+def main() -> None:
+    """Print every figure; exit non-zero if a gate is missed or a group could not be measured."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.live", description=__doc__)
+    parser.add_argument("--only", choices=GROUPS, action="append", help="run this group (may be repeated)")
+    parser.add_argument("--quick", action="store_true", help="small counts, for development")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", action="store_true", help="keep the folder with everything that was written")
+    options = parser.parse_args()
+    # Asked to end, we clean up first: nothing may outlive the benchmark.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    names = options.only or list(GROUPS)
+    figures = TrainFigures(f"live-{'-'.join(options.only)}" if options.only else "live-all")
+    if options.quick:
+        figures.note("QUICK: small counts, these figures prove little")
+    with tempfile.TemporaryDirectory(
+        prefix="elastane-live-", ignore_cleanup_errors=True, delete=not options.keep
+    ) as folder:
+        try:
+            for name in names:
+                _run(name, Bench(figures, Path(folder) / name, options.quick, options.seed))
+        finally:
+            sweep(Path(folder))
+            if options.keep:
+                figures.note(f"kept {folder}")
+    figures.finish()
+
+
+def _run(name: str, bench: Bench) -> None:
+    bench.folder.mkdir()
+    began_s = time.monotonic()
+    print(f"--- {name}", flush=True)
+    try:
+        GROUPS[name](bench)
+    except Exception as problem:  # one group that cannot be measured must not hide the others
+        bench.figures.note(str(problem))
+        if not isinstance(problem, Stuck):
+            traceback.print_exc()
+        bench.figures.at_least(f"{name}: measured to the end", 0, 1, "gate")
+    bench.figures.note(f"{name} took {time.monotonic() - began_s:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Jobs of the benchmarks: run as programs, never imported."""

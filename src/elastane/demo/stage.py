@@ -1,0 +1,113 @@
+"""Where the demo plays: a live system with a home of its own, and nothing left of either afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastane.client import Client
+from elastane.engines.local.layout import Layout
+from elastane.errors import ElastaneError
+from elastane.service.daemon import TOKEN, start_detached, stop
+
+NODES, SLOTS = 2, 2
+_INTERVAL_S = 3.0
+_SWEEP_S = 10.0
+_HOME = "ELASTANE_HOME"
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What was cleared away: processes that ended as asked, those that had to be killed, and what is left."""
+
+    ended: int
+    killed: int
+    left: int
+    home_removed: bool
+
+    @property
+    def all_gone(self) -> bool:
+        """Whether nothing is left."""
+        return not self.left and self.home_removed
+
+
+class Stage:
+    """A live system in a temporary folder; ``close`` ends it and removes the folder."""
+
+    def __init__(self) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="elastane-demo-")).resolve()
+        self.layout = Layout(self.home)
+        self._client: Client | None = None
+
+    def open(self) -> Client:
+        """Start it in the background."""
+        words = [f"--home={self.home}", f"--nodes={NODES}", f"--slots={SLOTS}", f"--interval={_INTERVAL_S:g}"]
+        there = start_detached(self.home, words)
+        self._client = Client(there.url, (self.home / TOKEN).read_text().strip(), timeout_s=20.0)
+        return self._client
+
+    def workplace(self, name: str) -> Path:
+        """A folder for a job to run in."""
+        place = self.home / "work" / name
+        place.mkdir(parents=True, exist_ok=True)
+        return place
+
+    def close(self) -> Cleaned:
+        """End everything, whatever state it is in; takes no notice of interrupts."""
+        with _undisturbed():
+            if self._client is not None:
+                self._client.close()
+            before = len(self.processes())
+            with contextlib.suppress(ElastaneError):
+                stop(self.home, leave_running=False)
+            killed = self._sweep()
+            shutil.rmtree(self.home, ignore_errors=True)
+            left = len(self.processes())
+            return Cleaned(max(0, before - killed), killed, left, not self.home.exists())
+
+    def processes(self) -> list[int]:
+        """Every process that was started from this home, by whomever."""
+        return list(_processes_of(self.home))
+
+    def environment(self) -> dict[str, str]:
+        """For processes that belong to the demo: they are found by it when it ends."""
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        return {**os.environ, **threads, _HOME: str(self.home)}
+
+    def _sweep(self) -> int:
+        """Kill what did not end when asked; one may start another meanwhile, so look again."""
+        killed, deadline = set[int](), time.monotonic() + _SWEEP_S
+        while (found := self.processes()) and time.monotonic() < deadline:
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.add(pid)
+            time.sleep(0.05)
+        return len(killed)
+
+
+def _processes_of(home: Path) -> Iterator[int]:
+    mark = f"{_HOME}={home}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    yield int(entry.name)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No interrupt between the beginning and the end of clearing up."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
