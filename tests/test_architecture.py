@@ -31,7 +31,7 @@ ROOMS: dict[str, set[str]] = {
 USERS = {"client"}
 """Rooms that only talk to the service, from outside."""
 
-GROUND = {"errors", "page", "resources", "suggest"}
+GROUND = {"codec", "errors", "page", "resources", "suggest"}
 """Modules below every room."""
 
 DOORS = {"cli", "__init__", "__main__"}

@@ -94,6 +94,9 @@ def test_jobs_run_and_mistakes_are_told_in_one_line(system: System) -> None:
     failed = json.loads(system.run("submit", "--json", "--", "false").stdout)
     assert system.run("status", "--wait", failed["id"]).returncode == 10
     assert len(system.client.jobs("ended")) == 2
+    replayed = system.run("replay", "--all", "--json")
+    assert replayed.returncode == 0, replayed.stderr
+    assert [decision["same"] for decision in json.loads(replayed.stdout)] == [True, True]
 
 
 @pytest.mark.slow

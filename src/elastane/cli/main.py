@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from elastane import __version__
-from elastane.cli import demo, live, policies, serve, sim, train
+from elastane.cli import demo, live, policies, replay, serve, sim, train
 from elastane.errors import ElastaneError
 
 
@@ -43,6 +43,7 @@ app.add_typer(train.app, name="train")
 app.command("up", help=serve.UP_HELP)(serve.up)
 app.command("down", help=serve.DOWN_HELP)(serve.down)
 live.register(app)
+app.command("replay", help=replay.HELP)(replay.command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -15,6 +15,7 @@ from elastane.jobs import JobSpec, parse_spec
 from elastane.jobs.loading import dump_json
 from elastane.jobs.spec import Kind
 from elastane.jobs.states import Event, InvalidTransition, State
+from elastane.policies.contract import Policy
 from elastane.policies.registry import make_policy
 from elastane.service.control import ControlPlane
 from elastane.service.deciding import ShadowPolicy
@@ -152,7 +153,8 @@ class LiveService:
         given = dict(values)
         given.setdefault("tenant", who.tenant)
         spec = parse_spec(given)
-        nodes = self._plane.engine.nodes().values()
+        # A node that is away for a while is no reason to refuse a job.
+        nodes = self._plane.known_nodes().values()
         types = sorted({node.gpu_type for node in nodes})
         fitting = [n for n in nodes if not spec.accelerators or n.gpu_type in spec.accelerators]
         if not fitting:
@@ -273,17 +275,23 @@ class LiveService:
     def resume(self, who: Principal, job: str) -> JobSummary:  # noqa: ARG002 (the audit log has it)
         """Let it compete again."""
         live = self._live(job)
-        self._store_change(live, Outcome(replace(live.row, held=False, pinned_node=None)), "resume")
+        pinned = live.row.pinned_workers if live.row.pinned_node is None else None
+        row = replace(live.row, held=False, pinned_node=None, pinned_workers=pinned)
+        self._store_change(live, Outcome(row), "resume")
         return self._line(live)
 
     def scale(self, who: Principal, job: str, workers: int | None) -> JobSummary:  # noqa: ARG002
         """Pin its size, or leave it to the policy again."""
         live = self._live(job)
         if workers is not None:
-            total = sum(node.gpus for node in self._plane.engine.nodes().values())
-            if live.row.kind == "rigid" and workers != live.spec.workers.min:
-                raise Conflict(f"job {job} is rigid: it keeps its {live.spec.workers.min} workers")
-            if not 1 <= slots_of(live.spec, workers) <= total:
+            total = sum(node.gpus for node in self._plane.known_nodes().values())
+            least, most = live.spec.workers.min, live.spec.max_workers
+            if live.row.kind == "rigid" and workers != least:
+                raise Conflict(f"job {job} is rigid: it keeps its {least} workers")
+            if workers < least or (most is not None and workers > most):
+                limits = f"at least {least}" if most is None else f"{least} to {most}"
+                raise ElastaneError(f"workers: job {job} was submitted for {limits} workers, not {workers}")
+            if slots_of(live.spec, workers) > total:
                 raise ElastaneError(f"workers: {workers} workers do not fit into the cluster's {total} slots")
         self._store_change(live, Outcome(replace(live.row, pinned_workers=workers, pinned_node=None)), "scale")
         return self._line(live)
@@ -312,8 +320,13 @@ class LiveService:
             raise Conflict(str(error)) from None
 
     def _store_change(self, live: LiveJob, outcome: Outcome, trigger: str) -> None:
-        with self._store.transaction() as t:
-            self._plane.follow(t, live, outcome)
+        before = live.row
+        try:
+            with self._store.transaction() as t:
+                self._plane.follow(t, live, outcome)
+        except BaseException:
+            live.row = before  # what is not stored has not happened
+            raise
         if live.row.terminal:
             self._plane.live.pop(live.id, None)
         self._plane.ensure(live)
@@ -374,9 +387,7 @@ class LiveService:
 
     def set_policy(self, who: Principal, written: str) -> PolicyInfo:  # noqa: ARG002
         """Decide by another policy from now on."""
-        policy = make_policy(written)
-        if policy.needs.oracle:
-            raise ElastaneError(f"policy {policy.label()} needs to know the future; it is for simulations only")
+        policy = _live_policy(written)
         with self._store.transaction() as t:
             t.set_setting("policy", written)
             t.append_event("policy", None, {"policy": policy.label()})
@@ -386,7 +397,7 @@ class LiveService:
 
     def set_shadow(self, who: Principal, written: str | None) -> PolicyInfo:  # noqa: ARG002
         """Let another policy say what it would have done."""
-        shadow = ShadowPolicy(make_policy(written)) if written is not None else None
+        shadow = ShadowPolicy(_live_policy(written)) if written is not None else None
         with self._store.transaction() as t:
             t.set_setting("shadow", written)
         self._plane.shadow = shadow
@@ -424,6 +435,13 @@ class LiveService:
 def replace_used(quota: QuotaInfo, used: int) -> QuotaInfo:
     """The quota with what is in use now."""
     return quota.model_copy(update={"used": used})
+
+
+def _live_policy(written: str) -> Policy:
+    policy = make_policy(written)
+    if policy.needs.oracle:
+        raise ElastaneError(f"policy {policy.label()} needs to know the future; it is for simulations only")
+    return policy
 
 
 def _learned(row: JobRow) -> Learned:

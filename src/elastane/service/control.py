@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,16 +19,17 @@ from pathlib import Path
 from elastane.cluster import Grant, Node
 from elastane.engines.contract import Ending, Engine, Launch, Over, Report, Running, Told, Wanted
 from elastane.errors import ElastaneError
-from elastane.jobs.states import Event, State
+from elastane.jobs.states import EDGES, Event, State
 from elastane.policies.contract import Policy
 from elastane.policies.plan import Verdict
+from elastane.policies.record import lowered_to_json, plain, view_to_json
 from elastane.policies.registry import make_policy
-from elastane.service.deciding import Decision, ShadowPolicy, decide
-from elastane.service.live import LiveJob, places_of
+from elastane.service.deciding import PATIENCE_S, Asker, Decision, ShadowPolicy
+from elastane.service.live import LiveJob, places_of, slots_of
 from elastane.service.running import Outcome, after_end, after_running, overlap
 from elastane.service.store import Store, Transaction
 from elastane.service.store.rows import JobRow
-from elastane.service.views import Scene, build_view
+from elastane.service.views import Scene, Seen, build_view
 
 log = logging.getLogger("elastane")
 
@@ -35,7 +37,7 @@ _IDLE_S = 1.0
 _STORE_TRAINING_S = 2.0
 """How often what jobs report is stored; it can be read again from their own reports."""
 _SHUTDOWN_S = 20.0
-_KEEP_EVENTS, _KEEP_DECISIONS = 200_000, 10_000
+_KEEP_EVENTS, _KEEP_DECISIONS = 200_000, 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class ControlSettings:
     interval_s: float | None = None
     """Between rounds of re-dividing; None leaves it to the policy."""
     seed: int = 0
+    patience_s: float = PATIENCE_S
+    """How long a policy may think."""
 
 
 @dataclass(slots=True)
@@ -76,8 +80,9 @@ class ControlPlane:
         self.shadow = ShadowPolicy(make_policy(shadow)) if shadow else None
         self.draining: frozenset[str] = frozenset(store.setting("draining") or ())
         self.live: dict[str, LiveJob] = {}
-        self.rounds = Rounds()
+        self.rounds = Rounds(memory=_remembered(store.setting("memory"), self.policy))
         self.changed = asyncio.Condition()
+        self._asker = Asker(settings.patience_s)
         self._trigger = ""
         self._wake = asyncio.Event()
         self._unsaved: set[str] = set()
@@ -88,14 +93,22 @@ class ControlPlane:
     # Life.
 
     async def open(self) -> None:
-        """Take up where the last control plane ended."""
+        """Take up where the last control plane ended, and go on."""
+        await self.take_up()
+        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._loop())]
+
+    async def take_up(self) -> None:
+        """Be where the last control plane ended; ``round`` goes on from there."""
         self.store.claim()
         for row in self.store.active():
             self.live[row.id] = LiveJob.of(row)
         await self.engine.open()
         self._ensure_all()
+        for job in self.live.values():
+            if job.holding:  # what has not left yet is nowhere in the store
+                there = Counter(worker.node for worker in self.engine.processes(job.attempt))
+                job.places = overlap(job.places, there)
         self._trigger = "start"
-        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._loop())]
 
     async def close(self, *, leave_running: bool) -> None:
         """Stop deciding; jobs go on, or are saved and end."""
@@ -140,20 +153,24 @@ class ControlPlane:
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._nap_s())
-            self._wake.clear()
-            self._take(self.engine.reports())
-            self._look_at_nodes()
-            now = self.clock()
-            self._retry(now)
-            if not self._trigger and (now >= self.rounds.due_s or any(now >= w for w in self.rounds.wake_s)):
-                self._trigger = "tick"
-            if self._trigger:
-                trigger, self._trigger = self._trigger, ""
-                await self._decide(trigger)
-            self._store_training()
-            await self._keep_house()
-            async with self.changed:
-                self.changed.notify_all()
+            await self.round()
+
+    async def round(self) -> None:
+        """Hear what happened, decide if there is reason to, and bring it about."""
+        self._wake.clear()
+        self._take(self.engine.reports())
+        self._look_at_nodes()
+        now = self.clock()
+        self._retry(now)
+        if not self._trigger and (now >= self.rounds.due_s or any(now >= w for w in self.rounds.wake_s)):
+            self._trigger = "tick"
+        if self._trigger:
+            trigger, self._trigger = self._trigger, ""
+            await self._decide(trigger)
+        self._store_training()
+        await self._keep_house()
+        async with self.changed:
+            self.changed.notify_all()
 
     def _nap_s(self) -> float:
         moments = [
@@ -209,7 +226,9 @@ class ControlPlane:
 
     def _change(self, t: Transaction, job: LiveJob, report: Report) -> None:
         if isinstance(report, Running):
-            job.places = dict(report.workers)
+            settled = job.row.state is State.RUNNING or report.workers == places_of(job.row.grant)
+            # A report from before the last change does not mean that the places of that change are empty.
+            job.places = dict(report.workers) if settled else overlap(job.places, report.workers)
             outcome = after_running(job, report)
             self.poke("settled")
         else:
@@ -232,13 +251,15 @@ class ControlPlane:
         t.save_job(row)
         for event, words in outcome.steps:
             self.record(t, row, before, event, words)
-            before = row.state
+            before = EDGES[before].get(event, before)
         job.row = row
-        job.retry_s = self.clock() + outcome.retry_in_s if outcome.retry_in_s else 0.0
+        if outcome.retry_in_s:
+            job.retry_s = self.clock() + outcome.retry_in_s
 
     def record(self, t: Transaction, row: JobRow, before: State, event: Event, words: str) -> None:
         """A step of a job's life, for the event log."""
-        body = {"from": before.value, "to": row.state.value, "cause": event.name.lower(), "detail": words}
+        after = EDGES[before].get(event, before)
+        body = {"from": before.value, "to": after.value, "cause": event.name.lower(), "detail": words}
         t.append_event("state", row.id, {**body, "attempt": row.attempt, "workers": places_of(row.grant)})
 
     def _store_training(self, *, force: bool = False) -> None:
@@ -264,6 +285,8 @@ class ControlPlane:
                     t.append_event("node", None, {"node": name, "state": "up"})
                 for name in sorted(self._nodes.keys() - nodes.keys()):
                     t.append_event("node", None, {"node": name, "state": "lost"})
+            for job in self.live.values():
+                job.places = {node: count for node, count in job.places.items() if node in nodes}
             self.poke("node")
         self._nodes = dict(nodes)
 
@@ -290,39 +313,63 @@ class ControlPlane:
             finished_service=self.store.finished_service(),
         )
 
+    def _seen_by(self, policy: Policy, memory: object, trigger: str) -> Seen:
+        return build_view(self.scene(memory), self.live.values(), trigger, policy)
+
     async def _decide(self, trigger: str) -> None:
         now = self.clock()
         self.rounds.due_s = now + (self.settings.interval_s or self.policy.needs.period_s or 30.0)
         self.rounds.wake_s = ()
         if not self.live:
             return
-        seen = build_view(self.scene(self.rounds.memory), self.live.values(), trigger, self.policy)
-        answer = await decide(self.policy, seen.view)
+        policy, shadow = self.policy, self.shadow
+        seen = self._seen_by(policy, self.rounds.memory, trigger)
+        # The same situation for both: the one before anything is done about it.
+        other = None if shadow is None else self._seen_by(shadow.policy, shadow.memory, trigger)
+        answer = await self._asker.ask(policy, seen.view)
+        if self.policy is not policy:
+            return  # its memory would mean nothing to the other, which is asked next
         if isinstance(answer, str):
             self.rounds.problem = answer
             log.warning("%s", answer)
         else:
-            self._adopt(trigger, answer, seen.withheld)
-        if self.shadow is not None and isinstance(answer, Decision):
-            other = build_view(self.scene(self.shadow.memory), self.live.values(), trigger, self.shadow.policy)
-            self.shadow.compare(await decide(self.shadow.policy, other.view), answer.lowered.grants)
+            self._adopt(answer, seen)
         self._ensure_all()
+        if shadow is not None and other is not None and isinstance(answer, Decision):
+            shadow.compare(await self._asker.ask(shadow.policy, other.view), answer.lowered.grants)
 
-    def _adopt(self, trigger: str, answer: Decision, withheld: Mapping[str, str]) -> None:
+    def _adopt(self, answer: Decision, seen: Seen) -> None:
         rounds = self.rounds
+        kept = plain({"policy": self.policy.label(), "memory": answer.plan.memory})
+        remembers = kept["memory"] != rounds.memory
         rounds.count += 1
-        rounds.last_ms, rounds.problem, rounds.memory = answer.took_ms, "", answer.plan.memory
+        rounds.last_ms, rounds.problem, rounds.memory = answer.took_ms, "", kept["memory"]
         rounds.wake_s = tuple(answer.plan.wake_s)
-        reasons = {**answer.lowered.waiting, **withheld}
+        reasons = {**answer.lowered.waiting, **seen.withheld}
         for job in self.live.values():
             job.waiting = reasons.get(job.id, "") if job.row.grant is None else ""
         with self.store.transaction() as t:
             self._turn_away(t, answer)
-            changed = self._apply(t, answer.lowered.grants)
+            changed = self._apply(t, answer.lowered.grants, seen.withheld)
+            if remembers:
+                t.set_setting("memory", kept)
             if changed:
-                grants = {job: places_of(grant) for job, grant in answer.lowered.grants.items()}
-                body = {"trigger": trigger, "policy": self.policy.label(), "grants": grants, "changed": changed}
-                t.append_event("decision", None, {**body, "took_ms": round(answer.took_ms, 3)})
+                self._record_decision(t, answer, seen, changed)
+
+    def _record_decision(self, t: Transaction, answer: Decision, seen: Seen, changed: list[str]) -> None:
+        """So that it can be made again (``elastane replay``)."""
+        label, view = self.policy.label(), seen.view
+        plan = lowered_to_json(answer.lowered)
+        number = t.add_decision(policy=label, view=view_to_json(view), plan=plan, took_ms=answer.took_ms)
+        grants = {job: places_of(grant) for job, grant in answer.lowered.grants.items()}
+        body = {
+            "number": number,
+            "trigger": view.trigger,
+            "policy": label,
+            "grants": grants,
+            "changed": changed,
+        }
+        t.append_event("decision", None, {**body, "took_ms": round(answer.took_ms, 3)})
 
     def _turn_away(self, t: Transaction, answer: Decision) -> None:
         for job_id, admission in answer.plan.admissions.items():
@@ -333,14 +380,16 @@ class ControlPlane:
                 )
                 self.follow(t, job, Outcome(row, ((Event.REJECT, admission.reason),)))
 
-    def _apply(self, t: Transaction, grants: Mapping[str, Grant]) -> list[str]:
+    def _apply(self, t: Transaction, grants: Mapping[str, Grant], withheld: Mapping[str, str]) -> list[str]:
         """Take what has to be given up first; what others have not left yet is given later."""
         changed = []
-        movable = [j for j in self.live.values() if j.row.state not in (State.SUSPENDING, State.STOPPING)]
+        # Much may have been asked for while the policy was thinking.
+        movable = [j for j in self.live.values() if j.movable]
         for job in movable:
-            wanted = grants.get(job.id)
-            if job.row.grant is not None and wanted is None and not job.row.terminal:
-                self._suspend(t, job, "another job needs its place")
+            if job.row.grant is not None and job.id not in grants:
+                gone = sorted(places_of(job.row.grant).keys() - self._nodes.keys())
+                why = f"{', '.join(gone)} was lost" if gone else "another job needs its place"
+                self._suspend(t, job, withheld.get(job.id, why))
                 changed.append(job.id)
         for job in sorted(movable, key=lambda j: _growth(j, grants.get(j.id))):
             wanted = grants.get(job.id)
@@ -357,10 +406,9 @@ class ControlPlane:
         self.follow(t, job, Outcome(row, ((Event.SUSPEND, why),)))
 
     def _give(self, t: Transaction, job: LiveJob, wanted: Grant) -> bool:
-        per_worker = max(1, round(job.spec.worker.gpus))
         free = self._free(besides=job.id)
         places = places_of(wanted)
-        if any(count * per_worker > free.get(node, 0) for node, count in places.items()):
+        if any(slots_of(job.spec, count) > free.get(node, 0) for node, count in places.items()):
             job.waiting = job.waiting or "its place is being freed by others"
             return False
         now = self.clock()
@@ -373,6 +421,9 @@ class ControlPlane:
                 reason="",
             )
             event = Event.START
+        elif job.row.state is State.RUNNING and places == job.places:
+            # It lost a node and has gone on without: there is nothing left to do for the engine.
+            row, event = replace(job.accounted(now), grant=wanted), Event.RESIZED
         elif job.row.state is State.RUNNING:
             row, event = replace(job.moved(Event.RESIZE, now), grant=wanted), Event.RESIZE
         else:
@@ -391,7 +442,7 @@ class ControlPlane:
                 continue
             for node, count in overlap(job.places, places_of(job.row.grant)).items():
                 if node in free:
-                    free[node] -= count * max(1, round(job.spec.worker.gpus))
+                    free[node] -= slots_of(job.spec, count)
         return free
 
     # Bringing about.
@@ -430,3 +481,8 @@ class ControlPlane:
 def _growth(job: LiveJob, wanted: Grant | None) -> int:
     """Who gives something up comes first."""
     return (wanted.workers if wanted else 0) - (job.row.grant.workers if job.row.grant else 0)
+
+
+def _remembered(kept: Mapping[str, object] | None, policy: Policy) -> object:
+    """What the policy's last plan asked to keep, if it was this policy's."""
+    return kept["memory"] if kept and kept["policy"] == policy.label() else None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 
 from elastane.cluster import Grant
 from elastane.errors import ElastaneError
@@ -34,16 +37,59 @@ def decide_now(policy: Policy, view: View) -> Decision:
     return Decision(plan, lowered, (time.perf_counter() - began) * 1e3)
 
 
-async def decide(policy: Policy, view: View, patience_s: float = PATIENCE_S) -> Decision | str:
-    """The decision, or why there is none."""
+def crash_of(policy: Policy, error: Exception) -> str:
+    """What went wrong, in one line."""
+    words = " ".join(str(error).split())
+    if isinstance(error, ElastaneError):
+        return f"policy {policy.label()} failed: {words}"
+    return f"policy {policy.label()} crashed: {type(error).__name__}: {words}"
+
+
+class Asker:
+    """Asks policies, each in a thread of its own: one that never returns takes nothing from the others with it."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._hanging: list[tuple[Policy, threading.Thread]] = []
+
+    async def ask(self, policy: Policy, view: View) -> Decision | str:
+        """The decision, or why there is none."""
+        self._hanging = [(who, thread) for who, thread in self._hanging if thread.is_alive()]
+        if any(who is policy for who, _ in self._hanging):
+            return f"policy {policy.label()} has not come back from an earlier decision; the last plan stands"
+        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        # A daemon, so that it does not keep the process from ending either.
+        thread = threading.Thread(target=_answer, args=(policy, view, answer), name="policy", daemon=True)
+        thread.start()
+        try:
+            return await asyncio.wait_for(answer, self._patience_s)
+        except TimeoutError:
+            self._hanging.append((policy, thread))
+            return f"policy {policy.label()} did not answer within {self._patience_s:g} s; the last plan stands"
+        except Exception as error:  # a policy may be anybody's code
+            return f"{crash_of(policy, error)}; the last plan stands"
+
+
+def _answer(policy: Policy, view: View, answer: asyncio.Future[Decision]) -> None:
+    tell: Callable[[], None]
     try:
-        return await asyncio.wait_for(asyncio.to_thread(decide_now, policy, view), patience_s)
-    except TimeoutError:
-        return f"policy {policy.label()} did not answer within {patience_s:g} s; the last plan stands"
-    except ElastaneError as error:
-        return f"policy {policy.label()} failed: {error}; the last plan stands"
-    except Exception as error:  # a policy may be anybody's code
-        return f"policy {policy.label()} crashed: {type(error).__name__}: {error}; the last plan stands"
+        tell = partial(answer.set_result, decide_now(policy, view))
+    except BaseException as error:
+        tell = partial(answer.set_exception, _plain(error))
+
+    def deliver() -> None:
+        if not answer.done():
+            tell()
+
+    with contextlib.suppress(RuntimeError):  # nobody is there any more
+        answer.get_loop().call_soon_threadsafe(deliver)
+
+
+def _plain(error: BaseException) -> Exception:
+    """An exception that means nothing special to whoever waits for the answer."""
+    if isinstance(error, Exception) and not isinstance(error, TimeoutError | StopIteration):
+        return error
+    return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 @dataclass(slots=True)
@@ -55,7 +101,6 @@ class ShadowPolicy:
     decisions: int = 0
     differs: int = 0
     last: str = ""
-    _differing: dict[str, str] = field(default_factory=dict)
 
     def compare(self, answer: Decision | str, grants: Mapping[str, Grant]) -> None:
         """Count where it would have done otherwise."""

@@ -34,11 +34,11 @@ def end_of(learned: Learned, now_s: float, running: bool) -> Eta | None:
     errors = parts - np.polyval(np.polyfit(times - times[0], parts, 1), times - times[0])
     spread = float(np.std(errors)) / max(float(np.std(times)) * math.sqrt(len(times)), 1e-9)
     doubt = max(_FLOOR, 2.0 * spread / float(slope), 1.0 / len(windows))
-    left_s = (1.0 - fraction) / float(slope)
+    left_s, seen_s = (1.0 - fraction) / float(slope), float(times[-1])
     return Eta(
-        low_s=now_s + left_s / (1.0 + doubt),
-        mid_s=now_s + left_s,
-        high_s=now_s + left_s * (1.0 + doubt),
+        low_s=max(now_s, seen_s + left_s / (1.0 + doubt)),
+        mid_s=max(now_s, seen_s + left_s),
+        high_s=max(now_s, seen_s + left_s * (1.0 + doubt)),
         basis=f"pace of the last {len(windows)} s of training",
     )
 

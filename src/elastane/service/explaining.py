@@ -7,7 +7,7 @@ from dataclasses import replace
 from elastane.jobs.states import State
 from elastane.policies.view import View
 from elastane.service.control import ControlPlane
-from elastane.service.deciding import decide_now
+from elastane.service.deciding import crash_of, decide_now
 from elastane.service.live import LiveJob, slots_of
 from elastane.service.messages import Ahead, Instead, Why
 from elastane.service.views import build_view
@@ -64,15 +64,18 @@ def _advice(job: LiveJob, free: int) -> list[str]:
     if job.row.held:
         return [f"elastane resume {job.id}"]
     least = job.request(1).min_workers
-    if 0 < free < slots_of(job.spec, least) and job.row.kind != "rigid":
-        return [f"with {free} workers at least instead of {least} it could start now (--workers {free}:…)"]
+    fitting = int(free / max(job.spec.worker.gpus, 1e-9))
+    if 0 < fitting < least and job.row.kind != "rigid":
+        return [
+            f"with {fitting} workers at least instead of {least} it could start now (--workers {fitting}:…)"
+        ]
     return [f"elastane why {job.id} --instead   shows what would help"]
 
 
 def _alternatives(plane: ControlPlane, job: LiveJob) -> list[Instead]:
     """Ask the policy again with this job's wishes changed one at a time."""
     seen = build_view(plane.scene(plane.rounds.memory), plane.live.values(), "arrival", plane.policy)
-    if job.id not in seen.view.jobs:
+    if job.id not in seen.view.jobs or plane.rounds.problem:
         return []
     found = []
     least = seen.view.jobs[job.id].request.min_workers
@@ -92,7 +95,10 @@ def _alternatives(plane: ControlPlane, job: LiveJob) -> list[Instead]:
 
 
 def _try(plane: ControlPlane, view: View, job: LiveJob, change: str) -> Instead:
-    grant = decide_now(plane.policy, view).lowered.grants.get(job.id)
+    try:
+        grant = decide_now(plane.policy, view).lowered.grants.get(job.id)
+    except Exception as error:  # a policy may be anybody's code
+        return Instead(change=change, starts=f"unknown: {crash_of(plane.policy, error)}", helps=False)
     starts = f"it would start now, with {grant.workers} workers" if grant else "it would still wait"
     return Instead(change=change, starts=starts, helps=grant is not None)
 

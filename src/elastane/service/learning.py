@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from elastane.models.estimate import Estimate, Provenance
@@ -156,9 +156,7 @@ class Learned:
             "done": self._done,
             "fractions": self.fractions[-2:],
             "pauses_s": list(self.restart.pauses_s),
-            "limits": None
-            if limits is None
-            else [limits.initial, limits.maximum, limits.per_gpu_min, limits.per_gpu_max, limits.accumulate],
+            "limits": None if limits is None else asdict(limits),
         }
 
     @classmethod
@@ -174,6 +172,5 @@ class Learned:
             for pause in profile["pauses_s"]:
                 self.restart = self.restart.observe(float(pause))
             if profile["limits"] is not None:
-                first, most, low, high, accumulate = profile["limits"]
-                self._limits = BatchLimits(first, most, low, high, accumulate=bool(accumulate))
+                self._limits = BatchLimits(**profile["limits"])
         return self

@@ -50,6 +50,14 @@ class LiveJob:
         """Whether it has, or may have, processes."""
         return self.row.state in HOLDING
 
+    @property
+    def movable(self) -> bool:
+        """Whether a plan may change what it has: not if it is on its way out, on hold, or of a single place."""
+        row = self.row
+        if row.grant is None:
+            return not row.held and not row.terminal
+        return row.state not in (State.SUSPENDING, State.STOPPING) and row.kind in _ABILITIES
+
     def moved(self, event: Event, now_s: float, **changes: object) -> JobRow:
         """The row after an event of its life, with its ledger brought up to date."""
         row = self.accounted(now_s)
@@ -79,7 +87,7 @@ class LiveJob:
         elif self.row.kind == "rigid":
             greatest = least
         else:
-            greatest = min(spec.max_workers or most, max(most, least))
+            greatest = max(least, min(spec.max_workers or most, most))
         return Request(
             workers=least,
             min_workers=least,

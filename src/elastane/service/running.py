@@ -31,11 +31,13 @@ def after_running(job: LiveJob, report: Running) -> Outcome | None:
         State.RESIZING: Event.RESIZED,
         State.LOST: Event.RECOVER,
     }.get(job.row.state)
+    kind, why = report.kind or job.row.kind, report.why_kind or job.row.kind_reason
     if event is None:
-        return None
+        return Outcome(replace(job.row, kind=kind, kind_reason=why)) if kind != job.row.kind else None
     words = ", ".join(f"{count} on {node}" for node, count in report.workers.items())
-    row = replace(job.moved(event, report.at_s), kind=report.kind or job.row.kind)
-    return Outcome(row, ((event, words),))
+    # Time does not run backwards for a ledger, whoever's clock is behind.
+    row = job.moved(event, max(report.at_s, job.row.as_of_s))
+    return Outcome(replace(row, kind=kind, kind_reason=why), ((event, words),))
 
 
 def after_end(job: LiveJob, report: Over) -> Outcome:

@@ -9,7 +9,7 @@ from elastane.engines.contract import WorkerFacts
 from elastane.jobs.states import State
 from elastane.service.estimating import curve_of, end_of
 from elastane.service.learning import Learned
-from elastane.service.live import LiveJob, places_of
+from elastane.service.live import LiveJob, places_of, slots_of
 from elastane.service.messages import EventRecord, JobDetail, JobSummary, NodeInfo, Step, WorkerInfo
 from elastane.service.store.rows import JobRow
 
@@ -92,7 +92,7 @@ def node_infos(
     infos = []
     for name, node in known.items():
         held = {job.id: places_of(job.row.grant).get(name, 0) for job in jobs}
-        used = sum(count * max(1, round(j.spec.worker.gpus)) for j in jobs if (count := held[j.id]))
+        used = sum(slots_of(j.spec, count) for j in jobs if (count := held[j.id]))
         infos.append(
             NodeInfo(
                 id=name,

@@ -38,7 +38,6 @@ def build_view(scene: Scene, jobs: Iterable[LiveJob], trigger: str, policy: Poli
     accelerator = next((node.gpu_type for node in scene.nodes.values()), "cpu")
     withheld: dict[str, str] = {}
     views: dict[str, JobView] = {}
-    room = {tenant: quota.slots for tenant, quota in scene.quotas.items() if quota.slots is not None}
     for job in sorted(jobs, key=_precedence):
         if job.row.held and not job.holding:
             withheld[job.id] = "its owner put it on hold; 'elastane resume' lets it go on"
@@ -50,17 +49,9 @@ def build_view(scene: Scene, jobs: Iterable[LiveJob], trigger: str, policy: Poli
         view = job.view(most, accelerator)
         if job.row.pinned_node is not None:
             view = replace(view, grant=_pinned_grant(job, view))
-        left = room.get(job.row.tenant)
-        if left is not None:
-            capped = _within(view, left)
-            if capped is None:
-                withheld[job.id] = (
-                    f"tenant {job.row.tenant} is at its quota of {scene.quotas[job.row.tenant].slots} slots"
-                )
-                continue
-            view = capped
-            room[job.row.tenant] = left - view.request.gpus_of(view.request.min_workers)
         views[job.id] = view
+    for quota in scene.quotas.values():
+        _keep_within(quota, views, withheld)
     tenants = {name: Tenant(quota.weight, quota.slots) for name, quota in scene.quotas.items()}
     view_ = View(
         now_s=scene.now_s,
@@ -87,15 +78,39 @@ def _pinned_grant(job: LiveJob, view: JobView) -> Grant | None:
     return Grant.of([(node, held)])
 
 
-def _within(view: JobView, left: int) -> JobView | None:
-    """The job with no more workers than its tenant may still have; None when not even its least fit."""
-    per_worker = max(1, view.request.gpus_of(1))
-    most = max(left, 0) // per_worker
-    if most < view.request.min_workers:
-        return view if view.grant is not None and not view.request.preemptible else None
-    if most >= view.request.max_workers:
-        return view
-    return replace(view, request=replace(view.request, max_workers=most))
+def _keep_within(quota: QuotaInfo, views: dict[str, JobView], withheld: dict[str, str]) -> None:
+    """Leave out whom the quota has no room for; what the others may have beyond their least is shared evenly."""
+    if quota.slots is None:
+        return
+    left, growing = quota.slots, dict[str, int]()
+    for view in [view for view in views.values() if view.tenant == quota.tenant]:
+        need = view.request.gpus_of(view.workers if view.pinned else view.request.min_workers)
+        if need > left and not view.pinned:
+            withheld[view.id] = f"tenant {quota.tenant} is at its quota of {quota.slots} slots"
+            del views[view.id]
+            continue
+        left -= need
+        if not view.pinned:
+            growing[view.id] = view.request.min_workers
+    for job, most in _shared(left, growing, views).items():
+        view = views[job]
+        if most < view.request.max_workers:
+            views[job] = replace(view, request=replace(view.request, max_workers=most))
+
+
+def _shared(left: int, least: Mapping[str, int], views: Mapping[str, JobView]) -> dict[str, int]:
+    """The most workers each may have, so that all together take no more than is left."""
+    most, open_ = dict(least), list(least)
+    while open_:
+        for job in list(open_):
+            request = views[job].request
+            each = max(1, request.gpus_of(1))
+            if most[job] >= request.max_workers or each > left:
+                open_.remove(job)
+                continue
+            most[job] += 1
+            left -= each
+    return most
 
 
 def conflicts(places: Mapping[str, int], per_worker: int, free: Mapping[str, int]) -> bool:

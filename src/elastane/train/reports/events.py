@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from elastane.codec import decoded, encoded
 from elastane.models.goodput import BatchLimits
 from elastane.models.throughput import ThroughputParams
-from elastane.train.reports.codec import decoded, encoded
 
 VERSION = 1
 """Of these events; raised when a field changes its meaning, not when one is added."""

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from elastane.train.reports.codec import encoded
+from elastane.codec import encoded
 from elastane.train.reports.events import Ended, Evaluated, Event, Resized, Saved, Started, Stepped, WorkerLost
 from elastane.train.reports.history import History, collect, redone_steps, wall_s
 from elastane.train.reports.wording import amount, duration, figures, milliseconds

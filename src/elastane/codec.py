@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
 from functools import cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -25,6 +26,8 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 def encoded(value: object) -> Any:
     """A value of a dataclass, or a part of one, as JSON has it."""
+    if isinstance(value, Enum):
+        return value.value
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -32,7 +35,7 @@ def encoded(value: object) -> Any:
     if isinstance(value, Mapping):
         return {str(name): encoded(each) for name, each in value.items()}
     if is_dataclass(value):
-        return {field.name: encoded(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: encoded(getattr(value, field.name)) for field in fields(value) if field.init}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: encoded(each) for name, each in value._asdict().items()}
     if isinstance(value, tuple | list):
@@ -69,6 +72,7 @@ def _fields(kind: type[Any]) -> tuple[tuple[str, bool, _Reader], ...]:
     return tuple(
         (field.name, field.default is MISSING and field.default_factory is MISSING, _reader(hints[field.name]))
         for field in fields(kind)
+        if field.init
     )
 
 
@@ -77,6 +81,8 @@ def _reader(hint: Any) -> _Reader:
     origin, inner = get_origin(hint), get_args(hint)
     if hint in _PLAIN:
         return _PLAIN[hint]
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return lambda value: _member(hint, value)
     if origin is Literal:
         return lambda value: _one_of(value, inner)
     if origin is UnionType:
@@ -91,6 +97,13 @@ def _reader(hint: Any) -> _Reader:
         each = _reader(inner[1])
         return lambda value: {name: each(item) for name, item in _of_kind(value, dict).items()}
     return lambda value: decoded(hint, value)
+
+
+def _member(kind: type[Enum], value: Any) -> Enum:
+    try:
+        return kind(value)
+    except (ValueError, TypeError):
+        raise ValueError(f"not a {kind.__name__}: {value!r:.80}") from None
 
 
 def _of_kind(value: Any, kind: type[Any]) -> Any:
