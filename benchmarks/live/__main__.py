@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import sys
 import tempfile
@@ -42,16 +43,16 @@ def main() -> None:
     figures = TrainFigures(f"live-{'-'.join(options.only)}" if options.only else "live-all")
     if options.quick:
         figures.note("QUICK: small counts, these figures prove little")
-    with tempfile.TemporaryDirectory(
-        prefix="elastane-live-", ignore_cleanup_errors=True, delete=not options.keep
-    ) as folder:
-        try:
-            for name in names:
-                _run(name, Bench(figures, Path(folder) / name, options.quick, options.seed))
-        finally:
-            sweep(Path(folder))
-            if options.keep:
-                figures.note(f"kept {folder}")
+    folder = Path(tempfile.mkdtemp(prefix="elastane-live-"))
+    try:
+        for name in names:
+            _run(name, Bench(figures, folder / name, options.quick, options.seed))
+    finally:
+        sweep(folder)
+        if options.keep:
+            figures.note(f"kept {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
     figures.finish()
 
 

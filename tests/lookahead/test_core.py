@@ -254,6 +254,17 @@ def test_interference_slows_only_distributed_jobs_that_share_a_node_and_only_whi
     assert finish["y"] == 50
 
 
+def test_slots_that_share_cores_are_slower_while_more_are_busy_and_nobody_learns_wrong_times_from_it():
+    jobs = [elastic("x", 40), elastic("y", 80)]
+    table = {0.0: {"x": one("n000"), "y": one("n001")}}
+    world = World(Cluster.uniform(2, 1), script(table), jobs, Physics(restart_s=0.0, cores=1))
+    world.run()
+    finish = {i: run.finish_s for i, run in world.jobs.items()}
+    assert finish["x"] == 80  # at half speed beside y
+    assert finish["y"] == 120  # its other half alone
+    assert Physics(cores=4).share(4) == Physics().share(100) == 1.0
+
+
 # ---- determinism ---------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from elastane.cluster import Grant, Node, Slice
 from elastane.policies.lowering.guard import guard
 from elastane.policies.testing.checks import check_limits
 from elastane.policies.testing.views import random_view, views
-from elastane.policies.view import ELASTIC, RIGID, Ability, JobState, JobView, Request, View
+from elastane.policies.view import ELASTIC, RIGID, Ability, JobState, JobView, Ledger, Request, View
 from elastane.resources import Resources
 
 NODES = (Node("a", 4), Node("b", 4), Node("c", 4, "v100"), Node("d", 4, draining=True))
@@ -35,6 +35,17 @@ def view(*jobs: JobView, nodes: tuple[Node, ...] = NODES) -> View:
 def test_a_sound_plan_passes_as_it_is() -> None:
     grants = {"x": Grant.of([("a", 3)]), "y": Grant.of([("a", 1), ("b", 4)])}
     assert guard(grants, view(job("x"), job("y"))) == (grants, {})
+
+
+def test_a_job_that_was_just_started_keeps_its_least_against_newcomers_but_not_for_ever() -> None:
+    young = job("x", ("a", 3), ("b", 1), least=2, ledger=Ledger(since_s=90.0))
+    grants = {"y": Grant.of([("a", 4)]), "z": Grant.of([("b", 4)])}
+    before = replace(view(young, job("y"), job("z")), now_s=100.0, min_run_s=30.0)
+    safe, _ = guard(grants, before)
+    assert safe == {"x": Grant.of([("a", 2)]), "z": grants["z"]}
+    assert guard(grants, replace(before, now_s=120.0))[0] == grants
+    # What a plan gives it is what it gets, even if that is less than it had.
+    assert guard({"x": Grant.of([("b", 2)])}, before)[0] == {"x": Grant.of([("b", 2)])}
 
 
 @pytest.mark.parametrize(

@@ -1,33 +1,226 @@
-"""``elastane demo``: the main job in one command, for people who have a minute."""
+"""``elastane demo``: the live system at work in two minutes, or (``--sim``) schedulers compared in simulation."""
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-HELP = "Compare four policies on a workload, by default a built-in one of 160 jobs, and write report.html."
+from elastane.cli.live import queue, screen, times
+from elastane.cli.live.etas import eta_words
+from elastane.errors import ElastaneError
+
+if TYPE_CHECKING:
+    from elastane.demo.play import Play
+    from elastane.demo.tale import Tale
+    from elastane.service.messages import JobSummary
+
+HELP = """Watch the live system: five real training jobs on a small cluster of their own, two of their parts killed.
+
+Takes about two minutes, writes report.html, and leaves nothing else behind.  With --sim it compares four schedulers
+on a workload in simulation instead.
+"""
 
 _POLICIES = ("pollux", "optimus", "tiresias", "fifo")
+_WORKLOAD = "pollux:6"
+_NEEDED = {"torch": "PyTorch", "sklearn": "scikit-learn"}
+_LINES = 10
+"""Of the story, under the live table."""
+
+_COLUMNS = (
+    screen.Column("job"),
+    screen.Column("kind", 3),
+    screen.Column("state"),
+    screen.Column("slots"),
+    screen.Column("nodes", 4),
+    screen.Column("batch", 5, right=True),
+    screen.Column("goodput", 2, right=True),
+    screen.Column("progress", 1),
+    screen.Column("ends"),
+)
 
 
 def command(
     html: Path = typer.Option(Path("report.html"), help="Where to write the report."),
-    workload: str = typer.Option("pollux:6", help="Workload to compare on."),
-    json_path: str | None = typer.Option(
-        None, "--json", help="Also write results as JSON; - for standard output."
+    as_json: bool = typer.Option(
+        False, "--json", help="Print the results as JSON; the story goes to standard error."
     ),
-    no_cache: bool = typer.Option(False, "--no-cache", help="Neither read nor write the cache of results."),
+    simulate: bool = typer.Option(False, "--sim", help="Compare four schedulers in simulation instead."),
+    workload: str = typer.Option(
+        None, help=f"With --sim: workload to compare on [default: {_WORKLOAD}, 160 jobs]."
+    ),
+    no_cache: bool = typer.Option(
+        False, "--no-cache", help="With --sim: neither read nor write the cache of results."
+    ),
 ) -> None:
+    """Show what Elastane does."""
+    from elastane.cli import output
+
+    output.check_targets(None, html)
+    if simulate:
+        _simulate(html, workload or _WORKLOAD, as_json, no_cache)
+        return
+    for option, given in (("--workload", workload is not None), ("--no-cache", no_cache)):
+        if given:
+            raise ElastaneError(f"{option}: only the simulation has one; add --sim")
+    missing = [name for module, name in _NEEDED.items() if find_spec(module) is None]
+    if missing:
+        raise ElastaneError(
+            f"the demo trains real models and needs {' and '.join(missing)}: "
+            "pip install 'elastane[torch]' scikit-learn; or compare schedulers without: elastane demo --sim"
+        )
+    _live(html, as_json)
+
+
+def _simulate(html: Path, workload: str, as_json: bool, no_cache: bool) -> None:
     """Compare four schedulers on 16 × 4 GPUs."""
     from elastane.cli import output, sim
     from elastane.sim.spec import RunSpec
     from elastane.sim.workloads import parse_workload
 
-    output.check_targets(json_path, html)
     count = len(parse_workload(workload).jobs)
-    jobs = f"{count} training job{'s' if count != 1 else ''}"
+    jobs = times.counted(count, "training job")
     typer.echo(f"{jobs} (workload {workload}) on 16 nodes with 4 GPUs each, four schedulers:", err=True)
     results = sim.run([RunSpec(workload, name) for name in _POLICIES], 0, not no_cache)
-    output.report(results, json_path, html)
+    output.report(results, output.STDOUT if as_json else None, html)
     typer.echo(f"Open {html} in a browser; try: elastane sim --help, elastane policies", err=True)
+
+
+def _live(html: Path, as_json: bool) -> None:
+    from elastane.demo.report import write_report
+
+    with _interrupted_by_any_signal():
+        tale = _perform(quiet=as_json)
+    write_report(tale, html)
+    if as_json:
+        typer.echo(screen.document(tale.summary.to_json()))
+    else:
+        _print_summary(tale)
+    screen.say(f"report: {html}")
+    if not tale.summary.succeeded:
+        raise typer.Exit(1)
+
+
+def _perform(*, quiet: bool) -> Tale:
+    """From an empty folder to an empty folder, whatever happens between."""
+    from elastane.demo.alone import run_alone
+    from elastane.demo.cast import CAST
+    from elastane.demo.play import Play
+    from elastane.demo.stage import Stage
+    from elastane.demo.tale import collect
+    from elastane.demo.wording import share
+
+    def tell_score(name: str, accuracy: float | None) -> None:
+        typer.echo(f"{name} alone: accuracy {share(accuracy)}", err=quiet)
+
+    stage = Stage()
+    try:
+        typer.echo("starting a cluster of 2 nodes with 2 slots each ...", err=quiet)
+        client = stage.open()
+        for warning in client.info().warnings:
+            typer.echo(f"note: {warning}", err=quiet)
+        play = Play(stage, client, CAST)
+        if screen.is_terminal() and not quiet:
+            _show_live(play)
+        else:
+            _show_plain(play, err=quiet)
+        typer.echo(
+            "the same scripts once more, each alone in one process, to compare accuracies ...", err=quiet
+        )
+        tale = collect(play, client, run_alone(stage, CAST, tell_score))
+    finally:
+        cleaned = stage.close()
+    return tale.cleaned(cleaned)
+
+
+# While it runs.
+
+
+def _show_plain(play: Play, *, err: bool) -> None:
+    """A line for everything that happens, and one for every job whose state or size is new."""
+    shown: dict[str, object] = {}
+    for scene in play.scenes():
+        for line in scene.lines:
+            typer.echo(screen.clean(f"{line.at_s - play.began_s:6.1f} s  {line.text}"), err=err)
+        for job in scene.jobs:
+            seen = (job.state, job.workers, job.batch)
+            if shown.get(job.id) != seen:
+                shown[job.id] = seen
+                typer.echo(
+                    screen.clean(f"{scene.at_s - play.began_s:6.1f} s    {_plain(job, scene.at_s)}"), err=err
+                )
+
+
+def _plain(job: JobSummary, now_s: float) -> str:
+    parts = [
+        f"{job.name} ({job.kind}) {job.state}",
+        times.counted(job.workers, "slot") + (f" ({queue.nodes_words(job)})" if job.nodes else ""),
+        f"batch {job.batch:,}" if job.batch else "",
+        f"goodput {times.amount(job.goodput)}" if job.goodput else "",
+        f"{times.percent(job.progress)} done" if job.progress else "",
+        f"ends {words}" if (words := eta_words(job.eta, now_s)) != "–" else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _show_live(play: Play) -> None:
+    """A table that stays in place, with the latest lines of the story under it."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False) as live:
+        for scene in play.scenes():
+            rows = [_row(job, scene.at_s) for job in scene.jobs]
+            table = screen.styled(screen.table(_COLUMNS, rows, screen.terminal_width()))
+            told = [f"{line.at_s - play.began_s:6.1f} s  {screen.clean(line.text)}" for line in play.lines]
+            live.update(Group(table, Text(), Text("\n".join(told[-_LINES:]), "dim")), refresh=True)
+
+
+def _row(job: JobSummary, now_s: float) -> Sequence[object]:
+    return (
+        job.name,
+        job.kind,
+        job.state,
+        queue.workers_words(job),
+        queue.nodes_words(job),
+        "–" if not job.batch else f"{job.batch:,}",
+        times.amount(job.goodput),
+        times.bar(job.progress),
+        eta_words(job.eta, now_s),
+    )
+
+
+# Afterwards.
+
+
+def _print_summary(tale: Tale) -> None:
+    from elastane.demo.wording import HEADINGS, cells, facts
+
+    columns = [screen.Column(HEADINGS[0]), *(screen.Column(name, right=True) for name in HEADINGS[1:])]
+    typer.echo("")
+    screen.print_table(columns, [cells(job) for job in tale.summary.jobs])
+    typer.echo("")
+    for name, value in facts(tale.summary).items():
+        typer.echo(screen.clean(f"{name}: {value}"))
+
+
+@contextmanager
+def _interrupted_by_any_signal() -> Iterator[None]:
+    """Whoever ends us, by Ctrl-C, ``kill`` or a closed terminal: everything is cleared away first."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -11,7 +11,7 @@ import typer
 from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
-    from elastane.service.store import Decision
+    from elastane.service.store import Decision, Store
 
 HELP = "Make recorded decisions of the live system again, by the same policy or by another."
 
@@ -20,6 +20,7 @@ def command(
     number: int = typer.Argument(None, help="Which decision [default: the latest]."),
     policy: str = typer.Option(None, help="Ask another policy instead; see 'elastane policies'."),
     all_: bool = typer.Option(False, "--all", help="Every recorded decision, one line each."),
+    sim: bool = typer.Option(False, "--sim", help="Let the simulator repeat all finished jobs instead."),
     home: Path = typer.Option(None, help="Home of the live system [default: $ELASTANE_HOME or ~/.elastane]."),
     as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
 ) -> None:
@@ -32,6 +33,9 @@ def command(
         raise ElastaneError(f"there is no live system in {path.parent}; start one with 'elastane up'")
     store = Store.open(path)
     try:
+        if sim:
+            _rehearse(store, policy, as_json=as_json)
+            return
         last = store.last_decision_seq()
         if not last:
             raise ElastaneError("no decision has been recorded yet")
@@ -49,6 +53,31 @@ def command(
             _show(answer, brief=all_)
     if policy is None and any(not answer["same"] for answer in answers):
         raise typer.Exit(1)
+
+
+def _rehearse(store: Store, written: str | None, *, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from elastane.policies.registry import make_policy
+    from elastane.service.rehearsal import rehearse
+
+    policy = make_policy(written or str(store.setting("policy") or "elastane"))
+    jobs = rehearse(store, policy)
+    real, simulated = (
+        sum(side) / len(jobs) for side in zip(*((j.real_s, j.simulated_s) for j in jobs), strict=True)
+    )
+    if as_json:
+        rows = [asdict(job) for job in jobs]
+        typer.echo(
+            json.dumps({"policy": policy.label(), "real_s": real, "simulated_s": simulated, "jobs": rows})
+        )
+        return
+    for job in jobs:
+        typer.echo(f"  {job.id} {job.name} ({job.kind}): {job.real_s:.1f} s, simulated {job.simulated_s:.1f} s")
+    typer.echo(
+        f"mean completion time of {len(jobs)} jobs: {real:.1f} s; simulated under {policy.label()} {simulated:.1f} s "
+        f"({(simulated / real - 1.0) * 100:+.0f} %)"
+    )
 
 
 def _again(decision: Decision, written: str | None) -> dict[str, Any]:

@@ -20,6 +20,9 @@ def up(
     port: int = typer.Option(0, help="Port to listen on; 0 takes a free one."),
     policy: str = typer.Option("elastane", help="How to divide the cluster; see 'elastane policies'."),
     interval: float = typer.Option(None, min=0.1, help="Seconds between rounds of re-dividing."),
+    min_run: float = typer.Option(
+        60.0, min=0.0, help="Seconds before a started job may be suspended for another."
+    ),
     tls_cert: Path = typer.Option(None, help="Certificate (PEM) for HTTPS."),
     tls_key: Path = typer.Option(None, help="Its private key."),
     insecure: bool = typer.Option(False, "--insecure", help="Listen on any address without TLS."),
@@ -34,7 +37,9 @@ def up(
 
     make_policy(policy)
     place = (home or default_home()).absolute()
-    options = UpOptions(place, nodes, slots, host, port, policy, interval, tls_cert, tls_key, insecure, restore)
+    options = UpOptions(
+        place, nodes, slots, host, port, policy, interval, tls_cert, tls_key, insecure, min_run, restore
+    )
 
     def started(url: str, warnings: Sequence[str]) -> None:
         if as_json:
@@ -59,7 +64,7 @@ def _again(options: object) -> list[str]:
 
     assert isinstance(options, UpOptions)
     words = [f"--home={options.home}", f"--host={options.host}", f"--port={options.port}"]
-    words.append(f"--policy={options.policy}")
+    words += [f"--policy={options.policy}", f"--min-run={options.min_run_s}"]
     given = {
         "nodes": options.nodes,
         "slots": options.slots,

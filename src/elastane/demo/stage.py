@@ -19,7 +19,7 @@ from elastane.service.daemon import TOKEN, start_detached, stop
 
 NODES, SLOTS = 2, 2
 _INTERVAL_S = 3.0
-_SWEEP_S = 10.0
+_END_S, _SWEEP_S = 3.0, 10.0
 _HOME = "ELASTANE_HOME"
 
 
@@ -67,6 +67,7 @@ class Stage:
             before = len(self.processes())
             with contextlib.suppress(ElastaneError):
                 stop(self.home, leave_running=False)
+            self._wait_for_ends()
             killed = self._sweep()
             shutil.rmtree(self.home, ignore_errors=True)
             left = len(self.processes())
@@ -80,6 +81,12 @@ class Stage:
         """For processes that belong to the demo: they are found by it when it ends."""
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         return {**os.environ, **threads, _HOME: str(self.home)}
+
+    def _wait_for_ends(self) -> None:
+        """Who was told to go may need a moment after it has let go of its lock."""
+        deadline = time.monotonic() + _END_S
+        while self.processes() and time.monotonic() < deadline:
+            time.sleep(0.05)
 
     def _sweep(self) -> int:
         """Kill what did not end when asked; one may start another meanwhile, so look again."""

@@ -51,8 +51,9 @@ class Agents:
         learner = run.learner
         if learner is None or run.batch is None or run.grant is None or not self._uses_models:
             return
-        # A job that is slowed down by a neighbour sees slower steps, and cannot tell why.
-        gradient_s, step_s = pace.gradient_s / run.slowdown, pace.step_s / run.slowdown
+        # A job that is slowed down by a neighbour sees slower steps and cannot tell why, unless they share cores.
+        unexplained = run.slowdown / run.share
+        gradient_s, step_s = pace.gradient_s / unexplained, pace.step_s / unexplained
         noise = pace.noise
         if self._physics.observation_noise > 0.0:
             error = np.exp(self._rng.normal(0.0, self._physics.observation_noise, 3))

@@ -84,7 +84,7 @@ class World:
         self.active: dict[str, JobRun] = {}
         self.rejected: dict[str, str] = {}
         self._down: Counter[str] = Counter()  # outages of one node may overlap
-        self._views = ViewBuilder(policy.needs, seed, tenants or {})
+        self._views = ViewBuilder(policy.needs, seed, tenants or {}, self.physics.min_run_s)
         self._memory: object = None
         self._on_decision, self._on_progress, self._timer = on_decision, on_progress, timer
         self._heap: list[tuple[float, int, int, str, int]] = []
@@ -312,6 +312,8 @@ class World:
         """Take the old grant away, give the new one, and start paying for the move."""
         run.close_span()
         self._views.forget(run.id)
+        resumes = run.grant is None
+        run.since_s = self.now_s if resumes else run.since_s
         run.hold(new)
         run.last_change_s, run.restart_left_s = self.now_s, 0.0
         run.version += 1
@@ -331,6 +333,8 @@ class World:
                 run.restart_left_s += run.arrival.server_training.profiling_s
         else:
             run.restarts += 1
+            if resumes and run.arrival.resume_s is not None:
+                run.restart_left_s = run.arrival.resume_s
         run.training_since_s, run.saved_work = self.now_s, run.done
         run.open_span(1.0)
 
@@ -340,19 +344,20 @@ class World:
         return max(self.cluster.staging_s(arrival.data_zone, zone, arrival.data_gb) for zone in zones)
 
     def _interfere(self, changed: list[JobRun]) -> list[JobRun]:
-        """Slow down distributed jobs that share a node with another; all whose events must be set anew."""
-        if self.physics.interference <= 0.0:
+        """Slow down jobs that share nodes or cores with others; all whose events must be set anew."""
+        if self.physics.interference <= 0.0 and self.physics.cores is None:
             return changed
+        share = self.physics.share(sum(run.gpus for run in self.active.values() if run.grant))
         spread = {run.id: run.grant.nodes for run in self.active.values() if run.grant}
         spread = {i: nodes for i, nodes in spread.items() if len(nodes) > 1}
         crowd = Counter(node for nodes in spread.values() for node in nodes)
         touched = {run.id: run for run in changed}
         for run in self.active.values():
             shared = any(crowd[node] > 1 for node in spread.get(run.id, ()))
-            slowdown = 1.0 - self.physics.interference if shared else 1.0
+            slowdown = share * (1.0 - self.physics.interference if shared else 1.0)
             if slowdown != run.slowdown:
                 self._advance(run, self.now_s)
-                run.slowdown = slowdown
+                run.slowdown, run.share = slowdown, share
                 touched[run.id] = run
         return list(touched.values())
 

@@ -38,6 +38,8 @@ class Arrival:
     declared_s: float | None = None
     skew: float | None = None
     restart_s: float | None = None
+    resume_s: float | None = None
+    """What it costs to go on after having held nothing, where that is more than a change."""
     staging_s: float = 0.0
     stop: StopRule | None = None
     server_training: ServerTraining | None = None
@@ -74,6 +76,9 @@ class JobRun:
     pace: Pace | None = None
     measured: bool = False
     slowdown: float = 1.0
+    since_s: float | None = None
+    share: float = 1.0
+    """The part of the slowdown that everybody knows of: slots that share cores."""
     done: float = 0.0
     restart_left_s: float = 0.0
     service_gpu_s: float = 0.0

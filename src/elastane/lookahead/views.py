@@ -19,8 +19,8 @@ CHANGING = Info.REMAINING | Info.SPEED | Info.LOSSES
 class ViewBuilder:
     """Makes views; keeps those of jobs for which nothing has changed."""
 
-    def __init__(self, needs: Needs, seed: int, tenants: Mapping[str, Tenant]) -> None:
-        self._needs, self._seed, self._tenants = needs, seed, tenants
+    def __init__(self, needs: Needs, seed: int, tenants: Mapping[str, Tenant], min_run_s: float = 0.0) -> None:
+        self._needs, self._seed, self._tenants, self._min_run_s = needs, seed, tenants, min_run_s
         self._kept: dict[str, JobView] = {}
         self.finished_service: list[float] = []
 
@@ -56,6 +56,7 @@ class ViewBuilder:
             seed=(self._seed * 1_000_003 + plans) & 0x7FFFFFFF,
             finished_service_gpu_s=tuple(self.finished_service) if has(info, Info.HISTORY) else (),
             visible=info,
+            min_run_s=self._min_run_s,
         )
 
     def _job(self, run: JobRun, info: Info) -> JobView:
@@ -72,6 +73,7 @@ class ViewBuilder:
             run.first_start_s,
             run.last_change_s,
             run.restarts,
+            run.since_s,
         )
         return JobView(
             id=run.id,

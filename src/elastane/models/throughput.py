@@ -15,6 +15,7 @@ T_iter     s·T_grad + (T_grad^γ + T_sync^γ)^(1/γ),  1 ≤ γ ≤ 10
 
 from __future__ import annotations
 
+import math
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -70,3 +71,16 @@ def step_time_s(
     gradient_s = gradient_time_s(theta, per_gpu)
     sync_s = sync_time_s(theta, nodes, workers)
     return accumulation * gradient_s + overlapped_s(gradient_s, sync_s, theta.gamma)
+
+
+def times_s(theta: ThroughputParams[float], nodes: int, workers: int, per_gpu: int) -> tuple[float, float]:
+    """Seconds per pass without and with synchronisation, in plain arithmetic (asked for one at a time)."""
+    gradient_s = theta.alpha_c + theta.beta_c * per_gpu
+    if workers <= 1:
+        sync_s = TINY_S
+    elif nodes <= 1:
+        sync_s = theta.alpha_r + theta.beta_r * (workers - 2)
+    else:
+        sync_s = theta.alpha_n + theta.beta_n * (workers - 2)
+    big, small = max(gradient_s, sync_s), min(gradient_s, sync_s)
+    return gradient_s, big * math.exp(math.log1p((small / big) ** theta.gamma) / theta.gamma)

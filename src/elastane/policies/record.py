@@ -27,6 +27,7 @@ def view_to_json(view: View) -> dict[str, Any]:
         "trigger": view.trigger,
         "seed": view.seed,
         "visible": view.visible.value,
+        "min_run_s": view.min_run_s,
         "memory": view.memory,
         "history": list(view.finished_service_gpu_s) if has(view.visible, Info.HISTORY) else [],
         "tenants": {name: encoded(tenant) for name, tenant in view.tenants.items()},
@@ -49,6 +50,7 @@ def view_from_json(values: Mapping[str, Any]) -> View:
         seed=int(values["seed"]),
         finished_service_gpu_s=tuple(values["history"]),
         visible=visible,
+        min_run_s=float(values["min_run_s"]),
     )
 
 

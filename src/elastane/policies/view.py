@@ -99,6 +99,8 @@ class Ledger:
     first_start_s: float | None = None
     last_change_s: float | None = None
     restarts: int = 0
+    since_s: float | None = None
+    """When it last got something after having had nothing."""
 
     def service_at(self, now_s: float) -> float:
         """Attained service in GPU seconds."""
@@ -210,6 +212,7 @@ class View:
 
     ``nodes`` holds only nodes that are there; a draining one takes nothing new and keeps only pinned jobs.
     ``memory`` is what the policy's last plan asked to keep.
+    A job that has just been started is not suspended again before ``min_run_s`` have passed, whatever a plan says.
     """
 
     now_s: float
@@ -221,6 +224,7 @@ class View:
     seed: int = 0
     finished_service_gpu_s: Sequence[float] = ()
     visible: Info = Info.NONE
+    min_run_s: float = 0.0
 
     @property
     def history(self) -> Sequence[float]:
@@ -237,6 +241,13 @@ class View:
     def must_keep(self, job: JobView) -> bool:
         """Whether the job's grant has to stay as it is: pinned, and every node of it is still there."""
         return job.id in self._kept
+
+    def too_young(self, job: JobView) -> bool:
+        """Whether the job was started so recently that it should not lose all it holds."""
+        since_s = job.ledger.since_s
+        if job.grant is None or since_s is None or self.now_s - since_s >= self.min_run_s:
+            return False
+        return all(part.node in self.usable for part in job.grant.slices)
 
     @cached_property
     def _kept(self) -> frozenset[str]:

@@ -20,11 +20,13 @@ from elastane.cluster import Grant, Node
 from elastane.engines.contract import Ending, Engine, Launch, Over, Report, Running, Told, Wanted
 from elastane.errors import ElastaneError
 from elastane.jobs.states import EDGES, Event, State
+from elastane.lookahead.physics import core_share
 from elastane.policies.contract import Policy
 from elastane.policies.plan import Verdict
 from elastane.policies.record import lowered_to_json, plain, view_to_json
 from elastane.policies.registry import make_policy
 from elastane.service.deciding import PATIENCE_S, Asker, Decision, ShadowPolicy
+from elastane.service.layout import Layout
 from elastane.service.live import LiveJob, places_of, slots_of
 from elastane.service.running import Outcome, after_end, after_running, overlap
 from elastane.service.store import Store, Transaction
@@ -51,6 +53,10 @@ class ControlSettings:
     seed: int = 0
     patience_s: float = PATIENCE_S
     """How long a policy may think."""
+    min_run_s: float = 60.0
+    """A job that was just started is not suspended for another before this."""
+    cores: int | None = None
+    """Cores that all slots share; None where slots are devices of their own."""
 
 
 @dataclass(slots=True)
@@ -103,6 +109,10 @@ class ControlPlane:
         for row in self.store.active():
             self.live[row.id] = LiveJob.of(row)
         await self.engine.open()
+        asked = self.settings
+        layout = Layout(self.known_nodes(), asked.cores, asked.interval_s, asked.min_run_s)
+        with self.store.transaction() as t:
+            t.set_setting("layout", layout.to_json())
         self._ensure_all()
         for job in self.live.values():
             if job.holding:  # what has not left yet is nowhere in the store
@@ -221,14 +231,20 @@ class ControlPlane:
     def _hear(self, job: LiveJob, report: Told) -> None:
         if report.number > job.row.seen:
             job.row = replace(job.row, seen=report.number)
-            if job.learned.hear(report.event):
+            if job.learned.hear(report.event, self._share()):
                 self._unsaved.add(job.id)
+
+    def _share(self) -> float:
+        busy = sum(job.row.grant.workers * job.spec.worker.gpus for job in self.live.values() if job.row.grant)
+        return core_share(self.settings.cores, busy)
 
     def _change(self, t: Transaction, job: LiveJob, report: Report) -> None:
         if isinstance(report, Running):
             settled = job.row.state is State.RUNNING or report.workers == places_of(job.row.grant)
             # A report from before the last change does not mean that the places of that change are empty.
             job.places = dict(report.workers) if settled else overlap(job.places, report.workers)
+            if job.row.state is State.STARTING:
+                job.learned.start_s = max(0.0, report.at_s - job.row.last_change_s)
             outcome = after_running(job, report)
             self.poke("settled")
         else:
@@ -311,6 +327,7 @@ class ControlPlane:
             memory=memory,
             seed=self.settings.seed + self.rounds.count,
             finished_service=self.store.finished_service(),
+            min_run_s=self.settings.min_run_s,
         )
 
     def _seen_by(self, policy: Policy, memory: object, trigger: str) -> Seen:
@@ -421,6 +438,7 @@ class ControlPlane:
                 reason="",
             )
             event = Event.START
+            job.since_s = now
         elif job.row.state is State.RUNNING and places == job.places:
             # It lost a node and has gone on without: there is nothing left to do for the engine.
             row, event = replace(job.accounted(now), grant=wanted), Event.RESIZED

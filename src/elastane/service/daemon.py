@@ -25,7 +25,7 @@ from elastane.service.api.settings import ApiSettings
 from elastane.service.asking import LiveService
 from elastane.service.control import ControlPlane, ControlSettings
 from elastane.service.keeping import StoredAccounts
-from elastane.service.machine import nodes_here
+from elastane.service.machine import nodes_here, shared_cores
 from elastane.service.store import StaleControlPlane, Store, StoreError
 
 PID, URL, TOKEN, LOCK, DATABASE = "elastane.pid", "url", "token", "elastane.lock", "elastane.db"
@@ -47,6 +47,7 @@ class UpOptions:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     insecure: bool = False
+    min_run_s: float = 60.0
     restore: bool = False
     """Go back to the last good copy of the store first."""
 
@@ -94,7 +95,11 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
     store = Store.open(home / DATABASE)
     warnings = [*warnings, *store.warnings]
     plane = ControlPlane(
-        ControlSettings(home, options.policy, options.interval_s), store, LocalEngine(home, nodes)
+        ControlSettings(
+            home, options.policy, options.interval_s, min_run_s=options.min_run_s, cores=shared_cores()
+        ),
+        store,
+        LocalEngine(home, nodes),
     )
     ending: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _on_signals(ending)

@@ -20,6 +20,7 @@ from elastane.train.reports.events import Event, Fitted, Resized, Saved, Stepped
 
 _RECENT = 30
 """Windows from which the pace of the whole job is judged."""
+_START_S = 5.0
 _PAUSE_S = {"adaptive": 1.0, "resizable": 15.0}
 """What a change is taken to cost before one was seen."""
 
@@ -30,6 +31,8 @@ class Learned:
     def __init__(self, kind: str) -> None:
         self.training: Training | None = None
         self.restart = RestartCost.of(_PAUSE_S.get(kind))
+        self.start_s = _START_S
+        """What its last start took, until all workers ran."""
         self.fractions: list[tuple[float, float]] = []
         """(moment, part of the whole) of the latest windows without a change between them."""
         self._profile = StepProfile()
@@ -37,11 +40,14 @@ class Learned:
         self._batch0 = 0
         self._done = 0.0
 
-    def hear(self, event: Event) -> bool:
-        """Take in a report; whether it is worth storing soon."""
+    def hear(self, event: Event, share: float = 1.0) -> bool:
+        """Take in a report; whether it is worth storing soon.
+
+        ``share`` is the part of their full speed that slots had: times are learned as they would be alone.
+        """
         match event:
             case Stepped():
-                self._step(event)
+                self._step(event, share)
             case Fitted():
                 self._limits = event.limits
                 self._batch0 = event.limits.initial
@@ -60,7 +66,7 @@ class Learned:
                 return False
         return True
 
-    def _step(self, event: Stepped) -> None:
+    def _step(self, event: Stepped, share: float) -> None:
         before = self.training
         self._batch0 = self._batch0 or event.batch
         self._done = event.progress * self._batch0 if event.progress else float(event.step * event.batch)
@@ -68,9 +74,9 @@ class Learned:
             self.fractions = [*self.fractions[1 - _RECENT :], (event.at_s, event.fraction)]
         if event.steps and event.per_worker:
             passes = event.accumulation + 1
-            pure_s = event.compute_s / passes
+            pure_s, sync_s = event.compute_s / passes * share, event.sync_s * share
             key = (event.nodes, event.workers, event.per_worker)
-            self._profile.add(key, [pure_s] * event.accumulation, pure_s + event.sync_s, event.sync_s)
+            self._profile.add(key, [pure_s] * event.accumulation, pure_s + sync_s, sync_s)
         self.training = Training(
             at_s=event.at_s,
             step=event.step,
@@ -95,7 +101,8 @@ class Learned:
 
     def _resized(self, event: Resized) -> None:
         self._profile.restart()
-        self.fractions = self.fractions[-1:]
+        # From here on it goes at another pace; the pause belongs to neither.
+        self.fractions = [(event.at_s, part) for _, part in self.fractions[-1:]]
         if event.kind == "start":
             return
         self.restart = self.restart.observe(max(0.0, event.pause_s))
@@ -107,6 +114,11 @@ class Learned:
                     "redone_steps": self.training.redone_steps + event.redone_steps,
                 }
             )
+
+    @property
+    def done(self) -> float:
+        """Work done so far, in samples worth as much as at the owner's batch."""
+        return self._done
 
     @property
     def fraction(self) -> float | None:
@@ -153,6 +165,7 @@ class Learned:
         return {
             **self._profile.state_dict(),
             "batch0": self._batch0,
+            "start_s": self.start_s,
             "done": self._done,
             "fractions": self.fractions[-2:],
             "pauses_s": list(self.restart.pauses_s),
@@ -168,6 +181,7 @@ class Learned:
         if profile:
             self._profile.load_state_dict(profile)
             self._batch0, self._done = int(profile["batch0"]), float(profile["done"])
+            self.start_s = float(profile.get("start_s", _START_S))
             self.fractions = [(float(at), float(part)) for at, part in profile["fractions"]]
             for pause in profile["pauses_s"]:
                 self.restart = self.restart.observe(float(pause))

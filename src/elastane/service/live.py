@@ -13,7 +13,11 @@ from elastane.policies.view import ELASTIC, Ability, Facts, JobState, JobView, L
 from elastane.service.learning import Learned
 from elastane.service.store.rows import JobRow
 
-_ABILITIES = {"adaptive": ELASTIC, "resizable": Ability.SUSPEND | Ability.MIGRATE | Ability.RESIZE}
+ABILITIES = {
+    "adaptive": ELASTIC,
+    "resizable": Ability.SUSPEND | Ability.MIGRATE | Ability.RESIZE,
+    "rigid": Ability.NONE,
+}
 """What a kind of job can do on a live cluster.  A rigid one can only run to its end: it would lose all its work."""
 
 
@@ -27,6 +31,8 @@ class LiveJob:
     places: dict[str, int] = field(default_factory=dict)
     """Workers by node that may still be running, whatever the grant says."""
     waiting: str = ""
+    since_s: float | None = None
+    """When its present attempt was started, as far as this control plane knows."""
     retry_s: float = 0.0
 
     @classmethod
@@ -56,7 +62,7 @@ class LiveJob:
         row = self.row
         if row.grant is None:
             return not row.held and not row.terminal
-        return row.state not in (State.SUSPENDING, State.STOPPING) and row.kind in _ABILITIES
+        return row.state not in (State.SUSPENDING, State.STOPPING) and ABILITIES[row.kind] is not Ability.NONE
 
     def moved(self, event: Event, now_s: float, **changes: object) -> JobRow:
         """The row after an event of its life, with its ledger brought up to date."""
@@ -101,7 +107,7 @@ class LiveJob:
         """As a policy may see it."""
         row, spec = self.row, self.spec
         fixed = row.state in (State.SUSPENDING, State.STOPPING) or row.pinned_node is not None
-        abilities = Ability.NONE if fixed else _ABILITIES.get(row.kind, Ability.NONE)
+        abilities = Ability.NONE if fixed else ABILITIES[row.kind]
         state = JobState.RUNNING if row.grant else JobState.SUSPENDED if row.attempt else JobState.PENDING
         return JobView(
             id=row.id,
@@ -123,8 +129,10 @@ class LiveJob:
                 first_start_s=row.first_start_s,
                 last_change_s=row.last_change_s if row.attempt else None,
                 restarts=row.restarts,
+                since_s=self.since_s if self.since_s is not None else row.first_start_s,
             ),
-            restart_s=self.learned.restart.estimate().mean,
+            # Going on after a suspension takes a whole start, a change of workers only a pause.
+            restart_s=self.learned.restart.estimate().mean if row.grant else self.learned.start_s,
             facts=Facts(
                 remaining=self.learned.remaining,
                 speed=self.learned.speed(accelerator),

@@ -47,6 +47,11 @@ def _nvidia() -> Accelerators | None:
     return Accelerators(count.value, name.value.decode(errors="replace").replace(" ", "-").lower() or "nvidia")
 
 
+def shared_cores() -> int | None:
+    """Cores that all slots of this machine share; None if slots are accelerators."""
+    return cores() if discover().kind == CPU else None
+
+
 def nodes_here(nodes: int | None, slots: int | None) -> tuple[dict[str, Node], list[str]]:
     """(Virtual) nodes by name, and what a person should know about them."""
     here = discover()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from elastane.cluster import Grant, Node
 from elastane.policies.contract import Policy
-from elastane.policies.view import JobView, Tenant, View, masked
+from elastane.policies.view import JobState, JobView, Tenant, View, masked
 from elastane.service.live import LiveJob
 from elastane.service.messages import QuotaInfo
 
@@ -22,6 +22,7 @@ class Scene:
     memory: object = None
     seed: int = 0
     finished_service: tuple[float, ...] = ()
+    min_run_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ def build_view(scene: Scene, jobs: Iterable[LiveJob], trigger: str, policy: Poli
         memory=scene.memory,
         seed=scene.seed,
         finished_service_gpu_s=scene.finished_service,
+        min_run_s=scene.min_run_s,
     )
     return Seen(masked(view_, policy.needs.info), withheld)
 
@@ -84,13 +86,14 @@ def _keep_within(quota: QuotaInfo, views: dict[str, JobView], withheld: dict[str
         return
     left, growing = quota.slots, dict[str, int]()
     for view in [view for view in views.values() if view.tenant == quota.tenant]:
-        need = view.request.gpus_of(view.workers if view.pinned else view.request.min_workers)
-        if need > left and not view.pinned:
+        fixed = view.pinned and view.state is JobState.RUNNING
+        need = view.request.gpus_of(view.workers if fixed else view.request.min_workers)
+        if need > left and not fixed:
             withheld[view.id] = f"tenant {quota.tenant} is at its quota of {quota.slots} slots"
             del views[view.id]
             continue
         left -= need
-        if not view.pinned:
+        if not fixed:
             growing[view.id] = view.request.min_workers
     for job, most in _shared(left, growing, views).items():
         view = views[job]
@@ -111,8 +114,3 @@ def _shared(left: int, least: Mapping[str, int], views: Mapping[str, JobView]) -
             most[job] += 1
             left -= each
     return most
-
-
-def conflicts(places: Mapping[str, int], per_worker: int, free: Mapping[str, int]) -> bool:
-    """Whether so many workers would stand where somebody else has not left yet."""
-    return any(count * per_worker > free.get(node, 0) for node, count in places.items())

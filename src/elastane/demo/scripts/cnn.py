@@ -35,7 +35,7 @@ def main() -> None:
         for x, y in loader:
             opt.zero_grad()
             loss = functional.cross_entropy(model(x), y)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             opt.step()
             job.report(loss=loss)
         score = job.evaluate(lambda: {"accuracy": data.accuracy(model)})

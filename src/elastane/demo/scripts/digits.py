@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 
+import numpy as np
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
@@ -29,7 +31,15 @@ class Digits:
 
 def load() -> Digits:
     """The first 1500 to learn from, the rest to test with."""
-    data = load_digits()
-    images = torch.tensor(data.images, dtype=torch.float32) / 16.0
-    labels = torch.tensor(data.target)
+    table = np.loadtxt(_file(), delimiter=",", dtype=np.float32)
+    images = torch.tensor(table[:, :-1]).view(-1, 8, 8) / 16.0
+    labels = torch.tensor(table[:, -1]).long()
     return Digits(TensorDataset(images[:_TRAIN], labels[:_TRAIN]), (images[_TRAIN:], labels[_TRAIN:]))
+
+
+def _file() -> Path:
+    # Importing all of scikit-learn for one table would cost every newcomer more than a second of a core.
+    spec = find_spec("sklearn")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"

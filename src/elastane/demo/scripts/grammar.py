@@ -82,7 +82,7 @@ def main() -> None:
         for (batch,) in loader:
             opt.zero_grad()
             loss = functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             opt.step()
             job.report(loss=loss)
         score = job.evaluate(lambda: {"accuracy": agreement(model, text[TRAIN:])})

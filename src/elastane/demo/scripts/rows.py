@@ -36,7 +36,7 @@ def main() -> None:
         model.train()
         for x, y in loader:
             opt.zero_grad()
-            functional.cross_entropy(model(x), y).backward()
+            functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
             opt.step()
         print(f"epoch {epoch}: accuracy {data.accuracy(model):.4f}", flush=True)  # noqa: T201
 

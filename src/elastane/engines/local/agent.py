@@ -100,8 +100,11 @@ class Agent:
                 nursery = self._nurseries.get(str(message["attempt"]))
                 if nursery is not None:
                     nursery.kill()
+                    nursery.wait()  # its workers die with it, before anybody is told
             case "status":
-                return {"type": "status", "nurseries": {a: n.pid for a, n in self._nurseries.items()}}
+                spare = self._spare.pid if self._spare is not None else None
+                nurseries = {attempt: nursery.pid for attempt, nursery in self._nurseries.items()}
+                return {"type": "status", "nurseries": nurseries, "spare": spare}
             case "shutdown":
                 self._over.set()
             case _:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,17 @@ async def ask(
             finally:
                 writer.close()
     return None
+
+
+async def end_nurseries(layout: Layout, attempt: str, nodes: Iterable[str]) -> None:
+    """End whoever still works for an attempt there.
+
+    Workers of a nursery that was warmed in advance bear the mark it was born with, so they are not found by it.
+    """
+    for node in nodes:
+        facts = read_json(layout.agent(node))
+        if facts is not None:
+            await ask(facts, {"type": "end", "attempt": attempt})
 
 
 class AgentNurseries:
@@ -80,10 +91,7 @@ class AgentNurseries:
 
     async def end(self) -> None:
         """Nurseries have been told to stop; whoever did not is ended by its agent."""
-        for node in self._nodes:
-            facts = read_json(self._layout.agent(node))
-            if facts is not None:
-                await ask(facts, {"type": "end", "attempt": self._attempt})
+        await end_nurseries(self._layout, self._attempt, self._nodes)
 
 
 class AgentWatch:

@@ -16,6 +16,11 @@ class Layout:
 
     home: Path
 
+    def nodes(self) -> list[str]:
+        """All that ever had an agent."""
+        folder = self.home / "nodes"
+        return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+
     def node(self, name: str) -> Path:
         """An agent's folder."""
         return self.home / "nodes" / name

@@ -12,18 +12,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from elastane.engines.contract import Attempt, Cause, Ending, Over, Report, Running, Told, Wanted, WorkerFacts
-from elastane.engines.local.agents import ask
+from elastane.engines.local.agents import ask, end_nurseries
 from elastane.engines.local.files import Lock, read_json, write_json
 from elastane.engines.local.job import BEGUN
 from elastane.engines.local.launching import ended_json, launch_to_json, places_of
-from elastane.engines.local.layout import CONTROL, ENDED, LAUNCH, LOCK, MEMBERS
+from elastane.engines.local.layout import CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
 from elastane.engines.local.sweep import kill_marked
 from elastane.train.reports.events import Event, Resized, from_json
 from elastane.train.reports.journal import FILE_NAME
 
 LOOK_S = 0.2
 _START_S = 10.0
-_TRIES = 3
+_TRIES, _LIVED_S = 3, 3.0
+"""How often its process may be started in a row, and how long it lives when all is well."""
 
 
 class Tender:
@@ -39,6 +40,7 @@ class Tender:
         self._offset = wanted.seen
         self._told: object = None
         self._starts = 0
+        self._started_s = 0.0
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -65,6 +67,8 @@ class Tender:
                 )
                 return
             if self._lock.held:
+                if time.monotonic() > self._started_s + _LIVED_S:
+                    self._starts = 0
                 self._read_journal()
                 await self._pass_on()
             else:
@@ -86,13 +90,13 @@ class Tender:
         begun = (folder / BEGUN).exists()
         if self.wanted.grant is None:
             cause = Cause.SUSPENDED if self.wanted.ending is Ending.SUSPEND else Cause.CANCELLED
-            self._declare(cause, self.wanted.why)
+            await self._declare(cause, self.wanted.why)
         elif begun and not self._adoptable():
-            self._declare(Cause.LOST, "the process that ran it was killed")
+            await self._declare(Cause.LOST, "the process that ran it was killed")
         elif self._starts >= _TRIES:
-            self._declare(Cause.UNSTARTABLE, self._last_line())
+            await self._declare(Cause.UNSTARTABLE, self._last_line())
         else:
-            self._starts += 1
+            self._starts, self._started_s = self._starts + 1, time.monotonic()
             write_json(
                 folder / LAUNCH, launch_to_json(self.wanted.launch, places_of(self.wanted.grant)), durable=True
             )
@@ -119,17 +123,24 @@ class Tender:
         while not self._lock.held and self._process.poll() is None and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
 
-    def _declare(self, cause: Cause, detail: str) -> None:
+    async def _declare(self, cause: Cause, detail: str) -> None:
         """End an attempt that nobody runs; with the lock in hand, so that nobody begins to."""
         folder = self.wanted.launch.folder
         lock = Lock(folder / LOCK)
         if lock.take():
-            kill_marked(self._home, lambda mark: mark.attempt == str(self.attempt))
-            (self.wanted.launch.run / CONTROL).unlink(missing_ok=True)
-            if not (folder / ENDED).exists():
-                write_json(folder / ENDED, ended_json(cause, detail, None, time.time()), durable=True)
-            lock.release()
+            try:
+                await self._end_all()
+                if not (folder / ENDED).exists():
+                    write_json(folder / ENDED, ended_json(cause, detail, None, time.time()), durable=True)
+            finally:
+                lock.release()
         self._poke.set()
+
+    async def _end_all(self) -> None:
+        layout = Layout(self._home)
+        await end_nurseries(layout, str(self.attempt), layout.nodes())
+        kill_marked(self._home, lambda mark: mark.attempt == str(self.attempt))
+        (self.wanted.launch.run / CONTROL).unlink(missing_ok=True)
 
     def _last_line(self) -> str:
         try:

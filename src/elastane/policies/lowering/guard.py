@@ -21,6 +21,8 @@ def guard(grants: Mapping[str, Grant], view: View) -> tuple[dict[str, Grant], di
         problem = _problem(job, wanted, view)
         if problem:
             refused[job.id], wanted = problem, job.grant
+        elif wanted is None and view.too_young(job):
+            wanted = _least(job)
         if wanted is not None:
             claims.append((job, wanted))
     room = Room.of(view)
@@ -35,6 +37,17 @@ def guard(grants: Mapping[str, Grant], view: View) -> tuple[dict[str, Grant], di
     return safe, refused
 
 
+def _least(job: JobView) -> Grant:
+    """As much of what it holds as it cannot do without."""
+    assert job.grant is not None
+    left = job.request.min_workers if has(job.abilities, Ability.RESIZE) else job.grant.workers
+    counts = []
+    for part in job.grant.slices:
+        counts.append((part.node, min(part.workers, left)))
+        left -= counts[-1][1]
+    return job.grant if left or job.grant.servers else Grant.of(counts)
+
+
 def _by_right(
     claims: list[tuple[JobView, Grant]], grants: Mapping[str, Grant], view: View
 ) -> list[tuple[JobView, Grant]]:
@@ -46,7 +59,8 @@ def _by_right(
 
     def right(claim: tuple[JobView, Grant]) -> tuple[bool, bool, int, str]:
         job, wanted = claim
-        return not view.must_keep(job), wanted != job.grant, rank.get(job.id, len(rank)), job.id
+        stays = view.must_keep(job) or (job.id not in grants and view.too_young(job))
+        return not stays, wanted != job.grant, rank.get(job.id, len(rank)), job.id
 
     return sorted(claims, key=right)
 

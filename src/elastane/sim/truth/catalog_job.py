@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -13,7 +12,7 @@ from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.speed import FloatArray
 from elastane.models.stopping import StopRule
-from elastane.models.throughput import TINY_S, ThroughputParams
+from elastane.models.throughput import times_s
 from elastane.sim.truth.made_up_loss import reported_losses, stop_rule
 
 _SEGMENTS = 50
@@ -91,19 +90,6 @@ class CatalogJob:
         used = limits or self.limits
         left = Estimate(self.total_work - done, source=Provenance.ORACLE)
         return left, _oracle_model(self.source, used, self._segment(done))
-
-
-def times_s(theta: ThroughputParams[float], nodes: int, workers: int, per_gpu: int) -> tuple[float, float]:
-    """Seconds per pass without and with synchronisation, in plain arithmetic (asked for one at a time)."""
-    gradient_s = theta.alpha_c + theta.beta_c * per_gpu
-    if workers <= 1:
-        sync_s = TINY_S
-    elif nodes <= 1:
-        sync_s = theta.alpha_r + theta.beta_r * (workers - 2)
-    else:
-        sync_s = theta.alpha_n + theta.beta_n * (workers - 2)
-    big, small = max(gradient_s, sync_s), min(gradient_s, sync_s)
-    return gradient_s, big * math.exp(math.log1p((small / big) ** theta.gamma) / theta.gamma)
 
 
 @lru_cache(maxsize=4096)

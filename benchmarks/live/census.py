@@ -1,0 +1,108 @@
+"""Who is on the machine, against who the service says there is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.live.system import System
+from elastane.client import Client
+from elastane.engines.local.agent import SPARE
+from elastane.engines.local.agents import ask
+from elastane.engines.local.files import read_json
+from elastane.engines.local.layout import Layout
+from elastane.engines.local.sweep import marked
+from elastane.jobs.states import HOLDING
+
+_HOLDING = frozenset(state.value for state in HOLDING)
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Processes nobody knows of, and processes that are said to be there and are not."""
+
+    unknown: frozenset[int]
+    missing: frozenset[int]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether machine and service tell the same."""
+        return not self.unknown and not self.missing
+
+    def __str__(self) -> str:
+        return f"nobody knows {[_words(pid) for pid in self.unknown]}, nobody finds {sorted(self.missing)}"
+
+
+def take_census(system: System, client: Client) -> Census:
+    """Compare once.  A worker that is being started is known a moment after it is there, so look again before judging."""
+    layout = Layout(system.home)
+    found = list(_agents(layout))
+    agents = {name: pid for name, pid, _ in found}
+    nurseries = {pid for *_, theirs in found for pid in theirs}
+    attempts, workers = set[str](), set[int]()
+    for job in client.jobs("active"):
+        if job.state in _HOLDING:
+            attempts.add(f"{job.id}.{job.attempt}")
+            workers |= {worker.pid for worker in client.job(job.id).processes if worker.pid}
+    there = dict(marked(system.home))
+    strange = there.keys() - nurseries - workers
+    strange |= {pid for pid, mark in there.items() if mark.agent not in agents}
+    # Workers of a nursery that was warmed in advance bear its mark: for them, being known has to do.
+    strange |= {pid for pid, mark in there.items() if mark.attempt != SPARE and mark.attempt not in attempts}
+    unmarked = set(system.processes()) - there.keys()
+    strange |= {pid for pid in unmarked if not _expected(pid, set(agents.values()), attempts)}
+    return Census(frozenset(strange), frozenset((nurseries | workers) - there.keys()))
+
+
+def agent_pids(home: Path) -> dict[str, int]:
+    """The agents that say they are there, by node."""
+    found = {}
+    for node in Layout(home).nodes():
+        facts = read_json(Layout(home).agent(node))
+        if facts is not None:
+            found[node] = int(facts["pid"])
+    return found
+
+
+def supervisors(home: Path) -> list[int]:
+    """The processes that each look after one attempt."""
+    return [pid for pid in _pids() if _words(pid)[2:3] == ["elastane.engines.local.job"] and str(home) in _words(pid)[3]]
+
+
+def _agents(layout: Layout) -> Iterator[tuple[str, int, set[int]]]:
+    """(name, process, nurseries) of every agent that answers."""
+    for node in layout.nodes():
+        facts = read_json(layout.agent(node))
+        answer = asyncio.run(ask(facts, {"type": "status"})) if facts is not None else None
+        if facts is not None and answer is not None:
+            nurseries = {int(pid) for pid in (*answer["nurseries"].values(), answer["spare"]) if pid}
+            yield str(facts["name"]), int(facts["pid"]), nurseries
+
+
+def _expected(pid: int, agents: set[int], attempts: set[str]) -> bool:
+    """The control plane, an agent that answers, or the supervisor of an attempt that the service holds."""
+    words = _words(pid)
+    if not words:
+        return True  # it has just ended
+    if words[1:4] == ["-m", "elastane", "up"]:
+        return True
+    if words[2:3] == ["elastane.engines.local.agent"]:
+        return pid in agents
+    if words[2:3] == ["elastane.engines.local.job"]:
+        folder = Path(words[3])
+        return f"{folder.parent.name}.{folder.name.removeprefix('attempt-')}" in attempts
+    return False
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _words(pid: int) -> list[str]:
+    try:
+        data = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []
+    return data.decode(errors="replace").split("\0")[:-1]

@@ -1,0 +1,139 @@
+"""The charts of a demo as one plotly figure in plain JSON values: slots, goodput and pauses over one axis of time."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from elastane.demo.tale import Tale
+from elastane.demo.timeline import Change
+from elastane.train.reports.events import Event, Resized, Stepped
+from elastane.train.reports.wording import milliseconds
+
+_COLOURS = ("#2f7ec2", "#d0680a", "#0f9b72", "#b9639b", "#7a5cc9")
+"""Of jobs: of middling lightness, to be read on light and dark, and told apart by most colour-blind readers."""
+_GREY = "#8a94a3"
+_PANELS = ([0.62, 1.0], [0.31, 0.56], [0.0, 0.25])
+
+
+def figure(tale: Tale, slots: int) -> dict[str, Any]:
+    """``data`` and ``layout`` for plotly."""
+    colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(tale.changes)}
+    traces = [_slots(tale, name, colour) for name, colour in colours.items()]
+    traces += [_goodput(tale, name, colour) for name, colour in colours.items() if _windows(tale, name)]
+    traces += [_pauses(tale, name, colour) for name, colour in colours.items() if _resizes(tale, name)]
+    return {"data": traces, "layout": _layout(tale, slots)}
+
+
+def moments(tale: Tale) -> list[float]:
+    """Every moment at which any job changed, and the end of all."""
+    found = {change.at_s for changes in tale.changes.values() for change in changes}
+    return sorted({tale.began_s, *found, tale.ended_s})
+
+
+def slots_at(changes: Sequence[Change], at_s: float) -> int:
+    """How many a job had at a moment."""
+    index = bisect_right([change.at_s for change in changes], at_s)
+    return changes[index - 1].workers if index else 0
+
+
+def _slots(tale: Tale, name: str, colour: str) -> dict[str, Any]:
+    times = moments(tale)
+    return {
+        **_trace(name, colour, "y"),
+        "x": [_since(tale, at_s) for at_s in times],
+        "y": [slots_at(tale.changes[name], at_s) for at_s in times],
+        "mode": "lines",
+        "stackgroup": "slots",
+        "line": {"shape": "hv", "width": 0},
+        "fillcolor": colour,
+        "hovertemplate": f"{escape(name)}: %{{y}}<extra></extra>",
+    }
+
+
+def _goodput(tale: Tale, name: str, colour: str) -> dict[str, Any]:
+    windows = _windows(tale, name)
+    return {
+        **_trace(name, colour, "y2"),
+        "x": [_since(tale, window.at_s) for window in windows],
+        "y": [float(f"{window.samples_per_s * (window.efficiency or 1.0):.4g}") for window in windows],
+        "mode": "lines+markers",
+        "marker": {"size": 3},
+        "line": {"color": colour, "width": 2},
+        "showlegend": False,
+        "hovertemplate": f"{escape(name)}: %{{y:,.3~s}} samples/s<extra></extra>",
+    }
+
+
+def _pauses(tale: Tale, name: str, colour: str) -> dict[str, Any]:
+    resizes = _resizes(tale, name)
+    return {
+        **_trace(name, colour, "y3"),
+        "x": [_since(tale, resize.at_s) for resize in resizes],
+        "y": [max(0.1, round(resize.pause_s * 1e3, 2)) for resize in resizes],
+        "text": [_words(name, resize) for resize in resizes],
+        "mode": "markers",
+        "marker": {
+            "size": 11,
+            "color": colour,
+            "symbol": ["star" if each.kind == "recover" else "circle" for each in resizes],
+        },
+        "showlegend": False,
+        "hovertemplate": "%{text}<extra></extra>",
+    }
+
+
+def _trace(name: str, colour: str, axis: str) -> dict[str, Any]:
+    return {"type": "scatter", "name": name, "legendgroup": name, "yaxis": axis, "marker": {"color": colour}}
+
+
+def _words(name: str, resize: Resized) -> str:
+    return escape(f"{name} {resize.kind} {resize.before}→{resize.after}: pause {milliseconds(resize.pause_s)}")
+
+
+def _windows(tale: Tale, name: str) -> list[Stepped]:
+    return [event for event in _of(tale, name) if isinstance(event, Stepped) and event.samples_per_s > 0]
+
+
+def _resizes(tale: Tale, name: str) -> list[Resized]:
+    return [event for event in _of(tale, name) if isinstance(event, Resized) and event.kind != "start"]
+
+
+def _of(tale: Tale, name: str) -> tuple[Event, ...]:
+    return tale.events.get(name, ())
+
+
+def _since(tale: Tale, at_s: float) -> float:
+    return round(max(0.0, at_s - tale.began_s), 3)
+
+
+def _layout(tale: Tale, slots: int) -> dict[str, Any]:
+    top, middle, bottom = _PANELS
+    blows = [
+        (_since(tale, blow.at_s), f"{blow.target.value} {blow.name} killed") for blow in tale.summary.blows
+    ]
+    return {
+        "xaxis": {"title": {"text": "time (s)"}, "anchor": "y3", "rangemode": "nonnegative"},
+        "yaxis": {
+            "title": {"text": "slots"},
+            "domain": top,
+            "anchor": "x",
+            "range": [0, slots + 0.1],
+            "dtick": 1,
+        },
+        "yaxis2": {"title": {"text": "goodput (samples/s)"}, "domain": middle, "anchor": "x", "type": "log"},
+        "yaxis3": {"title": {"text": "pause (ms)"}, "domain": bottom, "anchor": "x", "type": "log"},
+        "shapes": [_line_at(x) for x, _ in blows],
+        "annotations": [_note_at(x, escape(text)) for x, text in blows],
+    }
+
+
+def _line_at(x: float) -> dict[str, Any]:
+    line = {"width": 1.5, "dash": "dash", "color": _GREY}
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line}
+
+
+def _note_at(x: float, text: str) -> dict[str, Any]:
+    return {"x": x, "y": 0.59, "yref": "paper", "text": text, "showarrow": False, "xanchor": "left"}

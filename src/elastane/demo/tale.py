@@ -1,0 +1,54 @@
+"""Everything that is kept of a demo when its cluster is gone: figures, lines, and what the charts are drawn from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from elastane.client import Client
+from elastane.demo.alone import last_accuracy
+from elastane.demo.narrator import Line
+from elastane.demo.play import Play
+from elastane.demo.stage import Cleaned
+from elastane.demo.summary import Summary, summarise
+from elastane.demo.timeline import Change, changes_of
+from elastane.train.reports.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Tale:
+    """One demo, told to its end; ``changes`` and ``events`` are by the names of jobs."""
+
+    began_s: float
+    ended_s: float
+    summary: Summary
+    lines: tuple[Line, ...]
+    changes: Mapping[str, tuple[Change, ...]]
+    events: Mapping[str, tuple[Event, ...]]
+
+    def cleaned(self, cleaned: Cleaned) -> Tale:
+        """The same, knowing what was cleared away."""
+        return replace(self, summary=replace(self.summary, cleaned=cleaned))
+
+
+def collect(play: Play, client: Client, alone: Mapping[str, float | None]) -> Tale:
+    """Ask for all of it, as long as there is somebody to ask."""
+    ended_s = max((line.at_s for line in play.lines), default=time.time())
+    events = {name: play.journals.events(id) for name, id in play.ids.items()}
+    accuracies = {name: last_accuracy(_outputs(client, id)) for name, id in play.ids.items()}
+    wall_s = ended_s - play.began_s
+    return Tale(
+        began_s=play.began_s,
+        ended_s=ended_s,
+        summary=summarise(play.details(), events, accuracies, alone, play.blows, wall_s),
+        lines=tuple(play.lines),
+        changes={name: changes_of(client.life(id)) for name, id in play.ids.items()},
+        events=events,
+    )
+
+
+def _outputs(client: Client, job: str) -> list[str]:
+    return [
+        client.log(job, file.attempt, file.worker).text.decode(errors="replace") for file in client.logs(job)
+    ]

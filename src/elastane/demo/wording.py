@@ -1,0 +1,68 @@
+"""The figures of a demo as people read them: the same words on the terminal and on the page."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from elastane.demo.summary import JobFigures, Summary
+from elastane.train.reports.wording import milliseconds
+
+HEADINGS = (
+    "job",
+    "kind",
+    "ended",
+    "time",
+    "changes",
+    "median pause",
+    "longest pause",
+    "steps lost",
+    "accuracy",
+    "alone",
+)
+_UNKNOWN = "–"
+
+
+def cells(job: JobFigures) -> tuple[str, ...]:
+    """One job, a text for each of ``HEADINGS``."""
+    return (
+        job.name,
+        job.kind,
+        job.state,
+        _UNKNOWN if job.jct_s is None else f"{job.jct_s:.1f} s",
+        str(job.reallocations),
+        milliseconds(median(job.pauses_s)) if job.pauses_s else _UNKNOWN,
+        milliseconds(max(job.pauses_s)) if job.pauses_s else _UNKNOWN,
+        _UNKNOWN if job.steps_lost is None else str(job.steps_lost),
+        share(job.accuracy),
+        share(job.accuracy_alone),
+    )
+
+
+def facts(summary: Summary) -> dict[str, str]:
+    """What is to be said of all jobs together."""
+    mean = summary.mean_jct_s
+    pauses = [pause for job in summary.jobs for pause in job.pauses_s]
+    return {
+        "jobs": f"{sum(job.succeeded for job in summary.jobs)} of {len(summary.jobs)} succeeded",
+        "time": f"{summary.wall_s:.0f} s",
+        "mean completion time": _UNKNOWN if mean is None else f"{mean:.1f} s",
+        "reallocations": str(sum(job.reallocations for job in summary.jobs)),
+        "median pause": milliseconds(median(pauses)) if pauses else _UNKNOWN,
+        "killed": ", ".join(f"{blow.target.value} {blow.name}" for blow in summary.blows) or "nothing",
+        "cleaned up": cleaned_words(summary),
+    }
+
+
+def cleaned_words(summary: Summary) -> str:
+    """What was cleared away, and whether that was all."""
+    cleaned = summary.cleaned
+    if cleaned is None:
+        return _UNKNOWN
+    forced = f", {cleaned.killed} killed" if cleaned.killed else ""
+    left = "nothing is left" if cleaned.all_gone else f"{cleaned.left} processes are left"
+    return f"{cleaned.ended} processes ended{forced}; {left}"
+
+
+def share(value: float | None) -> str:
+    """An accuracy."""
+    return _UNKNOWN if value is None else f"{value:.1%}".replace("%", " %")
