@@ -12,7 +12,7 @@ import pytest
 from demo.samples import BLOW, EVENTS, RECORDS, T0, detail, resized, stepped, tale
 from elastane.demo.alone import last_accuracy
 from elastane.demo.chaos import Blow, Target
-from elastane.demo.figure import figure, slots_at
+from elastane.demo.figure import figure, goodput_points, slots_at
 from elastane.demo.narrator import Narrator, line_of
 from elastane.demo.report import write_report
 from elastane.demo.stage import Cleaned
@@ -140,6 +140,12 @@ def test_the_figure_is_one_that_plotly_accepts() -> None:
     assert slots["x"] == pytest.approx([0.0, 0.1, 4.0, 8.0, 40.0])
     assert slots["y"] == [0, 1, 4, 1, 0]
     assert drawn["layout"]["shapes"][0]["x0"] == 6.0
+
+
+def test_the_curve_of_goodput_has_a_gap_where_nobody_trained() -> None:
+    points = goodput_points([stepped(1.0, 10), stepped(2.0, 20), stepped(30.0, 30)])
+    assert [(at_s - T0, rate) for at_s, rate in points] == [(1.0, 50.0), (2.0, 50.0), (2.0, None), (30.0, 50.0)]
+    assert goodput_points([]) == []
 
 
 def test_the_page_holds_charts_figures_and_story_and_needs_no_network(tmp_path: Path) -> None:

@@ -46,11 +46,11 @@ class Role:
 
 
 CAST = (
-    Role("cnn", "cnn", ("--epochs=160", "--mode=adaptive"), "batch and learning rate adapt", 0.0, most=4),
-    Role("grammar", "grammar", ("--epochs=20",), "transformer on generated text", 10.0, most=4),
-    Role("rows", "rows", ("--epochs=60",), "any command: one size, from start to end", 16.0, kind="rigid"),
-    Role("mlp", "mlp", ("--epochs=200",), "many small steps", 22.0, most=4),
+    Role("cnn", "cnn", ("--epochs=140", "--mode=adaptive"), "batch and learning rate adapt", 0.0, most=4),
+    Role("grammar", "grammar", ("--epochs=18",), "transformer on generated text", 10.0, most=4),
+    Role("rows", "rows", ("--epochs=50",), "any command, of one size", 16.0, kind="rigid"),
+    Role("mlp", "mlp", ("--epochs=160",), "many small steps", 22.0, most=4),
     Role(
-        "torchrun", "torchrun", ("--epochs=150",), "unmodified script, own checkpoint", 26.0, 1, 2, alone=_ALONE
+        "torchrun", "torchrun", ("--epochs=120",), "unmodified script, own checkpoint", 26.0, 1, 2, alone=_ALONE
     ),
 )

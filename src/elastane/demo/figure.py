@@ -10,11 +10,14 @@ from typing import Any
 from elastane.demo.tale import Tale
 from elastane.demo.timeline import Change
 from elastane.train.reports.events import Event, Resized, Stepped
+from elastane.train.reports.ticks import log_ticks
 from elastane.train.reports.wording import milliseconds
 
 _COLOURS = ("#2f7ec2", "#d0680a", "#0f9b72", "#b9639b", "#7a5cc9")
 """Of jobs: of middling lightness, to be read on light and dark, and told apart by most colour-blind readers."""
 _GREY = "#8a94a3"
+_GAP_S = 4.0
+"""Windows of training are about a second long; a longer silence is a gap in the curve."""
 _PANELS = ([0.62, 1.0], [0.31, 0.56], [0.0, 0.25])
 
 
@@ -54,17 +57,27 @@ def _slots(tale: Tale, name: str, colour: str) -> dict[str, Any]:
 
 
 def _goodput(tale: Tale, name: str, colour: str) -> dict[str, Any]:
-    windows = _windows(tale, name)
+    points = goodput_points(_windows(tale, name))
     return {
         **_trace(name, colour, "y2"),
-        "x": [_since(tale, window.at_s) for window in windows],
-        "y": [float(f"{window.samples_per_s * (window.efficiency or 1.0):.4g}") for window in windows],
+        "x": [_since(tale, at_s) for at_s, _ in points],
+        "y": [rate and float(f"{rate:.4g}") for _, rate in points],
         "mode": "lines+markers",
         "marker": {"size": 3},
         "line": {"color": colour, "width": 2},
         "showlegend": False,
         "hovertemplate": f"{escape(name)}: %{{y:,.3~s}} samples/s<extra></extra>",
     }
+
+
+def goodput_points(windows: Sequence[Stepped]) -> list[tuple[float, float | None]]:
+    """(moment, samples per second worth as much as at the owner's batch); None where nobody trained for a while."""
+    points: list[tuple[float, float | None]] = []
+    for before, window in zip([None, *windows], windows, strict=False):
+        if before is not None and window.at_s - before.at_s > _GAP_S:
+            points.append((before.at_s, None))
+        points.append((window.at_s, window.samples_per_s * (window.efficiency or 1.0)))
+    return points
 
 
 def _pauses(tale: Tale, name: str, colour: str) -> dict[str, Any]:
@@ -101,6 +114,11 @@ def _resizes(tale: Tale, name: str) -> list[Resized]:
     return [event for event in _of(tale, name) if isinstance(event, Resized) and event.kind != "start"]
 
 
+def _rates(tale: Tale) -> list[float]:
+    points = [point for name in tale.events for point in goodput_points(_windows(tale, name))]
+    return [rate for _, rate in points if rate is not None]
+
+
 def _of(tale: Tale, name: str) -> tuple[Event, ...]:
     return tale.events.get(name, ())
 
@@ -123,7 +141,13 @@ def _layout(tale: Tale, slots: int) -> dict[str, Any]:
             "range": [0, slots + 0.1],
             "dtick": 1,
         },
-        "yaxis2": {"title": {"text": "goodput (samples/s)"}, "domain": middle, "anchor": "x", "type": "log"},
+        "yaxis2": {
+            "title": {"text": "goodput (samples/s)"},
+            "domain": middle,
+            "anchor": "x",
+            "type": "log",
+            **log_ticks(_rates(tale)),
+        },
         "yaxis3": {"title": {"text": "pause (ms)"}, "domain": bottom, "anchor": "x", "type": "log"},
         "shapes": [_line_at(x) for x, _ in blows],
         "annotations": [_note_at(x, escape(text)) for x, text in blows],

@@ -77,7 +77,7 @@ class Play:
             there = self._client.submit(role.spec(), directory=self._stage.workplace(role.name))
             self.ids[role.name] = there.id
             size = f"{role.least}–{role.most} workers" if role.most > role.least else f"{role.least} worker"
-            lines.append(Line(now_s, f"{role.name} arrives: {role.character}; {size}"))
+            lines.append(Line(now_s, f"{role.name} arrives ({role.character}; {size})"))
         return lines
 
     def _heard(self, jobs: Sequence[JobSummary], now_s: float) -> list[Line]:

@@ -26,8 +26,8 @@ def write_report(tale: Tale, path: Path) -> None:
             "facts": "".join(
                 f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts(tale.summary).items()
             ),
-            "head": _row("th", HEADINGS),
-            "body": "".join(_row("td", cells(job)) for job in tale.summary.jobs),
+            "head": f"<tr>{''.join(_headings('col', HEADINGS))}</tr>",
+            "body": "".join(_row(cells(job)) for job in tale.summary.jobs),
             "story": "".join(_story(tale)),
             # The look is that of a training run's page.
             "style": _resource("elastane.train.reports", "page.css"),
@@ -44,8 +44,13 @@ def _resource(package: str, name: str) -> str:
     return files(package).joinpath(name).read_text(encoding="utf-8")
 
 
-def _row(tag: str, texts: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<{tag}>{escape(text)}</{tag}>' for text in texts)}</tr>"
+def _headings(scope: str, texts: Sequence[str]) -> Iterable[str]:
+    return (f'<th scope="{scope}">{escape(text)}</th>' for text in texts)
+
+
+def _row(texts: Sequence[str]) -> str:
+    values = "".join(f"<td>{escape(text)}</td>" for text in texts[1:])
+    return f"<tr>{''.join(_headings('row', texts[:1]))}{values}</tr>"
 
 
 def _story(tale: Tale) -> Iterable[str]:

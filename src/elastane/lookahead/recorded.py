@@ -13,11 +13,15 @@ from elastane.models.throughput import times_s
 
 @dataclass(frozen=True)
 class RecordedJob:
-    """Its fitted speed is taken for the truth, its last gradient noise for that of the whole run."""
+    """Its fitted speed is taken for the truth, its last gradient noise for that of the whole run.
+
+    ``overhead`` is how much longer it trained than its steps took: evaluations, loading, saving.
+    """
 
     app: str
     model: GoodputModel
     total_work: float
+    overhead: float = 1.0
 
     @property
     def limits(self) -> BatchLimits:
@@ -33,7 +37,7 @@ class RecordedJob:
         total = self.limits.fixed or batch.total(workers)
         worth = (1.0 + first / noise) / (1.0 + total / noise) if noise > 0 else first / total
         return Pace(
-            rate=total * worth / (batch.accumulation * gradient_s + step_s),
+            rate=total * worth / (batch.accumulation * gradient_s + step_s) / self.overhead,
             until_work=self.total_work,
             efficiency=worth,
             gradient_s=gradient_s,

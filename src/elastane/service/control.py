@@ -212,10 +212,11 @@ class ControlPlane:
         """What the engine says; ends and starts are stored before it may forget them."""
         ended = []
         changes = [r for r in reports if isinstance(r, Running | Over)]
+        share = self._share()
         for report in reports:
             job = self.live.get(report.attempt.job)
             if job is not None and job.attempt == report.attempt and isinstance(report, Told):
-                self._hear(job, report)
+                self._hear(job, report, share)
         if changes:
             with self.store.transaction() as t:
                 for report in changes:
@@ -228,10 +229,10 @@ class ControlPlane:
         for job_id in [i for i, job in self.live.items() if job.row.terminal]:
             del self.live[job_id]
 
-    def _hear(self, job: LiveJob, report: Told) -> None:
+    def _hear(self, job: LiveJob, report: Told, share: float) -> None:
         if report.number > job.row.seen:
             job.row = replace(job.row, seen=report.number)
-            if job.learned.hear(report.event, self._share()):
+            if job.learned.hear(report.event, share):
                 self._unsaved.add(job.id)
 
     def _share(self) -> float:

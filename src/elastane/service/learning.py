@@ -6,12 +6,13 @@ The same models as everywhere; a job that is taken up again by another control p
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits, GoodputModel
+from elastane.models.online import Learner, refit
 from elastane.models.restart import RestartCost
 from elastane.service.messages import Training
 from elastane.train.adapt.profile import StepProfile
@@ -25,6 +26,15 @@ _PAUSE_S = {"adaptive": 1.0, "resizable": 15.0}
 """What a change is taken to cost before one was seen."""
 
 
+class _Profile(StepProfile):
+    """A table of times that can be fitted together with those of other jobs."""
+
+    def fitted(self, learner: Learner) -> None:
+        """Take the fit that was made of this table."""
+        self._model = learner.model()
+        self._fitted = {key: times.step_s for key, times in self.table.items()}
+
+
 class Learned:
     """One job's training."""
 
@@ -35,10 +45,12 @@ class Learned:
         """What its last start took, until all workers ran."""
         self.fractions: list[tuple[float, float]] = []
         """(moment, part of the whole) of the latest windows without a change between them."""
-        self._profile = StepProfile()
+        self._profile = _Profile()
+        self._model: GoodputModel | None = None
         self._limits: BatchLimits | None = None
         self._batch0 = 0
         self._done = 0.0
+        self._wall_s = self._step_s = 0.0
 
     def hear(self, event: Event, share: float = 1.0) -> bool:
         """Take in a report; whether it is worth storing soon.
@@ -72,6 +84,8 @@ class Learned:
         self._done = event.progress * self._batch0 if event.progress else float(event.step * event.batch)
         if event.fraction:
             self.fractions = [*self.fractions[1 - _RECENT :], (event.at_s, event.fraction)]
+        self._wall_s += event.steps * event.step_s
+        self._step_s += event.steps * (event.compute_s + event.sync_s)
         if event.steps and event.per_worker:
             passes = event.accumulation + 1
             pure_s, sync_s = event.compute_s / passes * share, event.sync_s * share
@@ -116,6 +130,11 @@ class Learned:
             )
 
     @property
+    def overhead(self) -> float:
+        """How much longer training takes than its steps: evaluations, loading, saving; 1 is no longer."""
+        return max(1.0, self._wall_s / self._step_s) if self._step_s > 0 else 1.0
+
+    @property
     def done(self) -> float:
         """Work done so far, in samples worth as much as at the owner's batch."""
         return self._done
@@ -140,7 +159,7 @@ class Learned:
 
     def speed(self, accelerator: str) -> GoodputModel | None:
         """Goodput for any number of workers; None before anything was measured."""
-        limits = self._limits or self._fixed_limits()
+        limits = self.limits
         if limits is None:
             return None
         noise = self.training.noise if self.training is not None else None
@@ -148,7 +167,16 @@ class Learned:
         if model is None:
             return None
         most = max(self.measured, default=1)
-        return replace(model, params={accelerator: model.params[""]}, max_profiled=most)
+        made = replace(model, params={accelerator: model.params[""]}, max_profiled=most)
+        # The very same model as long as it says the same: much is computed from it, and remembered by it.
+        if self._model is None or vars(self._model) != vars(made):
+            self._model = made
+        return self._model
+
+    @property
+    def limits(self) -> BatchLimits | None:
+        """Batches it may use: as it says itself, else the one it was seen with."""
+        return self._limits or self._fixed_limits()
 
     def _fixed_limits(self) -> BatchLimits | None:
         # Shares need not be equal: the total may be a little more than the batch for some numbers of workers.
@@ -166,6 +194,8 @@ class Learned:
             **self._profile.state_dict(),
             "batch0": self._batch0,
             "start_s": self.start_s,
+            "wall_s": self._wall_s,
+            "step_s": self._step_s,
             "done": self._done,
             "fractions": self.fractions[-2:],
             "pauses_s": list(self.restart.pauses_s),
@@ -182,9 +212,27 @@ class Learned:
             self._profile.load_state_dict(profile)
             self._batch0, self._done = int(profile["batch0"]), float(profile["done"])
             self.start_s = float(profile.get("start_s", _START_S))
+            self._wall_s, self._step_s = float(profile.get("wall_s", 0.0)), float(profile.get("step_s", 0.0))
             self.fractions = [(float(at), float(part)) for at, part in profile["fractions"]]
             for pause in profile["pauses_s"]:
                 self.restart = self.restart.observe(float(pause))
             if profile["limits"] is not None:
                 self._limits = BatchLimits(**profile["limits"])
         return self
+
+    def stale_learner(self) -> Learner | None:
+        """What it was seen to take, if that is to be fitted anew."""
+        limits = self.limits
+        return self._profile.learner(limits) if limits is not None and self._profile.stale else None
+
+    def fitted(self, learner: Learner) -> None:
+        """Its learner has been fitted."""
+        self._profile.fitted(learner)
+
+
+def fit_together(jobs: Iterable[Learned]) -> None:
+    """Fit whatever is new about these jobs in one call, which takes hardly longer than a single one."""
+    stale = [(job, learner) for job in jobs if (learner := job.stale_learner()) is not None]
+    refit([learner for _, learner in stale])
+    for job, learner in stale:
+        job.fitted(learner)

@@ -122,7 +122,7 @@ def _arrival(
     total = sum(node.gpus for node in layout.nodes.values())
     behaviour: RecordedJob | RecordedCommand
     if row.kind == "adaptive" and model is not None:
-        behaviour = RecordedJob(row.name, model, job.learned.done)
+        behaviour = RecordedJob(row.name, model, job.learned.done, job.learned.overhead)
     else:
         seconds = _full_speed_s(life.running_s, life.ended_s, busy, layout.cores)
         behaviour = RecordedCommand(row.name, max(seconds, 1e-3))

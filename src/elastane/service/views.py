@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from elastane.cluster import Grant, Node
 from elastane.policies.contract import Policy
-from elastane.policies.view import JobState, JobView, Tenant, View, masked
+from elastane.policies.view import Info, JobState, JobView, Tenant, View, has, masked
+from elastane.service.learning import fit_together
 from elastane.service.live import LiveJob
 from elastane.service.messages import QuotaInfo
 
@@ -39,7 +40,10 @@ def build_view(scene: Scene, jobs: Iterable[LiveJob], trigger: str, policy: Poli
     accelerator = next((node.gpu_type for node in scene.nodes.values()), "cpu")
     withheld: dict[str, str] = {}
     views: dict[str, JobView] = {}
-    for job in sorted(jobs, key=_precedence):
+    jobs = sorted(jobs, key=_precedence)
+    if has(policy.needs.info, Info.SPEED):
+        fit_together(job.learned for job in jobs)
+    for job in jobs:
         if job.row.held and not job.holding:
             withheld[job.id] = "its owner put it on hold; 'elastane resume' lets it go on"
             continue
