@@ -42,6 +42,8 @@ class Launch:
     folder: Path
     run: Path
     kind: str = "auto"
+    guessed: bool = False
+    """Its kind was found by looking at its source, not told by its owner: it may turn out to be adaptive."""
     environment: Mapping[str, str] = field(default_factory=dict)
     most_workers: int | None = None
     checkpoint_s: float | None = None

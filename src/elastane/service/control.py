@@ -19,6 +19,7 @@ from pathlib import Path
 from elastane.cluster import Grant, Node
 from elastane.engines.contract import Ending, Engine, Launch, Over, Report, Running, Told, Wanted
 from elastane.errors import ElastaneError
+from elastane.jobs.spec import Kind
 from elastane.jobs.states import EDGES, Event, State
 from elastane.lookahead.physics import core_share
 from elastane.policies.contract import Policy
@@ -486,6 +487,7 @@ class ControlPlane:
             folder=folder / f"attempt-{row.attempt}",
             run=folder / "run",
             kind=row.kind,
+            guessed=spec.kind is Kind.AUTO,
             environment=dict(spec.env),
             most_workers=spec.max_workers,
             checkpoint_s=spec.checkpoint.every if "checkpoint" in row.spec else None,

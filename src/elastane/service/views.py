@@ -57,6 +57,7 @@ def build_view(scene: Scene, jobs: Iterable[LiveJob], trigger: str, policy: Poli
         views[job.id] = view
     for quota in scene.quotas.values():
         _keep_within(quota, views, withheld)
+    views = {job: _trimmed(view) for job, view in views.items()}
     tenants = {name: Tenant(quota.weight, quota.slots) for name, quota in scene.quotas.items()}
     view_ = View(
         now_s=scene.now_s,
@@ -82,6 +83,18 @@ def _pinned_grant(job: LiveJob, view: JobView) -> Grant | None:
     assert node is not None
     held = view.grant.workers if view.grant else view.request.min_workers
     return Grant.of([(node, held)])
+
+
+def _trimmed(view: JobView) -> JobView:
+    """The job as if it had given up what it may no longer have: staying as it is is no choice for a policy."""
+    most = max(view.request.max_workers, view.request.workers)
+    if view.grant is None or view.workers <= most or view.pinned:
+        return view
+    counts, left = [], most
+    for part in sorted(view.grant.slices, key=lambda part: -part.workers):
+        counts.append((part.node, min(part.workers, left)))
+        left -= counts[-1][1]
+    return replace(view, grant=Grant.of(counts))
 
 
 def _keep_within(quota: QuotaInfo, views: dict[str, JobView], withheld: dict[str, str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,27 @@ def test_another_engine_on_the_same_home_takes_over_what_runs(tmp_path: Path) ->
             living.want(job, {"n0": 1})
             await living.until(lambda: living.on(job) == {"n0": 1})
             assert {worker.pid for worker in living.engine.processes(job.attempt)} == pids
+            enough(living, "j1")
+            await living.until(lambda: living.over(job) is not None)
+
+    live(story)
+    assert counts(out) == {"1"}
+
+
+@pytest.mark.slow
+def test_a_script_that_hides_its_elasticity_is_found_out_when_it_calls(tmp_path: Path) -> None:
+    (tmp_path / "hidden.py").write_text((SCRIPTS / "counting.py").read_text())
+    script, out = tmp_path / "train.py", tmp_path / "counts"
+    script.write_text("import hidden")
+
+    async def story() -> None:
+        async with house(tmp_path, nodes=1) as living:
+            command = (PYTHON, str(script), str(out), "--pause=0.01")
+            job = replace(living.launch("j1", 1, *command, kind="rigid"), guessed=True)
+            living.want(job, {"n0": 1})
+            await living.until(lambda: any(told.kind == "adaptive" for told in living.running(job)))
+            living.want(job, {"n0": 2})
+            await living.until(lambda: living.on(job) == {"n0": 2})
             enough(living, "j1")
             await living.until(lambda: living.over(job) is not None)
 

@@ -47,8 +47,10 @@ class AttemptProcess:
         self.launch, self._places = launch_from_json(values)
         self._folder = folder
         self._layout = Layout(folder.parent.parent.parent)
-        self._choice = kind_of(
-            self.launch.kind, self.launch.command, Path(self.launch.directory), self.launch.environment
+        self._choice = (
+            kind_of("auto", self.launch.command, Path(self.launch.directory), self.launch.environment)
+            if self.launch.kind == "auto"
+            else Choice(JobKind(self.launch.kind), "")  # whoever chose it knows why
         )
 
     async def run(self) -> None:
@@ -58,17 +60,26 @@ class AttemptProcess:
         adopt = begun.exists() and (launch.run / CONTROL).exists() and self._choice.kind is JobKind.ADAPTIVE
         begun.touch()
         (launch.run / "logs").mkdir(parents=True, exist_ok=True)
+        cause, detail, code, misjudged = await self._supervise(adopt=adopt)
+        if misjudged:  # nothing was trained yet: that call comes first
+            self._choice = Choice(JobKind.ADAPTIVE, "its process called elastane.train")
+            cause, detail, code, _ = await self._supervise(adopt=False)
+        write_json(self._folder / ENDED, ended_json(cause, detail, code, time.time()), durable=True)
+
+    async def _supervise(self, *, adopt: bool) -> tuple[Cause, str, int | None, bool]:
+        """(cause, detail, code) of the end, and whether the job turned out to be of another kind."""
+        launch = self.launch
         nurseries = AgentNurseries(self._layout, str(launch.attempt), launch.run / "logs" / "nursery.log")
         supervisor = Supervisor(_options(launch, self._places, self._choice), _ignore, _ignore, nurseries)
         members = asyncio.create_task(self._write_members(supervisor))
         try:
             ended = await supervisor.run(adopt=adopt)
-            cause, detail, code = _verdict(ended, self._choice)
+            verdict = _verdict(ended, self._choice)
         except TrainError as error:
-            cause, detail, code = Cause.FAILED, str(error), None
+            verdict = Cause.FAILED, str(error), None
         finally:
             members.cancel()
-        write_json(self._folder / ENDED, ended_json(cause, detail, code, time.time()), durable=True)
+        return *verdict, supervisor.spoken_to and verdict[0] is Cause.FAILED
 
     async def _write_members(self, supervisor: Supervisor) -> None:
         """Who is there, for whoever wants to know; only when it changes."""
@@ -101,6 +112,7 @@ def _options(launch: Launch, places: Mapping[str, int], choice: Choice) -> JobOp
         directory=Path(launch.directory),
         module=what.module,
         kind=choice.kind,
+        guessed=launch.guessed,
     )
 
 

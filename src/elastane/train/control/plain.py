@@ -67,6 +67,8 @@ class PlainCoordinator:
         self.workers: dict[str, Worker] = {}
         self.current: Plan | None = None
         self.outcome: Finish | None = None
+        self.spoken_to = False
+        """Whether a worker called into ``elastane.train`` after all."""
         self.restarts = 0
         self._meeting = meeting
         self._patience = patience or Patience()
@@ -157,6 +159,7 @@ class PlainCoordinator:
 
     def hello(self, name: str, account: Mapping[str, Any], now_s: float) -> list[Action]:  # noqa: ARG002
         """Somebody wants to talk; nobody here is expected to."""
+        self.spoken_to = True
         kind = "resizable" if self.elastic else "rigid"
         self._out.append(Send(name, {"type": "refused", "cause": f"the workers of a {kind} job do not talk"}))
         return self._actions()

@@ -67,6 +67,8 @@ class JobOptions:
     seed: int = 0
     warm_nice: int = 5
     kind: JobKind = JobKind.ADAPTIVE
+    guessed: bool = False
+    """Nobody said what kind it is: a worker of a plain job that calls into ``elastane.train`` is heard."""
 
 
 class Supervisor:
@@ -222,7 +224,8 @@ class Supervisor:
         assert self._server is not None
         coordinator = self._server.coordinator
         if isinstance(coordinator, PlainCoordinator):
-            particular, joins = coordinator.environment(worker), False
+            talk = self._elastic_environment(worker) if self.options.guessed else {}
+            particular, joins = {**talk, **coordinator.environment(worker)}, False
         else:
             particular, joins = self._elastic_environment(worker), coordinator.current is not None
         return Order(
@@ -351,6 +354,12 @@ class Supervisor:
         coordinator = self._server.coordinator
         due = (coordinator.step if wish.steps else elapsed_s) >= wish.at
         return due and (not wish.settled or self.settled)
+
+    @property
+    def spoken_to(self) -> bool:
+        """Whether this plain job turned out to be an adaptive one."""
+        coordinator = self._server.coordinator if self._server is not None else None
+        return isinstance(coordinator, PlainCoordinator) and coordinator.spoken_to
 
     def members(self) -> Mapping[str, Any]:
         """Who is there and where, as JSON values; nothing that changes with every step."""
