@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-all lint format bench bench-policies bench-genetic bench-scale bench-train clean
+.PHONY: help install demo demo-sim bench-live chaos test test-slow test-all lint format bench bench-policies bench-genetic bench-scale bench-train clean
 
 help: ## list the targets
 	@echo "Elastane: make TARGET"
@@ -24,10 +24,13 @@ $(STAMP): pyproject.toml
 	@touch $@
 	@echo "installed $$($(BIN)/python -c 'import elastane; print("elastane", elastane.__version__)') in $(VENV)"
 
-demo: install ## compare four policies on a built-in workload; writes report.html
+demo: install ## five real training jobs share this machine; writes report.html (about three minutes)
 	@$(BIN)/elastane demo
 
-test: install ## the tests (about two minutes)
+demo-sim: install ## compare four policies on a built-in workload; writes report.html
+	@$(BIN)/elastane demo --sim
+
+test: install ## the tests (about six minutes on two cores)
 	@$(BIN)/pytest -m "not slow"
 
 # pytest answers 5 when there is nothing to run, which is no failure here.
@@ -63,6 +66,12 @@ bench-scale: install ## 1,000 to 10,000 jobs on 1,024 GPUs (tens of minutes)
 
 bench-train: install ## figures of elastic training: pauses, kills, accuracy, overheads (about 20 minutes)
 	@OMP_NUM_THREADS=1 $(BENCH) benchmarks.train
+
+bench-live: install ## figures of the live system: decisions, submissions, start-up, specs
+	@$(BENCH) benchmarks.live --only rounds,submissions,specs
+
+chaos: install ## kill -9 of control plane, agents and workers, again and again; broken stores
+	@$(BENCH) benchmarks.live --only control,agents,store
 
 clean: ## remove .venv, caches and everything that was built
 	@rm -rf $(VENV) build dist runs report report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -14,12 +14,14 @@ from elastane.demo.alone import last_accuracy
 from elastane.demo.chaos import Blow, Target
 from elastane.demo.figure import figure, goodput_points, slots_at
 from elastane.demo.narrator import Narrator, line_of
+from elastane.demo.pauses import Pause, pauses_of
 from elastane.demo.report import write_report
 from elastane.demo.stage import Cleaned
 from elastane.demo.summary import Summary, figures_of
 from elastane.demo.timeline import changes_of
 from elastane.demo.wording import HEADINGS, cells, facts
 from elastane.service.messages import NodeInfo
+from elastane.train.reports.events import Ended, WorkerLost
 
 
 def test_the_event_log_gives_who_had_how_many_slots_when() -> None:
@@ -39,11 +41,26 @@ def test_a_job_without_a_log_has_no_slots() -> None:
 def test_growing_shrinking_and_recovering_are_told_with_their_pause() -> None:
     lines = [line.text for event in EVENTS if (line := line_of("cnn", event)) is not None]
     assert lines == [
-        "cnn trains with 1 worker, on from step 10",
+        "cnn trains with 1 worker",
         "cnn grew 1→4 in 20 ms",
         "cnn trains again with 3 workers after 90 ms, 1 step done again",
         "cnn shrank 3→1 in 4 ms",
     ]
+
+
+def test_a_job_that_starts_again_says_from_where() -> None:
+    line = line_of("cnn", resized(1.0, "start", 0, 2, 0.001), again=True)
+    assert line is not None
+    assert line.text == "cnn trains again, on from step 10, with 2 workers"
+
+
+def test_the_loss_of_all_workers_is_a_pause_until_training_goes_on() -> None:
+    start = resized(1.0, "start", 0, 1, 0.001)
+    gone = (WorkerLost(T0 + 5.0, "w1", "lost", 9), WorkerLost(T0 + 5.1, "w2", "lost", 9))
+    back = resized(5.75, "start", 0, 1, 0.0)
+    assert pauses_of([start, *gone, back]) == [Pause(T0 + 5.75, "recover", 1, 1, 0.75)]
+    suspended = Ended(T0 + 3.0, "stopped", "suspended", 9, 2.0)
+    assert pauses_of([start, suspended, back]) == []
 
 
 def test_a_move_is_told_by_where_it_leads_not_by_who_was_there() -> None:

@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from elastane.demo.pauses import RECOVER, Pause, pauses_of
 from elastane.demo.tale import Tale
 from elastane.demo.timeline import Change
-from elastane.train.reports.events import Event, Resized, Stepped
+from elastane.train.reports.events import Event, Stepped
 from elastane.train.reports.ticks import log_ticks
 from elastane.train.reports.wording import milliseconds
 
 _COLOURS = ("#2f7ec2", "#d0680a", "#0f9b72", "#b9639b", "#7a5cc9")
 """Of jobs: of middling lightness, to be read on light and dark, and told apart by most colour-blind readers."""
 _GREY = "#8a94a3"
+_LEAST_MS = 0.1
+"""A shorter pause is drawn as this: the axis is logarithmic."""
 _GAP_S = 4.0
 """Windows of training are about a second long; a longer silence is a gap in the curve."""
 _PANELS = ([0.62, 1.0], [0.31, 0.56], [0.0, 0.25])
@@ -26,7 +29,7 @@ def figure(tale: Tale, slots: int) -> dict[str, Any]:
     colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(tale.changes)}
     traces = [_slots(tale, name, colour) for name, colour in colours.items()]
     traces += [_goodput(tale, name, colour) for name, colour in colours.items() if _windows(tale, name)]
-    traces += [_pauses(tale, name, colour) for name, colour in colours.items() if _resizes(tale, name)]
+    traces += [_pauses(tale, name, colour) for name, colour in colours.items() if pauses_of(_of(tale, name))]
     return {"data": traces, "layout": _layout(tale, slots)}
 
 
@@ -81,17 +84,17 @@ def goodput_points(windows: Sequence[Stepped]) -> list[tuple[float, float | None
 
 
 def _pauses(tale: Tale, name: str, colour: str) -> dict[str, Any]:
-    resizes = _resizes(tale, name)
+    pauses = pauses_of(_of(tale, name))
     return {
         **_trace(name, colour, "y3"),
-        "x": [_since(tale, resize.at_s) for resize in resizes],
-        "y": [max(0.1, round(resize.pause_s * 1e3, 2)) for resize in resizes],
-        "text": [_words(name, resize) for resize in resizes],
+        "x": [_since(tale, each.at_s) for each in pauses],
+        "y": [max(_LEAST_MS, round(each.pause_s * 1e3, 2)) for each in pauses],
+        "text": [_words(name, each) for each in pauses],
         "mode": "markers",
         "marker": {
             "size": 11,
             "color": colour,
-            "symbol": ["star" if each.kind == "recover" else "circle" for each in resizes],
+            "symbol": ["star" if each.kind == RECOVER else "circle" for each in pauses],
         },
         "showlegend": False,
         "hovertemplate": "%{text}<extra></extra>",
@@ -102,16 +105,12 @@ def _trace(name: str, colour: str, axis: str) -> dict[str, Any]:
     return {"type": "scatter", "name": name, "legendgroup": name, "yaxis": axis, "marker": {"color": colour}}
 
 
-def _words(name: str, resize: Resized) -> str:
-    return escape(f"{name} {resize.kind} {resize.before}→{resize.after}: pause {milliseconds(resize.pause_s)}")
+def _words(name: str, pause: Pause) -> str:
+    return escape(f"{name} {pause.kind} {pause.before}→{pause.after}: pause {milliseconds(pause.pause_s)}")
 
 
 def _windows(tale: Tale, name: str) -> list[Stepped]:
     return [event for event in _of(tale, name) if isinstance(event, Stepped) and event.samples_per_s > 0]
-
-
-def _resizes(tale: Tale, name: str) -> list[Resized]:
-    return [event for event in _of(tale, name) if isinstance(event, Resized) and event.kind != "start"]
 
 
 def _rates(tale: Tale) -> list[float]:

@@ -23,15 +23,16 @@ class Line:
     text: str
 
 
-def line_of(job: str, event: Event) -> Line | None:
-    """What people want to hear of an event of a job's training."""
+def line_of(job: str, event: Event, *, again: bool = False) -> Line | None:
+    """What people want to hear of an event of a job's training; ``again``: it has trained before."""
     match event:
         case Resized(kind="start"):
-            return Line(event.at_s, f"{job} trains with {workers(event.after)}{_from_step(event)}")
+            goes_on = f" again, on from step {event.step:,}," if again else ""
+            return Line(event.at_s, f"{job} trains{goes_on} with {workers(event.after)}")
         case Resized(kind="recover"):
-            again = f", {event.redone_steps} step{'s' * (event.redone_steps != 1)} done again"
+            redone = f", {event.redone_steps} step{'s' * (event.redone_steps != 1)} done again"
             words = f"{job} trains again with {workers(event.after)} after {milliseconds(event.pause_s)}"
-            return Line(event.at_s, words + again)
+            return Line(event.at_s, words + redone)
         case Resized(kind="move"):
             size = workers(event.after)
             return Line(event.at_s, f"{job} moved to other slots, {size}, in {milliseconds(event.pause_s)}")
@@ -42,10 +43,6 @@ def line_of(job: str, event: Event) -> Line | None:
         case Rebatched():
             return Line(event.at_s, f"{job} changed its batch {event.before:,}→{event.after:,}")
     return None
-
-
-def _from_step(event: Resized) -> str:
-    return f", on from step {event.step:,}" if event.step else ""
 
 
 class Narrator:

@@ -46,6 +46,7 @@ class Play:
         self._client = client
         self._cast = cast
         self._narrator = Narrator()
+        self._trained: set[str] = set()
         self._trains_s: float | None = None
 
     def scenes(self) -> Iterator[Scene]:
@@ -84,10 +85,11 @@ class Play:
         lines = self._narrator.about_jobs(jobs, now_s)
         for name, id in self.ids.items():
             for event in self.journals.fresh(id):
-                if isinstance(event, Resized) and self._trains_s is None:
-                    self._trains_s = event.at_s
-                line = line_of(name, event)
+                line = line_of(name, event, again=name in self._trained)
                 lines += [line] if line is not None else []
+                if isinstance(event, Resized):
+                    self._trained.add(name)
+                    self._trains_s = self._trains_s or event.at_s
         return lines
 
     # Trouble.

@@ -8,10 +8,11 @@ from statistics import median
 from typing import Any
 
 from elastane.demo.chaos import Blow, Target
+from elastane.demo.pauses import pauses_of
 from elastane.demo.stage import Cleaned
 from elastane.jobs.states import State
 from elastane.service.messages import JobDetail
-from elastane.train.reports.events import Event, Resized, Stepped
+from elastane.train.reports.events import Event, Stepped
 from elastane.train.reports.history import History, redone_steps
 
 
@@ -100,7 +101,7 @@ def figures_of(
     job: JobDetail, events: Sequence[Event], accuracy: float | None, accuracy_alone: float | None
 ) -> JobFigures:
     """From what the service and the job itself say."""
-    changes = [event for event in events if isinstance(event, Resized) and event.kind != "start"]
+    changes = pauses_of(events)
     counts_steps = any(isinstance(event, Stepped) for event in events)
     return JobFigures(
         name=job.name,
@@ -110,7 +111,7 @@ def figures_of(
         attempts=job.attempt,
         # A further attempt is a change too: its job lost its slots and got others.
         reallocations=len(changes) + max(0, job.attempt - 1),
-        pauses_s=tuple(event.pause_s for event in changes),
+        pauses_s=tuple(change.pause_s for change in changes),
         steps_lost=redone_steps(History(tuple(events))) if counts_steps else None,
         accuracy=accuracy,
         accuracy_alone=accuracy_alone,

@@ -57,7 +57,7 @@ def build_view(scene: Scene, jobs: Iterable[LiveJob], trigger: str, policy: Poli
         views[job.id] = view
     for quota in scene.quotas.values():
         _keep_within(quota, views, withheld)
-    views = {job: _trimmed(view) for job, view in views.items()}
+    views = {job: _within_bounds(view) for job, view in views.items()}
     tenants = {name: Tenant(quota.weight, quota.slots) for name, quota in scene.quotas.items()}
     view_ = View(
         now_s=scene.now_s,
@@ -81,15 +81,16 @@ def _precedence(job: LiveJob) -> tuple[bool, int, float, int]:
 def _pinned_grant(job: LiveJob, view: JobView) -> Grant | None:
     node = job.row.pinned_node
     assert node is not None
-    held = view.grant.workers if view.grant else view.request.min_workers
-    return Grant.of([(node, held)])
+    return Grant.of([(node, view.request.workers)])
 
 
-def _trimmed(view: JobView) -> JobView:
-    """The job as if it had given up what it may no longer have: staying as it is is no choice for a policy."""
+def _within_bounds(view: JobView) -> JobView:
+    """As if it had given up what it may not have, or all of what is not enough: to stay is no choice for a policy."""
     most = max(view.request.max_workers, view.request.workers)
-    if view.grant is None or view.workers <= most or view.pinned:
+    if view.grant is None or view.pinned or view.request.min_workers <= view.workers <= most:
         return view
+    if view.workers < view.request.min_workers:
+        return replace(view, grant=None, state=JobState.SUSPENDED)
     counts, left = [], most
     for part in sorted(view.grant.slices, key=lambda part: -part.workers):
         counts.append((part.node, min(part.workers, left)))

@@ -20,6 +20,7 @@ from elastane.engines.local.command import kind_of, runnable
 from elastane.engines.local.files import Lock, read_json, write_json
 from elastane.engines.local.launching import ended_json, launch_from_json
 from elastane.engines.local.layout import CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
+from elastane.engines.local.rotation import rotate
 from elastane.train.control.coordinator import Settings
 from elastane.train.control.kinds import Choice, JobKind
 from elastane.train.control.runner import CANNOT_START
@@ -82,7 +83,7 @@ class AttemptProcess:
         return *verdict, supervisor.spoken_to and verdict[0] is Cause.FAILED
 
     async def _write_members(self, supervisor: Supervisor) -> None:
-        """Who is there, for whoever wants to know; only when it changes."""
+        """Who is there, for whoever wants to know; only when it changes.  Long logs are set aside on the way."""
         last: Mapping[str, Any] | None = None
         kind = {"kind": self._choice.kind.value, "why_kind": self._choice.reason}
         while True:
@@ -90,6 +91,7 @@ class AttemptProcess:
             if facts != last:
                 write_json(self._folder / MEMBERS, facts)
                 last = facts
+            rotate(self.launch.run / "logs")
             await asyncio.sleep(_MEMBERS_S)
 
 
