@@ -68,10 +68,11 @@ bench-train: install ## figures of elastic training: pauses, kills, accuracy, ov
 	@OMP_NUM_THREADS=1 $(BENCH) benchmarks.train
 
 bench-live: install ## figures of the live system: decisions, submissions, start-up, specs
-	@$(BENCH) benchmarks.live --only rounds,submissions,specs
+	@$(BENCH) benchmarks.live.rounds
+	@$(BENCH) benchmarks.live --only submissions --only specs
 
 chaos: install ## kill -9 of control plane, agents and workers, again and again; broken stores
-	@$(BENCH) benchmarks.live --only control,agents,store
+	@$(BENCH) benchmarks.live --only control --only agents --only store
 
 clean: ## remove .venv, caches and everything that was built
 	@rm -rf $(VENV) build dist runs report report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis

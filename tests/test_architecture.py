@@ -27,8 +27,9 @@ ROOMS: dict[str, set[str]] = {
     "predict": {"models"},
     "service": {"lookahead", "policies", "engines", "predict"},
     "client": {"service"},
+    "demo": {"client"},
 }
-USERS = {"client"}
+USERS = {"client", "demo"}
 """Rooms that only talk to the service, from outside."""
 
 GROUND = {"codec", "errors", "page", "resources", "suggest"}

@@ -44,6 +44,8 @@ class Outcome:
     work_lost_s: list[float] = field(default_factory=list)
     """Of jobs that kept none."""
     step_s: float = 0.0
+    since_s: dict[str, float] = field(default_factory=dict)
+    """When each job last went on after a loss: steps before that are no part of the next one."""
     disagreements: list[str] = field(default_factory=list)
 
 
@@ -119,8 +121,10 @@ def _one_kill(
     for name, all_gone in hit.items():
         first = until(lambda: _resumed(bench.folder / name, at_s, len(workers[name])), f"the {name} job goes on")  # noqa: B023
         outcome.resumed_s.append(first.end_s - at_s)
-        made = [lap for lap in laps_of(bench.folder / name) if lap.end_s < first.begin_s]
+        since_s = outcome.since_s.get(name, 0.0)
+        made = [lap for lap in laps_of(bench.folder / name) if since_s <= lap.begin_s and lap.end_s < first.begin_s]
         lost = [lap for lap in made if lap.step >= first.step and lap.rank == 0]
+        outcome.since_s[name] = first.begin_s
         if all_gone:
             outcome.work_lost_s.append(sum(lap.duration_s for lap in lost))
         else:

@@ -89,7 +89,7 @@ class System:
         return Client((self.home / URL).read_text().strip(), (self.home / TOKEN).read_text().strip(), timeout_s=timeout_s)
 
     def kill(self) -> None:
-        """kill −9 of the control plane, and of nothing else."""
+        """Kill −9 of the control plane, and of nothing else."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -117,7 +117,7 @@ def _alive(pid: int) -> bool:
 
 
 def kill_one(pid: int) -> bool:
-    """kill −9; whether there was anybody."""
+    """Kill −9; whether there was anybody."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

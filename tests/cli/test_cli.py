@@ -240,16 +240,3 @@ def _alive(pid: int) -> bool:
         return state.read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_demo_speaks_json_too(tmp_path: Path) -> None:
-    done = elastane("demo", "--workload", "pollux:6,jobs=4", "--json", "-", cwd=tmp_path)
-    assert set(json.loads(done.stdout)["policies"]) == {"pollux", "optimus", "tiresias", "fifo"}
-
-
-def test_demo_writes_its_report(tmp_path: Path) -> None:
-    done = elastane("demo", "--workload", "pollux:6,jobs=12", cwd=tmp_path)
-    assert "fifo" in done.stdout
-    assert "12 training jobs" in done.stderr
-    assert "160" not in done.stderr
-    assert (tmp_path / "report.html").stat().st_size > 100_000

@@ -36,11 +36,20 @@ class Anything(RuleBasedStateMachine):
         self.ended: dict[str, JobRow] = {}
         self.served: dict[str, float] = {}
 
-    @initialize(policy=st.sampled_from(POLICIES), start=a_delay, resize=a_delay, leave=a_delay)
-    def begin(self, policy: str, start: float, resize: float, leave: float) -> None:
-        delays = Delays(start, resize, leave, window_s=2.0)
+    @initialize(
+        policy=st.sampled_from(POLICIES),
+        delays=st.builds(Delays, a_delay, a_delay, a_delay, st.just(2.0)),
+        min_run_s=st.sampled_from([0.0, 20.0]),
+    )
+    def begin(self, policy: str, delays: Delays, min_run_s: float) -> None:
         self.world = World(
-            Path(self.home.name), nodes=NODES, slots=SLOTS, policy=policy, delays=delays, interval_s=10.0
+            Path(self.home.name),
+            nodes=NODES,
+            slots=SLOTS,
+            policy=policy,
+            delays=delays,
+            interval_s=10.0,
+            min_run_s=min_run_s,
         )
 
     def teardown(self) -> None:
@@ -108,6 +117,17 @@ class Anything(RuleBasedStateMachine):
     @rule(policy=st.sampled_from(POLICIES))
     def other_policy(self, policy: str) -> None:
         self.attempt(lambda: self.world.service.set_policy(ANN, policy))
+
+    @precondition(lambda self: self.ids)
+    @rule(index=st.integers(0, 50))
+    def look(self, index: int) -> None:
+        """Every question has an answer, whatever the state."""
+        service, job = self.world.service, self.some(index)
+        assert service.why(job, instead=True).reason
+        assert service.job(job).id == job
+        assert len(service.jobs("all")) == len(self.ids)
+        assert len(service.nodes()) == NODES
+        assert service.gauges()
 
     # What happens.
 

@@ -89,7 +89,7 @@ def _plain(error: BaseException) -> Exception:
     """An exception that means nothing special to whoever waits for the answer."""
     if isinstance(error, Exception) and not isinstance(error, TimeoutError | StopIteration):
         return error
-    return RuntimeError(f"{type(error).__name__}: {error}")
+    return RuntimeError(f"{type(error).__name__} {error}".strip())
 
 
 @dataclass(slots=True)

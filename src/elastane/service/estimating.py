@@ -12,6 +12,8 @@ from elastane.service.learning import Learned
 from elastane.service.messages import CurvePoint, Eta
 
 _LEAST_WINDOWS = 3
+_LEAST_PROGRESS = 1e-9
+"""Part of the whole; less is only the rounding of numbers."""
 _FLOOR = 0.05
 """The range is never narrower than this part of the time left: paces change."""
 
@@ -29,7 +31,7 @@ def end_of(learned: Learned, now_s: float, running: bool) -> Eta | None:
     times = np.array([at for at, _ in windows])
     parts = np.array([part for _, part in windows])
     slope, _ = np.polyfit(times - times[0], parts, 1)
-    if slope <= 0.0:
+    if slope * (times[-1] - times[0]) < _LEAST_PROGRESS:
         return Eta(basis="unknown: it makes no progress")
     errors = parts - np.polyval(np.polyfit(times - times[0], parts, 1), times - times[0])
     spread = float(np.std(errors)) / max(float(np.std(times)) * math.sqrt(len(times)), 1e-9)

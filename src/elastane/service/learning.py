@@ -22,6 +22,8 @@ from elastane.train.reports.events import Event, Fitted, Resized, Saved, Stepped
 _RECENT = 30
 """Windows from which the pace of the whole job is judged."""
 _START_S = 5.0
+_WARMING = 0.25
+"""Part of its speed that a worker may lose while a newcomer warms up beside it (docs/elastic.md)."""
 _PAUSE_S = {"adaptive": 1.0, "resizable": 15.0}
 """What a change is taken to cost before one was seen."""
 
@@ -128,6 +130,14 @@ class Learned:
                     "redone_steps": self.training.redone_steps + event.redone_steps,
                 }
             )
+
+    @property
+    def change_s(self) -> float:
+        """What a change of workers costs: the pause, and what newcomers take from those who train as they warm up.
+
+        Going on after a suspension takes a whole start instead (``start_s``).
+        """
+        return self.restart.estimate().mean + _WARMING * self.start_s
 
     @property
     def overhead(self) -> float:

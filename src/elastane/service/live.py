@@ -131,8 +131,7 @@ class LiveJob:
                 restarts=row.restarts,
                 since_s=self.since_s if self.since_s is not None else row.first_start_s,
             ),
-            # Going on after a suspension takes a whole start, a change of workers only a pause.
-            restart_s=self.learned.restart.estimate().mean if row.grant else self.learned.start_s,
+            restart_s=self.learned.change_s if row.grant else self.learned.start_s,
             facts=Facts(
                 remaining=self.learned.remaining,
                 speed=self.learned.speed(accelerator),

@@ -78,7 +78,7 @@ def _precedence(job: LiveJob) -> tuple[bool, int, float, int]:
     return (not job.holding, -job.spec.priority, job.row.submitted_s, job.row.number)
 
 
-def _pinned_grant(job: LiveJob, view: JobView) -> Grant | None:
+def _pinned_grant(job: LiveJob, view: JobView) -> Grant:
     node = job.row.pinned_node
     assert node is not None
     return Grant.of([(node, view.request.workers)])

@@ -142,7 +142,8 @@ class ElasticMembership(Membership):
                 return True
             self._not_in(self._not_entered(plan, str(error)))
             return False
-        self._entered(crew, plan, 0, {"join": time.perf_counter() - began})
+        before = 0 if plan.kind is Kind.START else len(plan.members) - len(plan.joiners) + len(plan.leavers)
+        self._entered(crew, plan, before, {"join": time.perf_counter() - began})
         return True
 
     def _not_entered(self, plan: Plan, why: str) -> int:

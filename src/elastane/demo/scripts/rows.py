@@ -38,7 +38,7 @@ def main() -> None:
             opt.zero_grad()
             functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
             opt.step()
-        print(f"epoch {epoch}: accuracy {data.accuracy(model):.4f}", flush=True)  # noqa: T201
+        print(f"epoch {epoch}: accuracy {data.accuracy(model):.4f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,6 @@ for epoch in range(first, options.epochs):
         fresh.replace(options.checkpoint)  # whenever it is stopped, there is a whole checkpoint
         with torch.no_grad():
             accuracy = float((net(images[1500:]).argmax(1) == labels[1500:]).float().mean())
-        print(f"epoch {epoch}: accuracy {accuracy:.4f}", flush=True)  # noqa: T201
+        print(f"epoch {epoch}: accuracy {accuracy:.4f}", flush=True)
 
 dist.destroy_process_group()

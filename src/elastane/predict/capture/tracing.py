@@ -1,0 +1,170 @@
+"""Capture of a training step: forward, backward and optimizer as a list of operators.
+
+A step is first run on tensors without data (``FakeTensorMode``): nothing is computed or allocated, whatever the
+size.  A model whose control flow looks at its data cannot be run so; then a copy of it is really run at two small
+batches, and every size is carried on to the batch that was asked for.  The user's weights, gradients, buffers and
+random generators are not touched in either case.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from elastane.errors import ElastaneError
+from elastane.predict.capture.isolation import hollow_copy, hollowed, real_copy, untouched_randomness
+from elastane.predict.capture.recorder import Recorder
+from elastane.predict.capture.scaling import carried_on
+from elastane.predict.job import JobFactory, TrainingJob
+from elastane.predict.operators import Memory, Method, Phase, StepCapture
+
+SMALL_BATCHES = (2, 4)
+"""Sizes of the real steps from which others are carried on."""
+
+
+def capture(job: TrainingJob | JobFactory, batch: int) -> StepCapture:
+    """The operators of one step at a batch size.
+
+    A function that makes the job is better than a job: its model is then built without data as well, so that a
+    model far larger than this machine can be captured.
+    """
+    if batch < 1:
+        raise ElastaneError(f"the batch must be 1 or more, not {batch}")
+    with untouched_randomness():
+        try:
+            with _quiet():
+                return _fake(job, batch)
+        except ElastaneError:
+            raise
+        except Exception as error:  # whatever a user's model raises: the real run tells whether it is the model's
+            why = f"{type(error).__name__}: {error}".splitlines()[0][:160]
+        return _real(job if isinstance(job, TrainingJob) else job(), batch, why)
+
+
+def _fake(job: TrainingJob | JobFactory, batch: int) -> StepCapture:
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    if isinstance(job, TrainingJob):
+        model = hollow_copy(job.model, mode)
+    else:
+        with mode:
+            job = job()
+        model = hollow_copy(job.model, mode)
+    data = hollowed(_batch(job, batch, mode), mode)
+    with mode:
+        return _traced(job, model, data, batch)
+
+
+def _batch(job: TrainingJob, size: int, mode: FakeTensorMode) -> Any:
+    """The batch made without data if its function allows that, else really made and then emptied."""
+    try:
+        with mode:
+            return job.batch_fn(size)
+    except ElastaneError:
+        raise
+    except Exception:
+        return job.batch_fn(size)
+
+
+def _real(job: TrainingJob, batch: int, why: str) -> StepCapture:
+    def small(size: int) -> StepCapture:
+        return _traced(job, real_copy(job.model), job.batch_fn(size), size)
+
+    try:
+        captured = carried_on(small(SMALL_BATCHES[0]), small(SMALL_BATCHES[1]), batch)
+    except ElastaneError:
+        raise
+    except Exception as error:
+        raise ElastaneError(f"the model could not be run: {type(error).__name__}: {error}") from error
+    note = f"the step could not be captured without data ({why}), so small real steps were run"
+    return StepCapture(
+        captured.operators,
+        captured.batch,
+        captured.calls,
+        captured.memory,
+        Method.REAL,
+        (note, *captured.notes),
+    )
+
+
+def _traced(job: TrainingJob, model: torch.nn.Module, data: Any, batch: int) -> StepCapture:
+    """Run one step and write down what is dispatched; tensors may have data or not."""
+    trained = [each for each in model.parameters() if each.requires_grad]
+    optimizer = job.optimizer_fn(trained) if job.optimizer_fn is not None and trained else None
+    held = _Held(model)
+    recorder = Recorder()
+    with recorder.modules, recorder, held.watching():
+        loss = job.loss_fn(model, data)
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            raise ElastaneError("loss_fn must return a tensor with one element")
+        recorder.phase = Phase.BACKWARD
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
+    if optimizer is not None:
+        optimizer.step()  # its first step makes its state, which later ones do not
+        with recorder:
+            recorder.phase = Phase.OPTIMIZER
+            optimizer.step()
+            optimizer.zero_grad()
+    operators = tuple(recorder.operators)
+    if not operators:
+        raise ElastaneError("loss_fn runs no operator of PyTorch, so there is nothing to predict")
+    return StepCapture(operators, batch, recorder.calls, held.memory(optimizer, recorder.largest_output))
+
+
+class _Held:
+    """Counts what a step keeps in memory."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._parameters = list(model.parameters())
+        self._own = {_storage(each) for each in (*self._parameters, *model.buffers())}
+        self._static = sum(_bytes(each) for each in (*self._parameters, *model.buffers()))
+        self._saved: dict[int, tuple[torch.Tensor, int]] = {}
+
+    def watching(self) -> Any:
+        """A context in which tensors kept for backward are noted once per storage."""
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            if (key := _storage(tensor)) not in self._own:
+                # The tensor is kept so that no other storage can take its key.
+                self._saved.setdefault(key, (tensor.detach(), tensor.untyped_storage().nbytes()))
+            return tensor
+
+        return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+
+    def memory(self, optimizer: torch.optim.Optimizer | None, largest_output: int) -> Memory:
+        """After a step with this optimizer."""
+        state = optimizer.state.values() if optimizer is not None else ()
+        tensors = [each for values in state for each in values.values() if isinstance(each, torch.Tensor)]
+        return Memory(
+            parameters=self._static,
+            gradients=sum(_bytes(each) for each in self._parameters if each.requires_grad),
+            optimizer=sum(_bytes(each) for each in tensors),
+            activations=sum(size for _, size in self._saved.values()),
+            largest_output=largest_output,
+        )
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without PyTorch's own report of an attempt that failed: there is another way, and our note says so."""
+    logger = logging.getLogger("torch")
+    disabled: Callable[[int], None] = logging.disable
+    before = logger.manager.disable
+    disabled(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        disabled(before)

@@ -1,0 +1,73 @@
+"""A quantity that is not known exactly: the middle of what is likely and the border of nine cases in ten.
+
+Every prediction of this room is an ``Interval`` or says why there is none (``Unknown``); nothing is a bare number.
+Sums and multiples keep errors fully correlated, because the parts of one run share their causes of error (the same
+device, the same fitted model): independent errors would make long runs look far more certain than they are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from elastane.errors import ElastaneError
+
+Z90 = 1.6448536269514722
+"""Standard deviations between the middle and the border of a 90 % interval."""
+_Z80_QUANTILE = 0.8416212335729143
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Middle (p50) with the 5 % and 95 % quantiles; ``low <= middle <= high``, none negative."""
+
+    low: float
+    middle: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.low <= self.middle <= self.high < math.inf:
+            raise ElastaneError(f"not an interval: {self.low} to {self.high} around {self.middle}")
+
+    @classmethod
+    def around(cls, middle: float, log_sd: float) -> Interval:
+        """A log-normal spread: errors of predicted times are factors, not differences."""
+        factor = math.exp(min(Z90 * log_sd, 50.0))
+        return cls(middle / factor, middle, middle * factor)
+
+    @classmethod
+    def exactly(cls, value: float) -> Interval:
+        """Something that is known."""
+        return cls(value, value, value)
+
+    @property
+    def booking(self) -> float:
+        """The value to reserve (p80): jobs are killed for asking too little, not for asking a bit too much."""
+        if self.middle <= 0.0:
+            return self.high
+        return float(self.middle * (self.high / self.middle) ** (_Z80_QUANTILE / Z90))
+
+    def scaled(self, factor: float) -> Interval:
+        """So many times as much."""
+        return Interval(self.low * factor, self.middle * factor, self.high * factor)
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(self.low + other.low, self.middle + other.middle, self.high + other.high)
+
+    def widened(self, factor: float) -> Interval:
+        """Both borders moved away from the middle by a factor."""
+        return Interval(self.low / factor, self.middle, self.high * factor)
+
+    def covers(self, value: float) -> bool:
+        """Whether a value lies within the borders."""
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """There is no honest answer; ``reason`` completes "unknown, because …"."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"unknown, because {self.reason}"

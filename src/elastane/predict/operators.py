@@ -1,0 +1,153 @@
+"""What one training step consists of: operators with their shapes, floating-point operations and bytes.
+
+These are plain values: they say what has to be computed, not how long it takes (that is ``costs``) and not how they
+were found (that is ``capture``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+Shape = tuple[int, ...]
+
+
+class Kind(Enum):
+    """Operators that cost time for the same reason; a cost model is fitted per kind."""
+
+    CONVOLUTION = "convolution"
+    CONVOLUTION_BACKWARD = "convolution_backward"
+    MATMUL = "matmul"
+    ATTENTION = "attention"
+    RECURRENT = "recurrent"
+    NORM = "norm"
+    POOL = "pool"
+    SOFTMAX = "softmax"
+    EMBEDDING = "embedding"
+    ELEMENTWISE = "elementwise"
+    REDUCTION = "reduction"
+    COPY = "copy"
+    RANDOM = "random"
+    UNKNOWN = "unknown"
+
+    @property
+    def arithmetic(self) -> bool:
+        """Whether tensor cores and their like help: these kinds run at the peak of a precision."""
+        return self in _ARITHMETIC
+
+
+_ARITHMETIC = {Kind.CONVOLUTION, Kind.CONVOLUTION_BACKWARD, Kind.MATMUL, Kind.ATTENTION, Kind.RECURRENT}
+
+
+class Phase(Enum):
+    """The part of a step an operator belongs to."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One call of one operator.
+
+    ``dims`` are the sizes that matter for its kind, see ``capture.rules``; ``bytes`` are those read and written once
+    each; ``flops`` counts a multiplication and an addition as two.
+    """
+
+    name: str
+    kind: Kind
+    phase: Phase
+    flops: float
+    bytes: float
+    dims: Shape
+    module: str = ""
+    inputs: tuple[Shape, ...] = ()
+    outputs: tuple[Shape, ...] = ()
+    dtype: str = "float32"
+
+
+class Method(Enum):
+    """How a step was captured."""
+
+    FAKE = "without computing anything"
+    REAL = "by running small real steps"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of one worker: parameters, their gradients, optimizer state, and what backward needs of forward."""
+
+    parameters: int = 0
+    gradients: int = 0
+    optimizer: int = 0
+    activations: int = 0
+    largest_output: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it; the largest output stands for the temporaries of the operator under way."""
+        return self.parameters + self.gradients + self.optimizer + self.activations + self.largest_output
+
+
+@dataclass(frozen=True, slots=True)
+class StepCapture:
+    """One training step at a batch size.  ``calls`` counts everything dispatched, also views, which move nothing."""
+
+    operators: tuple[Operator, ...]
+    batch: int
+    calls: int
+    memory: Memory
+    method: Method = Method.FAKE
+    notes: tuple[str, ...] = field(default=())
+
+    def flops(self, phase: Phase | None = None) -> float:
+        """Floating-point operations of a phase, or of the step."""
+        return sum(each.flops for each in self.operators if phase in (None, each.phase))
+
+    def bytes(self, phase: Phase | None = None) -> float:
+        """Bytes moved in a phase, or in the step."""
+        return sum(each.bytes for each in self.operators if phase in (None, each.phase))
+
+    @property
+    def unknown(self) -> tuple[tuple[str, int], ...]:
+        """Operators no rule knows, with their number of calls."""
+        names = Counter(each.name for each in self.operators if each.kind is Kind.UNKNOWN)
+        return tuple(sorted(names.items()))
+
+    @property
+    def unknown_share(self) -> float:
+        """Part of all bytes that unknown operators move."""
+        unknown = sum(each.bytes for each in self.operators if each.kind is Kind.UNKNOWN)
+        return unknown / max(self.bytes(), 1.0)
+
+
+def together(operators: Iterable[Operator]) -> tuple[Operator, ...]:
+    """Optimizer operators of one name joined into one call over all parameters.
+
+    On an accelerator PyTorch updates all parameters by one launch per operation ("foreach"); the capture, made on
+    the host, sees one call per parameter.
+    """
+    kept, joined = [], dict[str, Operator]()
+    for each in operators:
+        if each.phase is not Phase.OPTIMIZER:
+            kept.append(each)
+        elif each.name in joined:
+            joined[each.name] = _sum(joined[each.name], each)
+        else:
+            joined[each.name] = each
+    return (*kept, *joined.values())
+
+
+def _sum(one: Operator, other: Operator) -> Operator:
+    return Operator(
+        one.name,
+        one.kind,
+        one.phase,
+        one.flops + other.flops,
+        one.bytes + other.bytes,
+        tuple(a + b for a, b in zip(one.dims, other.dims, strict=False)),
+        dtype=one.dtype,
+    )

@@ -1,0 +1,144 @@
+"""When a job will be done, and what more workers would do for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elastane.cluster import Node
+from elastane.engines.fake_work import FakeWork
+from elastane.jobs.states import State
+from elastane.service.estimating import curve_of, end_of
+from elastane.service.learning import Learned
+from elastane.train.reports.events import Resized, Stepped
+from service.helpers import ANN, world
+from service.test_control import started
+
+
+def window(at_s: float, fraction: float | None, workers: int = 1, **times: float) -> Stepped:
+    shares = {"compute_s": 0.32 / workers, "sync_s": 0.0, **times}
+    return Stepped(
+        at_s,
+        step=int(at_s),
+        epoch=0,
+        workers=workers,
+        batch=32,
+        steps=1,
+        step_s=0.3,
+        progress=at_s,
+        fraction=fraction,
+        per_worker=-(-32 // workers),
+        **shares,
+    )
+
+
+def after(*windows: tuple[float, float | None]) -> Learned:
+    learned = Learned("adaptive")
+    for at_s, fraction in windows:
+        learned.hear(window(at_s, fraction))
+    return learned
+
+
+@pytest.mark.parametrize("samples", [2000, 20_000])
+def test_the_true_end_of_a_steady_job_lies_in_every_range_it_was_told(tmp_path: Path, samples: int) -> None:
+    with world(tmp_path) as w:
+        job = started(w, samples=samples)
+        w.service.scale(ANN, job, 2)
+        told = []
+        while w.state(job) is not State.SUCCEEDED:
+            w.pass_time(0.7, 0.7)
+            eta = w.line(job).eta
+            if eta is not None and eta.mid_s is not None and w.live(job).places == {"n0": 2}:
+                told.append(eta)
+        end_s = w.row(job).ended_s
+        assert end_s is not None
+        assert len(told) > 5
+        for eta in told:
+            assert eta.low_s is not None
+            assert eta.mid_s is not None
+            assert eta.high_s is not None
+            assert eta.low_s <= end_s + 1e-6
+            assert end_s <= eta.high_s + 1e-6
+            assert eta.low_s <= eta.mid_s <= eta.high_s
+
+
+def test_a_range_becomes_narrower_as_more_is_seen() -> None:
+    def width(count: int) -> float:
+        eta = end_of(after(*((float(n), n / 1000) for n in range(1, count))), float(count), True)
+        assert eta is not None
+        assert eta.high_s is not None
+        assert eta.low_s is not None
+        return eta.high_s - eta.low_s
+
+    assert width(30) < width(10) < width(5)
+
+
+def test_an_uneven_pace_makes_a_wider_range() -> None:
+    even = end_of(after(*((float(n), n / 100) for n in range(1, 21))), 21.0, True)
+    odd = end_of(after(*((float(n), (n + 3 * (n % 2)) / 100) for n in range(1, 21))), 21.0, True)
+    assert even is not None
+    assert odd is not None
+    assert (odd.high_s or 0.0) - (odd.low_s or 0.0) > (even.high_s or 0.0) - (even.low_s or 0.0)
+
+
+@pytest.mark.parametrize(
+    ("learned", "running", "words"),
+    [
+        (after(), True, "does not say how much"),
+        (after((1.0, None)), True, "does not say how much"),
+        (after((1.0, 0.1)), False, "while it waits"),
+        (after((1.0, 0.1), (2.0, 0.2)), True, "too little was seen"),
+        (after((1.0, 0.3), (2.0, 0.3), (3.0, 0.3)), True, "no progress"),
+    ],
+)
+def test_what_cannot_be_said_is_said_to_be_unknown(learned: Learned, running: bool, words: str) -> None:
+    eta = end_of(learned, 3.0, running)
+    assert eta is not None
+    assert eta.mid_s is None
+    assert words in eta.basis
+
+
+def test_the_pace_before_a_change_is_not_the_pace_after_it() -> None:
+    learned = after(*((float(n), n / 1000) for n in range(1, 11)))
+    learned.hear(Resized(20.0, 1, "grow", 1, 4, 10, 10.0))
+    assert "too little" in (end_of(learned, 20.0, True) or window).basis  # type: ignore[union-attr]
+    for n in range(1, 6):
+        learned.hear(window(20.0 + n, 0.010 + 0.099 * n))
+    eta = end_of(learned, 25.0, True)
+    assert eta is not None
+    assert eta.mid_s == pytest.approx(30.0)
+
+
+def test_an_end_is_never_told_to_be_in_the_past() -> None:
+    eta = end_of(after((1.0, 0.3), (2.0, 0.6), (3.0, 0.9)), 100.0, True)
+    assert eta is not None
+    assert eta.low_s == eta.mid_s == eta.high_s == 100.0
+
+
+def test_the_curve_is_that_of_the_work_and_marks_what_was_measured_and_chosen() -> None:
+    work = FakeWork(sync_s=0.05)
+    learned = Learned("adaptive")
+    for workers in (1, 2, 4):
+        learned.hear(Resized(0.0, 1, "grow", 1, workers, 0, 1.0))
+        for n in range(5):
+            event = window(
+                float(n),
+                0.1,
+                workers,
+                compute_s=work.compute_s(workers),
+                sync_s=work.pause_s(workers, 1),
+            )
+            learned.hear(event)
+    curve = curve_of(learned, {"n0": Node("n0", 4, "cpu")}, 4, 2)
+    assert [point.workers for point in curve] == [1, 2, 3, 4]
+    assert {point.workers for point in curve if point.measured} == {1, 2, 4}
+    assert [point.workers for point in curve if point.chosen] == [2]
+    for point in curve:
+        true = work.rate(point.workers, 1) / work.rate(1, 1)
+        assert point.speedup == pytest.approx(true, rel=0.05)
+
+
+def test_there_is_no_curve_before_anything_was_measured() -> None:
+    assert curve_of(Learned("adaptive"), {"n0": Node("n0", 4, "cpu")}, 4, 1) == []
+    assert curve_of(after((1.0, 0.1), (2.0, 0.2), (3.0, 0.3)), {}, 4, 1) == []
