@@ -1,8 +1,9 @@
-"""``make chaos`` and ``make bench-live``: the live system under kills, load and damage, or one group with ``--only``."""
+"""``make chaos`` and ``make bench-live``: the live system under kills, load and damage; ``--only`` chooses."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.live.agents import agents
 from benchmarks.live.control import control
+from benchmarks.live.rounds import rounds
 from benchmarks.live.specs import specs
 from benchmarks.live.store import store
 from benchmarks.live.submissions import submissions
@@ -21,6 +23,7 @@ from benchmarks.train.bench import Bench, TrainFigures
 from benchmarks.train.live import Stuck, sweep
 
 GROUPS: dict[str, Callable[[Bench], None]] = {
+    "rounds": lambda bench: rounds(bench.figures),
     "control": control,
     "agents": agents,
     "submissions": submissions,
@@ -59,7 +62,8 @@ def main() -> None:
 def _run(name: str, bench: Bench) -> None:
     bench.folder.mkdir()
     began_s = time.monotonic()
-    print(f"--- {name}", flush=True)
+    # Times mean little without it: the machine may have other work.
+    print(f"--- {name} (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)", flush=True)
     try:
         GROUPS[name](bench)
     except Exception as problem:  # one group that cannot be measured must not hide the others

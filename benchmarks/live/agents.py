@@ -1,4 +1,4 @@
-"""kill −9 of agents (which is the loss of a node), of workers and of supervisors: jobs go on and nobody is left over."""
+"""kill −9 of agents (the loss of a node), of workers and of supervisors: jobs go on and nobody is left over."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -64,7 +65,9 @@ def agents(bench: Bench) -> None:
                 for name, size in _SIZES.items()
             }
             labels = [f"short-{i}" for i in range(max(1, kills // 3))]
-            taken = [client.submit(short(runs, label, _SHORT_S, retries=100), directory="/").id for label in labels]
+            taken = [
+                client.submit(short(runs, label, _SHORT_S, retries=100), directory="/").id for label in labels
+            ]
             for number in range(kills):
                 _all_train(bench.folder, client, jobs)
                 time.sleep(chance.uniform(0.0, INTERVAL_S))
@@ -110,7 +113,9 @@ def _one_kill(
         for name, job in jobs.items()
     }
     before = {name: laps_of(bench.folder / name) for name in jobs}
-    outcome.step_s = max([outcome.step_s, *(median(lap.duration_s for lap in laps) for laps in before.values())])
+    outcome.step_s = max(
+        [outcome.step_s, *(median(lap.duration_s for lap in laps) for laps in before.values())]
+    )
     what, victim, dying = choose(system, workers, chance)
     at_s = time.monotonic()
     if not kill_one(victim):
@@ -119,10 +124,13 @@ def _one_kill(
     outcome.harms.append(Harm(what, at_s, hit))
     outcome.agreed_s.append(_agreement_s(system, client, at_s, outcome))
     for name, all_gone in hit.items():
-        first = until(lambda: _resumed(bench.folder / name, at_s, len(workers[name])), f"the {name} job goes on")  # noqa: B023
+        resumed = partial(_resumed, bench.folder / name, at_s, len(workers[name]))
+        first = until(resumed, f"the {name} job goes on")
         outcome.resumed_s.append(first.end_s - at_s)
         since_s = outcome.since_s.get(name, 0.0)
-        made = [lap for lap in laps_of(bench.folder / name) if since_s <= lap.begin_s and lap.end_s < first.begin_s]
+        made = [
+            lap for lap in laps_of(bench.folder / name) if since_s <= lap.begin_s and lap.end_s < first.begin_s
+        ]
         lost = [lap for lap in made if lap.step >= first.step and lap.rank == 0]
         outcome.since_s[name] = first.begin_s
         if all_gone:
@@ -154,7 +162,11 @@ def _an_agent(
     system: System, workers: Mapping[str, Mapping[int, str]], chance: random.Random
 ) -> tuple[str, int, set[int]]:
     node, pid = chance.choice(sorted(agent_pids(system.home).items()))
-    return f"the agent of {node}", pid, {w for pids in workers.values() for w, place in pids.items() if place == node}
+    return (
+        f"the agent of {node}",
+        pid,
+        {w for pids in workers.values() for w, place in pids.items() if place == node},
+    )
 
 
 def _a_worker(

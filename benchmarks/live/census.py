@@ -36,7 +36,7 @@ class Census:
 
 
 def take_census(system: System, client: Client) -> Census:
-    """Compare once.  A worker that is being started is known a moment after it is there, so look again before judging."""
+    """Compare once.  A worker that has just been started is not known yet: look again before judging."""
     layout = Layout(system.home)
     found = list(_agents(layout))
     agents = {name: pid for name, pid, _ in found}
@@ -68,7 +68,11 @@ def agent_pids(home: Path) -> dict[str, int]:
 
 def supervisors(home: Path) -> list[int]:
     """The processes that each look after one attempt."""
-    return [pid for pid in _pids() if _words(pid)[2:3] == ["elastane.engines.local.job"] and str(home) in _words(pid)[3]]
+    return [
+        pid
+        for pid in _pids()
+        if _words(pid)[2:3] == ["elastane.engines.local.job"] and str(home) in _words(pid)[3]
+    ]
 
 
 def _agents(layout: Layout) -> Iterator[tuple[str, int, set[int]]]:

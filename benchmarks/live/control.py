@@ -1,4 +1,4 @@
-"""kill −9 of the control plane, again and again, while jobs come, run and end: nothing is lost and nothing runs twice."""
+"""kill −9 of the control plane, again and again, while jobs come, run and end: none is lost, none runs twice."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 from benchmarks.live.jobs import laps_of, latest_step, lines_of, short, training
+from benchmarks.live.past import write_past
 from benchmarks.live.system import System, until
 from benchmarks.train.bench import Bench
 from elastane.client import Client
@@ -22,8 +24,9 @@ from elastane.train.reports.events import Resized, Stepped, WorkerLost
 from elastane.train.reports.journal import load_run
 
 _ENDED = frozenset(state.value for state in TERMINAL)
+PAST_JOBS = 10_000
 _EARLY = 0.25
-"""Part of the kills that hit a control plane which does not serve yet."""
+"""Part of the kills that may hit a control plane which does not serve yet."""
 
 
 @dataclass(slots=True)
@@ -114,7 +117,9 @@ def _kills(bench: Bench) -> None:
     bench.figures.at_most("control: processes left after the end", left + bool(code), 0, "gate")
 
 
-def _live_and_die(system: System, witness: Witness, trained: Mapping[str, str], chance: random.Random) -> list[float]:
+def _live_and_die(
+    system: System, witness: Witness, trained: Mapping[str, str], chance: random.Random
+) -> list[float]:
     """One life of a control plane, without its end; how long it took to serve, if it came to that."""
     began_s = time.monotonic()
     process = system.launch()
@@ -149,7 +154,9 @@ def _judge_jobs(bench: Bench, witness: Witness, labels: list[str], folder: Path)
     unsuccessful = [f"{job}: {state}" for job, state in witness.ended.items() if state != "succeeded"]
     for words in [*unsuccessful, *witness.changed, *witness.went_back][:10]:
         figures.note(words)
-    figures.at_most("control: submissions never taken", len(set(labels) - witness.acknowledged.keys()), 0, "gate")
+    figures.at_most(
+        "control: submissions never taken", len(set(labels) - witness.acknowledged.keys()), 0, "gate"
+    )
     figures.at_most("control: jobs lost", len(witness.lost), 0, "gate")
     runs = [lines_of(folder, label, "begin") for label in labels]
     figures.at_most("control: jobs run more than once", sum(n > 1 for n in runs), 0, "gate")
@@ -159,14 +166,18 @@ def _judge_jobs(bench: Bench, witness: Witness, labels: list[str], folder: Path)
     figures.at_most("control: terminal states changed", len(witness.changed), 0, "gate")
 
 
-def _judge_training(bench: Bench, witness: Witness, trained: Mapping[str, str], attempts: Mapping[str, int]) -> None:
+def _judge_training(
+    bench: Bench, witness: Witness, trained: Mapping[str, str], attempts: Mapping[str, int]
+) -> None:
     figures = bench.figures
     for name, job in trained.items():
         laps = laps_of(bench.folder / name)
         events = load_run(bench.folder / "home" / "jobs" / job / "run")
         told = [event.step for event in events if isinstance(event, Stepped)]
-        back = sum(b < a for a, b in zip(told, told[1:], strict=False))
-        harmed = sum(isinstance(e, WorkerLost) or (isinstance(e, Resized) and e.kind == "recover") for e in events)
+        back = sum(b < a for a, b in pairwise(told))
+        harmed = sum(
+            isinstance(e, WorkerLost) or (isinstance(e, Resized) and e.kind == "recover") for e in events
+        )
         resizes = sum(isinstance(e, Resized) and e.kind != "start" for e in events)
         figures.note(f"{name}: {laps[-1].step} steps, {attempts[name]} attempts, {resizes} resizes")
         figures.at_most(f"control: {name} training, step counter went back", back, 0, "gate")
@@ -182,14 +193,13 @@ def _judge_restarts(bench: Bench, name: str, times_s: list[float], limit_s: floa
 
 
 def _restarts(bench: Bench) -> None:
-    from benchmarks.live.past import write_past
-
-    jobs = bench.count(10_000, 10_000)
+    jobs = PAST_JOBS
     with System(bench.folder / "old") as system:
         write_past(system.home, jobs)
         cold_s = system.start()
         idle = []
         for _ in range(bench.count(20, 3)):
+            system.rest()
             system.kill()
             idle.append(system.start())
         bench.figures.note(f"{jobs:,} finished jobs; the first start, agents included, took {cold_s:.2f} s")

@@ -44,7 +44,11 @@ def _run(bench: Bench, name: str, nodes: int, slots: int) -> list[Rehearsed]:
                 (home / role.name).mkdir()
                 ids.append(client.submit(role.spec(), directory=str(home / role.name)).id)
             ended = ("succeeded", "failed", "cancelled", "rejected")
-            until(lambda: all(client.job(i).state in ended for i in ids), f"{name}: the end of all jobs", PATIENCE_S)
+            until(
+                lambda: all(client.job(i).state in ended for i in ids),
+                f"{name}: the end of all jobs",
+                PATIENCE_S,
+            )
         system.end()
     store = Store.open(home / "elastane.db")
     try:

@@ -33,7 +33,7 @@ _MAKERS: Mapping[str, Callable[[random.Random], object]] = {
     "accelerators": lambda r: r.choice(["a100", ["a100", "h100"], []]),
     "batch": lambda r: r.choice([r.randint(1, 4096), {"size": 32, "max": r.randint(32, 4096), "per_gpu_max": 64}]),
     "epochs": lambda r: r.randint(1, 1000),
-    "target": lambda r: {"metric": "accuracy", "value": r.uniform(0, 1), "direction": r.choice(["at-least", "at-most"])},
+    "target": lambda r: {"metric": "accuracy", "value": r.uniform(0, 1), "direction": "at-most"},
     "checkpoint": lambda r: {"every": r.choice(["10 min", 30, "1h"]), "keep": r.randint(1, 9), "path": "ckpt"},
     "class": lambda r: r.choice(["guaranteed", "normal", "opportunistic"]),
     "priority": lambda r: r.randint(-1000, 1000),
@@ -95,5 +95,9 @@ def written(chance: random.Random, values: object) -> str | None:
     for _ in range(chance.choice([0, 0, 1, 2])):
         spot = chance.randrange(len(text) + 1)
         cut = spot + chance.randrange(4)
-        text = text[:spot] + chance.choice(["", "\n", "\t", ":", "{", "]", "&a", "*a", "!!python/name:os", "\0"]) + text[cut:]
+        text = (
+            text[:spot]
+            + chance.choice(["", "\n", "\t", ":", "{", "]", "&a", "*a", "!!python/name:os", "\0"])
+            + text[cut:]
+        )
     return text

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from elastane.jobs import parse_spec
-from elastane.jobs.loading import dump_json
 from elastane.jobs.states import State
 from elastane.service.daemon import DATABASE
 from elastane.service.store import Store
@@ -17,11 +17,12 @@ _LIFE = (State.SUBMITTED, State.QUEUED, State.STARTING, State.RUNNING, State.SUC
 
 
 def write_past(home: Path, jobs: int) -> None:
-    """So many jobs that have succeeded, each with the events of its life; the store is left as after a crash."""
+    """So many jobs that have succeeded, each with the events of its life."""
     store = Store.open(home / DATABASE)
     store.claim()
-    spec = parse_spec({"command": "python train.py --lr 0.1", "kind": "rigid"}).model_dump(mode="json", by_alias=True)
-    assert dump_json(parse_spec(spec))
+    spec = parse_spec({"command": "python train.py --lr 0.1", "kind": "rigid"}).model_dump(
+        mode="json", by_alias=True
+    )
     for first in range(0, jobs, _PER_TRANSACTION):
         with store.transaction() as t:
             for number in range(first, min(jobs, first + _PER_TRANSACTION)):
@@ -36,6 +37,6 @@ def write_past(home: Path, jobs: int) -> None:
                 )
                 now_s = time.time()
                 t.save_job(replace(row, state=State.SUCCEEDED, attempt=1, ended_s=now_s, service_gpu_s=60.0))
-                for before, after in zip(_LIFE, _LIFE[1:], strict=False):
+                for before, after in pairwise(_LIFE):
                     t.append_event("state", row.id, {"from": before.value, "to": after.value, "attempt": 1})
     store.close()

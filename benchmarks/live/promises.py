@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from typing import Any
 
 from elastane.client import Client
 
@@ -29,7 +30,7 @@ class Promises:
                 self._labels += 1
                 self._open = f"job-{self._labels}"
             label = self._open  # one that nobody acknowledged is handed in again, as a client would
-            spec = {"name": label, "command": [sys.executable, "-c", "pass"], "tenant": TENANT}
+            spec: dict[str, Any] = {"name": label, "command": [sys.executable, "-c", "pass"], "tenant": TENANT}
             if padding:
                 spec["env"] = {"PADDING": "x" * padding}
             self.taken[label] = client.submit(spec, directory="/", key=label).id
@@ -44,7 +45,11 @@ class Promises:
         states = {job.id: job.state for job in found}
         names = [job.name for job in found]
         self.broken += [f"{label} ({job}) is gone" for label, job in self.taken.items() if job not in states]
-        self.broken += [f"{job} was cancelled and is {states.get(job)}" for job in self.cancelled if states.get(job) != "cancelled"]
+        self.broken += [
+            f"{job} was cancelled and is {states.get(job)}"
+            for job in self.cancelled
+            if states.get(job) != "cancelled"
+        ]
         self.broken += [f"{name} is there twice" for name in set(names) if names.count(name) > 1]
         for job in states if whole else ():
             if not client.life(job):

@@ -88,11 +88,22 @@ def _doubts(spec: JobSpec) -> Iterator[str]:
         yield "workers"
     if not spec.command or any("\0" in word for word in spec.command):
         yield "command"
-    if not spec.name.isascii() or len(spec.name) > 100 or any(c in spec.name for c in "/\\ \n\0") or not spec.name:
+    if (
+        not spec.name.isascii()
+        or len(spec.name) > 100
+        or any(c in spec.name for c in "/\\ \n\0")
+        or not spec.name
+    ):
         yield "name"
     if any("\0" in value or "=" in key for key, value in spec.env.items()):
         yield "env"
-    numbers = [spec.weight, spec.worker.gpus, spec.worker.cpus, spec.checkpoint.every, spec.deadline_s(0.0) or 0.0]
+    numbers = [
+        spec.weight,
+        spec.worker.gpus,
+        spec.worker.cpus,
+        spec.checkpoint.every,
+        spec.deadline_s(0.0) or 0.0,
+    ]
     if not all(math.isfinite(number) for number in numbers) or min(numbers[:-1]) < 0:
         yield "a number"
 
@@ -107,7 +118,9 @@ def _every_field() -> Iterator[dict[object, object]]:
 
 def _texts() -> list[str]:
     """Files that were made to hurt."""
-    bomb = "\n".join([f"a0: &a0 [{'x, ' * 9}x]"] + [f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}x]" for i in range(1, 30)])
+    bomb = "\n".join(
+        [f"a0: &a0 [{'x, ' * 9}x]"] + [f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}x]" for i in range(1, 30)]
+    )
     return [
         "x" * 10_000_000,
         "command: " + "x" * 10_000_000,
@@ -125,7 +138,7 @@ def _texts() -> list[str]:
         "- command",
         "--- a\n--- b",
         "command: python\n\tname: x",
-        "command: \"\\ud800\"",
+        'command: "\\ud800"',
         "command: python\nepochs: " + "9" * 5000,
         "\ufeffcommand: python",
         "command: python\x00",

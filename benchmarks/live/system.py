@@ -19,6 +19,7 @@ from elastane.service.daemon import PID, TOKEN, URL
 T = TypeVar("T")
 PATIENCE_S = 120.0
 _LOOK_S = 0.01
+_IDLE_TICKS = 5
 UP = ("-m", "elastane", "up")
 
 
@@ -86,7 +87,9 @@ class System:
 
     def client(self, timeout_s: float = 30.0) -> Client:
         """For the administrator."""
-        return Client((self.home / URL).read_text().strip(), (self.home / TOKEN).read_text().strip(), timeout_s=timeout_s)
+        return Client(
+            (self.home / URL).read_text().strip(), (self.home / TOKEN).read_text().strip(), timeout_s=timeout_s
+        )
 
     def kill(self) -> None:
         """Kill −9 of the control plane, and of nothing else."""
@@ -104,6 +107,19 @@ class System:
         """All that belong to this home, the control plane included."""
         return [pid for pid in processes_of(self.home) if _alive(pid)]
 
+    def rest(self) -> None:
+        """Wait until nobody here has anything to do: agents warm workers up for seconds after they were started."""
+
+        def idle() -> bool:
+            before = self._cpu_ticks()
+            time.sleep(1.0)
+            return self._cpu_ticks() - before < _IDLE_TICKS
+
+        until(idle, f"rest in {self.home}")
+
+    def _cpu_ticks(self) -> int:
+        return sum(sum(map(int, _stat(pid)[11:13])) for pid in self.processes())
+
     def last_words(self, lines: int = 3) -> str:
         """Of the control planes so far."""
         return " / ".join(self.log.read_text(errors="replace").splitlines()[-lines:])
@@ -111,9 +127,14 @@ class System:
 
 def _alive(pid: int) -> bool:
     """Not one that has ended and waits to be collected."""
+    return _stat(pid)[0] != "Z"
+
+
+def _stat(pid: int) -> list[str]:
+    """What the system says of a process, from its state on; of one that is gone, that it is dead."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    return False
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return ["Z", *["0"] * 20]
 
 
 def kill_one(pid: int) -> bool:

@@ -6,21 +6,26 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from elastane.cluster import Node
 from elastane.engines.contract import Wanted
 from elastane.engines.fake import FakeEngine
 from elastane.engines.fake_work import Delays
 from elastane.jobs.states import State
+from elastane.policies.contract import Needs, Policy
+from elastane.policies.fifo import Fifo
+from elastane.policies.plan import Plan
+from elastane.policies.view import View
 from elastane.service.asking import LiveService
 from elastane.service.control import ControlPlane, ControlSettings
 from elastane.service.facade import Principal
 from elastane.service.live import LiveJob
 from elastane.service.messages import JobSummary
 from elastane.service.store import JobRow, Store
+from elastane.train.reports.events import Stepped
 
 ANN = Principal("ann", "user", "default")
 SPEC = {"command": "python train.py"}
@@ -172,3 +177,53 @@ def plain(row: JobRow) -> JobRow:
     """The row as it comes out of the store, without what is stored only now and then."""
     spec = json.loads(json.dumps(row.spec))
     return replace(row, spec=spec, training={}, profile={}, seen=0)
+
+
+def started(w: World, **spec: Any) -> str:
+    """A job that runs."""
+    job = w.submit(**spec)
+    w.until_state(job, State.RUNNING)
+    return job
+
+
+@dataclass(frozen=True)
+class Strange(Policy):
+    """Does what a test says."""
+
+    answer: Callable[[View], Plan] = field(default=lambda view: Fifo().decide(view))
+
+    name: ClassVar[str] = "strange"
+    title: ClassVar[str] = "Strange"
+    paper: ClassVar[str] = ""
+    needs: ClassVar[Needs] = Needs()
+
+    def decide(self, view: View) -> Plan:
+        return self.answer(view)
+
+    def label(self) -> str:
+        return "strange"
+
+
+def raises(error: BaseException) -> Strange:
+    def answer(view: View) -> Plan:
+        raise error
+
+    return Strange(answer)
+
+
+def window(at_s: float, fraction: float | None, workers: int = 1, **times: float) -> Stepped:
+    """A window of training with batch 32."""
+    shares = {"compute_s": 0.32 / workers, "sync_s": 0.0, **times}
+    return Stepped(
+        at_s,
+        step=int(at_s),
+        epoch=0,
+        workers=workers,
+        batch=32,
+        steps=1,
+        step_s=0.3,
+        progress=at_s,
+        fraction=fraction,
+        per_worker=-(-32 // workers),
+        **shares,
+    )

@@ -14,8 +14,7 @@ from elastane.jobs.problems import SpecError
 from elastane.jobs.states import State
 from elastane.service.facade import Conflict, NotFound
 from elastane.service.store import StoreError
-from service.helpers import ANN, SPEC, World, world
-from service.test_control import started
+from service.helpers import ANN, SPEC, World, started, world
 
 SLOW = Delays(2.0, 2.0, 2.0)
 
@@ -236,6 +235,7 @@ def test_a_job_that_is_moved_takes_along_as_many_workers_as_fit(tmp_path: Path) 
         w.until(lambda: w.workers(job) == 4)
         w.service.move(ANN, job, "n1")
         w.until(lambda: w.engine.workers_of(job) == {"n1": 2}, most_s=5.0)
+        assert w.row(job).attempt == 1
 
 
 def test_a_size_that_is_too_much_for_now_waits_for_its_room(tmp_path: Path) -> None:

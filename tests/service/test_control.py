@@ -9,20 +9,14 @@ from typing import Any
 
 import pytest
 
-from elastane.engines.contract import Attempt, Cause
+from elastane.engines.contract import Attempt, Cause, Running
 from elastane.engines.fake_work import Delays
 from elastane.jobs.states import State
 from elastane.service.control import ControlPlane, ControlSettings
 from elastane.service.running import BACKOFF_S
-from service.helpers import ANN, Crash, World, plain, world
+from service.helpers import ANN, Crash, World, plain, raises, started, world
 
 NO_DELAY = Delays(0.0, 0.0, 0.0)
-
-
-def started(w: World, **spec: Any) -> str:
-    job = w.submit(**spec)
-    w.until_state(job, State.RUNNING)
-    return job
 
 
 # From submission to the end.
@@ -40,6 +34,7 @@ def test_a_job_is_started_runs_and_succeeds(tmp_path: Path) -> None:
         assert row.ended_s == pytest.approx(1001.0 + 10.0)
         assert row.service_gpu_s == pytest.approx(11.0)
         assert job not in w.plane.live
+        assert w.engine.facts()["attempts"] == 0  # the engine was told that it may forget
 
 
 def test_a_job_that_ends_before_anybody_saw_it_run_has_succeeded(tmp_path: Path) -> None:
@@ -179,6 +174,47 @@ def test_a_rigid_job_on_a_lost_node_is_queued_again_free_of_charge(tmp_path: Pat
         assert "lose" in w.causes(job)
         assert row.grant is not None
         assert node not in row.grant.nodes
+
+
+def test_a_late_report_does_not_make_places_look_empty(tmp_path: Path) -> None:
+    with world(tmp_path, delays=Delays(resize_s=5.0)) as w:
+        job = started(w, samples=100_000, workers=1)
+        w.service.move(ANN, job, "n1")
+        w.round()
+        late = Running(w.live(job).attempt, w.row(job).seen, {"n0": 1}, "adaptive", "", w.clock.now_s)
+        w.service.move(ANN, job, "n0")
+        w.round()
+        assert w.live(job).places == {"n0": 1, "n1": 1}
+        w.plane._take([late])
+        w.service.move(ANN, job, "n1")
+        w.round()
+        w.plane._take([late])
+        assert w.live(job).places == {"n0": 1, "n1": 1}
+
+
+def test_nobody_is_on_a_node_that_was_lost(tmp_path: Path) -> None:
+    with world(tmp_path, delays=Delays(resize_s=5.0)) as w:
+        job = started(w, samples=100_000, workers={"min": 1, "max": 4})
+        w.service.scale(ANN, job, 4)
+        w.round()
+        assert w.live(job).places == {"n0": 2, "n1": 2}
+        w.plane.policy = raises(ValueError("no"))
+        w.engine.lose_node("n1")
+        w.round()
+        assert w.live(job).places == {"n0": 2}
+
+
+def test_a_grant_that_follows_what_has_happened_is_no_resize(tmp_path: Path) -> None:
+    with world(tmp_path, interval_s=5.0) as w:
+        job = started(w, samples=100_000)
+        w.until(lambda: w.workers(job) == 4 and w.state(job) is State.RUNNING)
+        w.plane.policy, policy = raises(ValueError("no")), w.plane.policy
+        w.engine.lose_node("n1")
+        w.pass_time(3.0)
+        assert w.engine.workers_of(job) == {"n0": 2}
+        w.plane.policy = policy
+        w.until(lambda: w.workers(job) == 2, most_s=10.0)
+        assert w.state(job) is State.RUNNING
 
 
 def test_slots_of_a_node_that_comes_back_are_free(tmp_path: Path) -> None:

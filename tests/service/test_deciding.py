@@ -4,54 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 from elastane.cluster import Grant, Node
 from elastane.errors import ElastaneError
 from elastane.jobs.states import State
-from elastane.policies.contract import Needs, Policy
+from elastane.policies.contract import Policy
 from elastane.policies.fifo import Fifo
 from elastane.policies.plan import Exact, Plan
 from elastane.policies.view import JobView, Request, View
 from elastane.service.deciding import Asker, Decision, ShadowPolicy, decide_now
-from service.helpers import ANN, world
-from service.test_control import started
-
-
-@dataclass(frozen=True)
-class Strange(Policy):
-    """Does what a test says."""
-
-    answer: Callable[[View], Plan] = field(default=lambda view: Fifo().decide(view))
-
-    name: ClassVar[str] = "strange"
-    title: ClassVar[str] = "Strange"
-    paper: ClassVar[str] = ""
-    needs: ClassVar[Needs] = Needs()
-
-    def decide(self, view: View) -> Plan:
-        return self.answer(view)
-
-    def label(self) -> str:
-        return "strange"
-
+from service.helpers import ANN, Strange, raises, started, world
 
 NODES = {"n0": Node("n0", 2, "cpu")}
 VIEW = View(now_s=0.0, jobs={"j1": JobView("j1", 0.0, Request())}, nodes=NODES)
 KEEP = Strange()
-
-
-def raises(error: BaseException) -> Strange:
-    def answer(view: View) -> Plan:
-        raise error
-
-    return Strange(answer)
 
 
 @contextmanager

@@ -11,26 +11,8 @@ from elastane.engines.fake_work import FakeWork
 from elastane.jobs.states import State
 from elastane.service.estimating import curve_of, end_of
 from elastane.service.learning import Learned
-from elastane.train.reports.events import Resized, Stepped
-from service.helpers import ANN, world
-from service.test_control import started
-
-
-def window(at_s: float, fraction: float | None, workers: int = 1, **times: float) -> Stepped:
-    shares = {"compute_s": 0.32 / workers, "sync_s": 0.0, **times}
-    return Stepped(
-        at_s,
-        step=int(at_s),
-        epoch=0,
-        workers=workers,
-        batch=32,
-        steps=1,
-        step_s=0.3,
-        progress=at_s,
-        fraction=fraction,
-        per_worker=-(-32 // workers),
-        **shares,
-    )
+from elastane.train.reports.events import Resized
+from service.helpers import ANN, started, window, world
 
 
 def after(*windows: tuple[float, float | None]) -> Learned:

@@ -11,9 +11,7 @@ import pytest
 from elastane.engines.fake_work import Delays
 from elastane.jobs.states import State
 from elastane.service.messages import Why
-from service.helpers import ANN, World, world
-from service.test_control import started
-from service.test_deciding import raises
+from service.helpers import ANN, World, raises, started, world
 
 
 def just_arrived(w: World) -> str:

@@ -11,7 +11,7 @@ from elastane.models.goodput import BatchLimits
 from elastane.models.throughput import ThroughputParams
 from elastane.service.learning import Learned, fit_together
 from elastane.train.reports.events import Evaluated, Fitted, Resized, Saved, Stepped, Warned, WorkerLost
-from service.test_estimating import window
+from service.helpers import window
 
 THETA = ThroughputParams(0.01, 0.01, 0.1, 0.01, 0.05, 0.01, 1.0)
 

@@ -138,5 +138,12 @@ def test_a_clock_that_is_behind_makes_no_service_count_twice() -> None:
     assert after_end(job(), over(Cause.FINISHED, at_s=40.0)).row.service_gpu_s == 0.0
 
 
+def test_what_was_stored_is_not_heard_again() -> None:
+    outcome = after_running(job(State.STARTING, seen=2), running({"n0": 2}))
+    assert outcome is not None
+    assert outcome.row.seen == 3
+    assert after_end(job(), over(Cause.LOST)).row.seen == 9
+
+
 def test_both_of_two_places_are_taken() -> None:
     assert overlap({"a": 2, "b": 1}, {"b": 3, "c": 1}) == {"a": 2, "b": 3, "c": 1}

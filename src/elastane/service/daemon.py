@@ -103,10 +103,11 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
     )
     ending: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _on_signals(ending)
+    accounts = StoredAccounts(store, time.time)
     await plane.open()
     try:
         _first_token(home, store)
-        app = create_app(LiveService(plane, warnings), StoredAccounts(store, time.time), _api(options))
+        app = create_app(LiveService(plane, warnings), accounts, _api(options))
         tls = (
             str(options.tls_cert) if options.tls_cert else None,
             str(options.tls_key) if options.tls_key else None,
@@ -125,6 +126,8 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
             broken.cancel()
     finally:
         (home / PID).unlink(missing_ok=True)
+        with contextlib.suppress(ElastaneError):
+            accounts.flush()
         # Nobody asked us to end: jobs do not suffer from what broke here.
         await plane.close(leave_running=not ending.done() or ending.result())
         (home / URL).unlink(missing_ok=True)

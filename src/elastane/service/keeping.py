@@ -1,12 +1,19 @@
-"""Accounts as the API wants them, kept in the store."""
+"""Accounts as the API wants them, kept in the store.
+
+Entries of the audit log are written together a moment later: a write to disk for each would double what a submission
+costs.  A kill within that moment loses them; what was changed, and by whom, is in the jobs and their events anyway.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from elastane.service.facade import Principal
 from elastane.service.messages import AuditRecord, NewToken, Role, TokenInfo, UserInfo
 from elastane.service.store import Store
+
+_MOMENT_S = 0.2
 
 
 class StoredAccounts:
@@ -15,6 +22,7 @@ class StoredAccounts:
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
+        self._unwritten: list[tuple[str, str, str, str]] = []
 
     def authenticate(self, token: str) -> Principal | None:
         """Whose token it is."""
@@ -55,9 +63,19 @@ class StoredAccounts:
 
     def audit(self, who: str, action: str, target: str, outcome: str) -> None:
         """Remember who asked for what."""
-        with self._store.transaction() as t:
-            t.add_audit(who, action, target, outcome)
+        if not self._unwritten:
+            asyncio.get_running_loop().call_later(_MOMENT_S, self.flush)
+        self._unwritten.append((who, action, target, outcome))
+
+    def flush(self) -> None:
+        """Write down what is not written yet."""
+        entries, self._unwritten = self._unwritten, []
+        if entries:
+            with self._store.transaction() as t:
+                for who, action, target, outcome in entries:
+                    t.add_audit(who, action, target, outcome)
 
     def audit_log(self, after: int, limit: int) -> list[AuditRecord]:
         """The entries after this one."""
+        self.flush()
         return self._store.audit_log(after, limit)

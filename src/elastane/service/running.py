@@ -37,7 +37,8 @@ def after_running(job: LiveJob, report: Running) -> Outcome | None:
     words = ", ".join(f"{count} on {node}" for node, count in report.workers.items())
     # Time does not run backwards for a ledger, whoever's clock is behind.
     row = job.moved(event, max(report.at_s, job.row.as_of_s))
-    return Outcome(replace(row, kind=kind, kind_reason=why), ((event, words),))
+    seen = max(row.seen, report.number)  # said again later it would be about a change that is over
+    return Outcome(replace(row, kind=kind, kind_reason=why, seen=seen), ((event, words),))
 
 
 def after_end(job: LiveJob, report: Over) -> Outcome:

@@ -328,6 +328,23 @@ def test_a_restarted_coordinator_adopts_running_workers_without_touching_them() 
     assert world.members() == ["w1", "w2", "w3"]
 
 
+def test_the_end_of_an_earlier_run_with_the_same_log_is_not_the_end_of_this_one() -> None:
+    world = started(2)
+    entries = [
+        {"type": "target", "workers": 1},
+        {"type": "spawn", "worker": "w0"},
+        {"type": "plan", "plan": Plan(1, Kind.START, ("w0",)).to_json()},
+        {"type": "finish", "outcome": "stopped", "cause": "suspended"},
+        {"type": "target", "workers": 2},
+        {"type": "spawn", "worker": "w1"},
+        {"type": "spawn", "worker": "w2"},
+        {"type": "plan", "plan": world.plans[0].to_json()},
+    ]
+    world.coordinator = Coordinator.adopt(Settings(workers=2), entries, world.now)
+    assert world.coordinator.outcome is None
+    assert sorted(world.coordinator.workers) == ["w1", "w2"]
+
+
 def test_a_coordinator_restarted_in_the_middle_of_a_change_re_forms_the_group() -> None:
     world = started(2)
     grown = Plan(2, Kind.GROW, ("w1", "w2", "w3"), joiners=("w3",))

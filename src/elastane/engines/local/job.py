@@ -19,7 +19,7 @@ from elastane.engines.local.agents import AgentNurseries
 from elastane.engines.local.command import kind_of, runnable
 from elastane.engines.local.files import Lock, read_json, write_json
 from elastane.engines.local.launching import ended_json, launch_from_json
-from elastane.engines.local.layout import CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
+from elastane.engines.local.layout import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
 from elastane.engines.local.rotation import rotate
 from elastane.train.control.coordinator import Settings
 from elastane.train.control.kinds import Choice, JobKind
@@ -29,7 +29,6 @@ from elastane.train.control.supervisor import JobOptions, Supervisor
 from elastane.train.errors import TrainError
 from elastane.train.reports.events import Ended
 
-BEGUN = "begun"
 _MEMBERS_S = 0.2
 _CODE = re.compile(r"exit code (\d+)")
 _SIGNAL = re.compile(r"killed by signal (\d+)")

@@ -27,7 +27,7 @@ def launch_from_json(values: Mapping[str, Any]) -> tuple[Launch, dict[str, int]]
         folder=Path(values["folder"]),
         run=Path(values["run"]),
         kind=values["kind"],
-        guessed=bool(values["guessed"]),
+        guessed=bool(values.get("guessed", False)),
         environment=dict(values["environment"]),
         most_workers=values["most_workers"],
         checkpoint_s=values["checkpoint_s"],

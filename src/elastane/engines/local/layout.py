@@ -8,6 +8,7 @@ from pathlib import Path
 from elastane.engines.contract import Attempt
 
 LAUNCH, ENDED, LOCK, MEMBERS, CONTROL = "launch.json", "ended.json", "lock", "members.json", "control.json"
+BEGUN = "begun"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ from pathlib import Path
 from elastane.engines.contract import Attempt, Cause, Ending, Over, Report, Running, Told, Wanted, WorkerFacts
 from elastane.engines.local.agents import ask, end_nurseries
 from elastane.engines.local.files import Lock, read_json, write_json
-from elastane.engines.local.job import BEGUN
 from elastane.engines.local.launching import ended_json, launch_to_json, places_of
-from elastane.engines.local.layout import CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
+from elastane.engines.local.layout import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
 from elastane.engines.local.sweep import kill_marked
 from elastane.train.reports.events import Event, Resized, from_json
 from elastane.train.reports.journal import FILE_NAME

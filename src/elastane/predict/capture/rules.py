@@ -25,19 +25,28 @@ from typing import Any
 
 from elastane.predict.operators import Kind, Shape
 
-_NAMED = {
-    Kind.NORM: "batch_norm layer_norm group_norm rms_norm renorm weight_norm local_response_norm",
+_WITHIN = {
     Kind.POOL: "pool upsample grid_sampler pixel_shuffle",
-    Kind.SOFTMAX: "softmax nll_loss logsumexp cross_entropy _ctc_loss",
-    Kind.EMBEDDING: "embedding index gather scatter take masked_fill masked_scatter index_put",
-    Kind.RANDOM: "bernoulli native_dropout rand normal uniform exponential multinomial randperm dropout",
-    Kind.REDUCTION: "sum mean amax amin argmax argmin max min norm prod std var cumsum sort topk all any "
-    "linalg_vector_norm cumprod median mse_loss l1_loss huber_loss smooth_l1_loss binary_cross_entropy",
-    Kind.COPY: "clone copy cat stack zeros ones full fill zero constant_pad_nd arange repeat roll flip tril triu "
-    "contiguous to _to_copy expand_copy pad eye unfold_backward slice_backward select_backward lift_fresh_copy "
-    "reflection_pad replication_pad im2col col2im diag resize as_strided_copy unique nonzero one_hot index_fill",
+    Kind.NORM: "batch_norm layer_norm group_norm rms_norm weight_norm",
+    Kind.SOFTMAX: "softmax nll_loss logsumexp ctc_loss",
+    Kind.EMBEDDING: "embedding scatter gather index",
+    Kind.RANDOM: "bernoulli dropout",
 }
-_STEMS = {stem: kind for kind, stems in _NAMED.items() for stem in stems.split()}
+"""Words anywhere in a name."""
+
+_WHOLE = {
+    Kind.RANDOM: "rand randn randint normal uniform exponential multinomial randperm rand_like randn_like",
+    Kind.EMBEDDING: "take",
+    Kind.REDUCTION: "sum mean amax amin argmax argmin max min norm prod std var var_mean cumsum sort topk all any "
+    "linalg_vector_norm cumprod median mse_loss l1_loss huber_loss smooth_l1_loss binary_cross_entropy",
+    Kind.COPY: "clone copy cat stack zeros zeros_like ones ones_like full full_like fill zero constant_pad_nd "
+    "arange repeat roll flip tril triu to_copy expand_copy eye unfold_backward slice_backward select_backward "
+    "reflection_pad1d reflection_pad2d replication_pad2d im2col col2im nonzero new_zeros new_ones new_full",
+}
+"""Names, or all of a name up to an underscore."""
+
+_STEMS = {stem: kind for kind, stems in _WHOLE.items() for stem in stems.split()}
+_WORDS = {word: kind for kind, words in _WITHIN.items() for word in words.split()}
 _PER_ELEMENT = {
     Kind.NORM: 8.0,
     Kind.SOFTMAX: 5.0,
@@ -104,14 +113,14 @@ def cost_of(call: Call) -> Cost:
 
 
 def _kind(call: Call) -> Kind:
+    for word, kind in _WORDS.items():
+        if word in call.stem:
+            return kind
     stem = call.stem.removeprefix("_foreach_").strip("_").removeprefix("native_")
     while stem:
         if stem in _STEMS:
             return _STEMS[stem]
         stem = stem.rpartition("_")[0]
-    for known, kind in _STEMS.items():
-        if len(known) > 4 and known in call.stem:
-            return kind
     if call.pointwise or call.stem.startswith(("_foreach_", "_fused_")):
         return Kind.ELEMENTWISE
     return Kind.REDUCTION if call.reduction else Kind.UNKNOWN

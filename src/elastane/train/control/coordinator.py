@@ -284,6 +284,9 @@ class Coordinator:
                 case "target":
                     self.target = int(entry["workers"])
                 case "spawn":
+                    if self.outcome is not None:  # that was the end of an earlier run with this log
+                        self.outcome, self.current = None, None
+                        self.workers.clear()
                     self._born += 1
                     self.workers[entry["worker"]] = Worker(entry["worker"])
                 case "gone":

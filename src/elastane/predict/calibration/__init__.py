@@ -1,0 +1,1 @@
+"""Measures operators on this machine, in the shapes and surroundings of real networks.  Imports PyTorch."""

@@ -1,0 +1,163 @@
+"""Small networks to calibrate with: the families people train, at sizes they use, drawn by chance.
+
+Measuring operators at uniformly random sizes would teach the wrong lesson: real channel counts are even, real images
+small where channels are many.  So whole small networks are drawn, and all their operators measured.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import cycle
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from elastane.predict.job import TrainingJob
+
+CHANNELS = (8, 16, 24, 32, 48, 64, 96, 128)
+BATCHES = (2, 4, 8, 12, 16, 24, 32, 48, 64)
+
+
+class Residual(nn.Module):
+    """Two convolutions beside a short cut."""
+
+    def __init__(self, c_in: int, c_out: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(c_in, c_out, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(c_out),
+            nn.ReLU(),
+            nn.Conv2d(c_out, c_out, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(c_out),
+        )
+        plain = stride == 1 and c_in == c_out
+        self.short = nn.Identity() if plain else nn.Conv2d(c_in, c_out, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The block."""
+        return F.relu(self.body(x) + self.short(x))
+
+
+def _separable(c_in: int, c_out: int, stride: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(c_in, c_in, 3, stride, 1, groups=c_in, bias=False),
+        nn.BatchNorm2d(c_in),
+        nn.ReLU6(),
+        nn.Conv2d(c_in, c_out, 1, bias=False),
+        nn.BatchNorm2d(c_out),
+        nn.ReLU6(),
+    )
+
+
+def _plain(c_in: int, c_out: int, stride: int) -> nn.Module:
+    kernel = 5 if stride > 1 else 3
+    pool = nn.MaxPool2d(2) if stride > 1 else nn.Identity()
+    return nn.Sequential(nn.Conv2d(c_in, c_out, kernel, 1, kernel // 2), nn.ReLU(), pool)
+
+
+Block = Callable[[int, int, int], nn.Module]
+
+
+def _images(draw: random.Random, block: Block) -> TrainingJob:
+    size, width = draw.choice((24, 28, 32, 48, 64)), draw.choice(CHANNELS[1:6])
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, draw.choice((1, 2)), 1), nn.BatchNorm2d(width), nn.ReLU()]
+    for _ in range(draw.randint(2, 5)):
+        stride = draw.choice((1, 2))
+        wider = draw.choice([each for each in CHANNELS if each >= width][:3])
+        layers.append(block(width, wider, stride))
+        width = wider
+    classes = draw.choice((10, 100))
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)]
+    return TrainingJob(
+        nn.Sequential(*layers),
+        lambda n: (torch.randn(n, 3, size, size), torch.randint(0, classes, (n,))),
+        lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]),
+        _optimizer(draw),
+    )
+
+
+def _vectors(draw: random.Random) -> TrainingJob:
+    width = draw.choice((128, 256, 384, 512, 784, 1024))
+    first, layers = width, list[nn.Module]()
+    for _ in range(draw.randint(2, 4)):
+        wider = draw.choice((128, 256, 512, 768, 1024))
+        layers += [nn.Linear(width, wider), draw.choice((nn.ReLU(), nn.GELU(), nn.Tanh()))]
+        if draw.random() < 0.5:
+            layers.append(draw.choice((nn.LayerNorm(wider), nn.Dropout(0.1))))
+        width = wider
+    return TrainingJob(
+        nn.Sequential(*layers, nn.Linear(width, 10)),
+        lambda n: (torch.randn(n, first), torch.randint(0, 10, (n,))),
+        lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]),
+        _optimizer(draw),
+    )
+
+
+class Recurrent(nn.Module):
+    """Words in, words out, an LSTM or a GRU between."""
+
+    def __init__(self, words: int, width: int, layers: int, gated: bool) -> None:
+        super().__init__()
+        self.words = nn.Embedding(words, width)
+        self.cells = (nn.LSTM if gated else nn.GRU)(width, width, layers, batch_first=True)
+        self.head = nn.Linear(width, words)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of the next word."""
+        return self.head(self.cells(self.words(x))[0])  # type: ignore[no-any-return]
+
+
+class Attentive(nn.Module):
+    """Words in, words out, transformer layers between."""
+
+    def __init__(self, words: int, width: int, layers: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.words = nn.Embedding(words, width)
+        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, dropout, F.gelu, batch_first=True, norm_first=True)
+        self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.head = nn.Linear(width, words)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of the next word."""
+        return self.head(self.layers(self.words(x)))  # type: ignore[no-any-return]
+
+
+def _words(draw: random.Random, recurrent: bool) -> TrainingJob:
+    words, width = draw.choice((500, 1000, 4000)), draw.choice((64, 96, 128, 192, 256))
+    length, layers = draw.choice((16, 24, 32, 48, 64)), draw.randint(1, 2)
+    model: nn.Module
+    if recurrent:
+        model = Recurrent(words, width, layers, draw.random() < 0.75)
+    else:
+        model = Attentive(words, width, layers, draw.choice((2, 4, 8)), draw.choice((0.0, 0.1)))
+    return TrainingJob(
+        model,
+        lambda n: torch.randint(0, words, (n, length)),
+        lambda model, x: F.cross_entropy(model(x).flatten(0, 1), x.flatten()),
+        _optimizer(draw),
+    )
+
+
+def _optimizer(draw: random.Random) -> Callable[..., torch.optim.Optimizer]:
+    if draw.random() < 0.5:
+        return lambda parameters: torch.optim.AdamW(parameters, lr=1e-3)
+    return lambda parameters: torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+
+
+_FAMILIES: tuple[Callable[[random.Random], TrainingJob], ...] = (
+    lambda draw: _images(draw, _plain),
+    lambda draw: _images(draw, Residual),
+    lambda draw: _vectors(draw),
+    lambda draw: _images(draw, _separable),
+    lambda draw: _words(draw, recurrent=True),
+    lambda draw: _words(draw, recurrent=False),
+)
+
+
+def networks(seed: int = 0) -> Iterator[tuple[TrainingJob, int]]:
+    """Endless jobs with their batch, families in turn; the same seed gives the same networks."""
+    draw = random.Random(seed)
+    for family in cycle(_FAMILIES):
+        yield family(draw), draw.choice(BATCHES)

@@ -1,0 +1,135 @@
+"""Times every operator of a training step where it stands, and the step as a whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from elastane.predict.capture.recorder import Recorder
+from elastane.predict.job import TrainingJob
+from elastane.predict.operators import Operator, Phase
+
+Clock = Callable[[], float]
+
+
+def clock() -> Clock:
+    """Seconds of this process's own computing where one thread does it all, else seconds on the wall.
+
+    On a shared machine the first is far steadier, and with one thread both mean the same.
+    """
+    return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+
+
+class TimedRecorder(Recorder):
+    """A recorder that also takes the time of each operator, in the order of ``operators``."""
+
+    def __init__(self, ticks: Clock) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+        self._ticks = ticks
+        self._took = 0.0
+
+    def __torch_dispatch__(  # type: ignore[override]
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Time the call itself, not what is written down about it."""
+
+        def timed(*given: Any, **named: Any) -> Any:
+            began = self._ticks()
+            result = func(*given, **named)
+            self._took = self._ticks() - began
+            return result
+
+        return super().__torch_dispatch__(_Timed(func, timed), types, args, kwargs)
+
+    def note(self, func: Any, stem: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Keep the time of what is written down."""
+        self.seconds.append(self._took)
+        super().note(func, stem, args, kwargs, result)
+
+
+class _Timed:
+    """An operator that is called through a stop watch and is otherwise itself."""
+
+    def __init__(self, func: Any, call: Callable[..., Any]) -> None:
+        self._func = func
+        self._call = call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._func, name)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredStep:
+    """A network's step: its operators with their seconds each, calls in all, and seconds of the whole."""
+
+    operators: tuple[Operator, ...]
+    seconds: tuple[float, ...]
+    calls: int
+    whole_s: float
+
+
+class Bench:
+    """One network ready to be measured again and again; keeps the best quarter of what it saw."""
+
+    def __init__(self, job: TrainingJob, batch: int, ticks: Clock) -> None:
+        self._job, self._ticks = job, ticks
+        self._data = job.batch_fn(batch)
+        trained = [each for each in job.model.parameters() if each.requires_grad]
+        self._optimizer = job.optimizer_fn(trained) if job.optimizer_fn is not None else None
+        self._passes: list[list[float]] = []
+        self._wholes: list[float] = []
+        self._last: TimedRecorder | None = None
+        self._plain(1)  # caches fill, optimizer state is made
+
+    def measure(self, passes: int) -> None:
+        """So many passes: the whole step alone, then operator by operator."""
+        for _ in range(passes):
+            self._wholes.append(self._plain(1))
+            self._passes.append(self._timed())
+
+    def result(self) -> MeasuredStep:
+        """Lower quartiles: interruptions only ever add."""
+        assert self._last is not None
+        seconds = np.quantile(np.array(self._passes), 0.25, axis=0)
+        whole = float(np.quantile(self._wholes, 0.25))
+        operators = tuple(replace(each, module="", inputs=(), outputs=()) for each in self._last.operators)
+        return MeasuredStep(operators, tuple(float(each) for each in seconds), self._last.calls, whole)
+
+    def _plain(self, steps: int) -> float:
+        began = self._ticks()
+        for _ in range(steps):
+            self._job.loss_fn(self._job.model, self._data).backward()
+            self._update()
+        return self._ticks() - began
+
+    def _timed(self) -> list[float]:
+        recorder = TimedRecorder(self._ticks)
+        with recorder:
+            loss = self._job.loss_fn(self._job.model, self._data)
+            recorder.phase = Phase.BACKWARD
+            loss.backward()
+            recorder.phase = Phase.OPTIMIZER
+            self._update()
+        self._last = recorder
+        return recorder.seconds
+
+    def _update(self) -> None:
+        if self._optimizer is not None:
+            self._optimizer.step()
+            self._optimizer.zero_grad()
+
+
+def measure_step(job: TrainingJob, batch: int, passes: int = 5) -> float:
+    """Seconds of a real training step: warm-up, then the lower quartile."""
+    bench = Bench(job, batch, clock())
+    times: Sequence[float] = [bench._plain(1) for _ in range(passes)]
+    return float(np.quantile(times, 0.25))

@@ -1,0 +1,85 @@
+"""A Gaussian process with a Matérn-3/2 kernel: the regressor for the few hundred timings of a calibration.
+
+Says how sure it is: its variance grows away from what was measured.  Too slow beyond a few thousand rows; then see
+``trees``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize
+
+from elastane.models.speed import FloatArray
+
+MOST_ROWS = 500
+_JITTER = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianProcess:
+    """A fitted process around a ridge regression; ``rows`` are standardised features."""
+
+    mean: FloatArray
+    scale: FloatArray
+    slopes: FloatArray
+    rows: FloatArray
+    weights: FloatArray
+    factor: FloatArray
+    signal: float
+    length: float
+    noise: float
+
+    @classmethod
+    def fit(cls, features: FloatArray, targets: FloatArray, ridge: float = 3.0) -> GaussianProcess:
+        """Learn a trend, then what it leaves; three hyper-parameters by marginal likelihood."""
+        mean, scale = features.mean(axis=0), features.std(axis=0)
+        scale = np.where(scale > 1e-9, scale, 1.0)
+        rows = (features - mean) / scale
+        design = np.hstack([rows, np.ones((len(rows), 1))])
+        penalty = ridge * np.eye(design.shape[1])
+        penalty[-1, -1] = 0.0
+        slopes = np.linalg.solve(design.T @ design + penalty, design.T @ targets)
+        left = targets - design @ slopes
+        gaps = _distances(rows, rows)
+        spread = max(float(left.std()), 1e-3)
+        start = np.log([spread, np.sqrt(rows.shape[1]), 0.3 * spread])
+        bounds = [(np.log(spread) - 3, np.log(spread) + 2), (-2.0, 4.0), (np.log(spread) - 4, np.log(spread) + 1)]
+        found = minimize(_misfit, start, args=(gaps, left), bounds=bounds, method="L-BFGS-B", options={"maxiter": 40})
+        signal, length, noise = (float(each) for each in np.exp(found.x))
+        factor, _ = cho_factor(_kernel(gaps, signal, length) + (noise**2 + _JITTER) * np.eye(len(rows)), lower=True)
+        weights = np.asarray(cho_solve((factor, True), left), np.float64)
+        return cls(mean, scale, slopes, rows, weights, factor, signal, length, noise)
+
+    def predict(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and standard deviation of each row, noise included."""
+        rows = (features - self.mean) / self.scale
+        trend = np.hstack([rows, np.ones((len(rows), 1))]) @ self.slopes
+        shared = _kernel(_distances(rows, self.rows), self.signal, self.length)
+        explained = np.einsum("ij,ji->i", shared, np.asarray(cho_solve((self.factor, True), shared.T)))
+        variance = np.maximum(self.signal**2 - explained, 0.0) + self.noise**2
+        return np.asarray(trend + shared @ self.weights, np.float64), np.asarray(np.sqrt(variance), np.float64)
+
+
+def _distances(one: FloatArray, other: FloatArray) -> FloatArray:
+    squares = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1)[None, :] - 2.0 * one @ other.T
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0)), np.float64)
+
+
+def _kernel(gaps: FloatArray, signal: float, length: float) -> FloatArray:
+    scaled = np.sqrt(3.0) * gaps / length
+    return np.asarray(signal**2 * (1.0 + scaled) * np.exp(-scaled), np.float64)
+
+
+def _misfit(logs: FloatArray, gaps: FloatArray, targets: FloatArray) -> float:
+    """The negative log marginal likelihood."""
+    signal, length, noise = np.exp(logs)
+    matrix = _kernel(gaps, float(signal), float(length)) + (noise**2 + _JITTER) * np.eye(len(targets))
+    try:
+        factor = cho_factor(matrix, lower=True)
+    except np.linalg.LinAlgError:
+        return 1e12
+    weights = cho_solve(factor, targets)
+    return float(0.5 * targets @ weights + np.log(np.diag(factor[0])).sum())

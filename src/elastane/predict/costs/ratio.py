@@ -1,0 +1,219 @@
+"""Our cost model: how far above the roofline an operator runs, learnt per kind from measurements.
+
+    log t = log t_roofline(operator, device) + offset(name) + f_kind(features) ± conformal error
+
+The ratio is learnt, not the time: most of what differs between devices and sizes is in the roofline, so the ratio
+carries over to devices that were never measured.  f is a Gaussian process for hundreds of rows, boosted trees for
+thousands, a median for a handful.  Errors of rows left out of the fit (grouped by shape, so that no shape is on both
+sides) scale the interval to cover nine in ten; an operator far from everything measured gets a wider one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Protocol
+from zlib import crc32
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from elastane.errors import ElastaneError
+from elastane.models.speed import FloatArray
+from elastane.predict.costs.contract import LEAST_S, Basis, Times, Timing, roofline_s
+from elastane.predict.costs.features import features
+from elastane.predict.costs.gaussian import MOST_ROWS, GaussianProcess
+from elastane.predict.costs.simple import Roofline
+from elastane.predict.costs.trees import Trees, fit_trees
+from elastane.predict.devices import Device
+from elastane.predict.interval import Z90
+from elastane.predict.operators import Kind, Operator
+
+FOLDS = 5
+LEAST_ROWS = 12
+TREES_FROM = 2000
+FARTHEST = 4.0
+"""An interval is widened by no more than this for distance: beyond it nothing is known anyway."""
+_SHRINK = 2.0
+
+
+class Regressor(Protocol):
+    """Learns log ratios from features."""
+
+    def predict(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and standard deviation."""
+        ...
+
+
+@dataclass(frozen=True)
+class Flat:
+    """The same ratio for all: for a kind with few measurements."""
+
+    value: float
+    sd: float
+
+    def predict(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The constant."""
+        return np.full(len(rows), self.value), np.full(len(rows), self.sd)
+
+
+@dataclass(frozen=True)
+class Boosted:
+    """Trees with one standard deviation for all."""
+
+    trees: Trees
+    sd: float = 1.0
+
+    def predict(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The trees' mean."""
+        return self.trees.predict(rows), np.full(len(rows), self.sd)
+
+
+@dataclass(frozen=True, eq=False)
+class KindModel:
+    """What was learnt about one kind."""
+
+    regressor: Regressor
+    offsets: dict[str, float]
+    strange_sd: float
+    """Spread of offsets: the doubt about a name that was never measured."""
+    conformal: float
+    """Factor on the regressor's own standard deviation, from errors left out of the fit."""
+    tree: cKDTree
+    centre: FloatArray
+    scale: FloatArray
+    usual_gap: float
+
+    def ratios(self, names: Sequence[str], rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Log ratio, its standard deviation, and distance."""
+        mean, sd = self.regressor.predict(rows)
+        known = np.array([name in self.offsets for name in names])
+        mean = mean + np.array([self.offsets.get(name, 0.0) for name in names])
+        gaps = self.tree.query((rows - self.centre) / self.scale)[0] / self.usual_gap
+        widening = np.clip(gaps, 1.0, FARTHEST)
+        sd = sd * self.conformal * widening + np.where(known, 0.0, self.strange_sd)
+        return mean, np.asarray(sd, np.float64), np.asarray(gaps, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class RatioModel:
+    """One ``KindModel`` per kind that was measured; others fall back to the roofline."""
+
+    kinds: dict[Kind, KindModel]
+    name: str = "ours"
+    basis: Basis = Basis.CALIBRATED
+    otherwise: Roofline = Roofline()
+
+    @classmethod
+    def fit(cls, timings: Sequence[Timing], basis: Basis = Basis.CALIBRATED, rounds: int = 400) -> RatioModel:
+        """Learn from measurements of any number of devices."""
+        if not timings:
+            raise ElastaneError("there are no timings to learn from")
+        groups = defaultdict(list)
+        for each in timings:
+            if each.seconds > 0.0 and each.operator.kind is not Kind.UNKNOWN:
+                groups[each.operator.kind].append(each)
+        return cls({kind: _fit_kind(rows, rounds) for kind, rows in groups.items()}, basis=basis)
+
+    def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
+        """Predict kind by kind."""
+        fallback = self.otherwise.times(operators, device, precision)
+        seconds, log_sd = fallback.seconds.copy(), fallback.log_sd.copy()
+        distance = np.full(len(operators), FARTHEST)
+        for kind, model in self.kinds.items():
+            index = [i for i, each in enumerate(operators) if each.kind is kind]
+            if not index:
+                continue
+            asked = [operators[i] for i in index]
+            rows = features(asked, device, precision)
+            mean, sd, gaps = model.ratios([each.name for each in asked], rows)
+            seconds[index] = roofline_s(asked, device, precision) * np.exp(np.clip(mean, -10.0, 10.0))
+            log_sd[index], distance[index] = sd, gaps
+        return Times(np.maximum(seconds, LEAST_S), log_sd, distance)
+
+    def rescaled(self, factors: dict[Kind, float]) -> RatioModel:
+        """The same model times a factor per kind, as a few probes of a device suggest."""
+
+        def moved(kind: Kind, model: KindModel) -> KindModel:
+            shift = math.log(factors.get(kind, 1.0))
+            return replace(model, offsets={name: each + shift for name, each in model.offsets.items()})
+
+        return replace(self, kinds={kind: moved(kind, model) for kind, model in self.kinds.items()})
+
+
+def probe_factors(model: RatioModel, probes: Sequence[Timing]) -> dict[Kind, float]:
+    """By how much a device runs slower than the model thinks, per kind: the median over probed operators."""
+    found = defaultdict(list)
+    for each in probes:
+        predicted = model.times([each.operator], each.device, each.precision).total
+        found[each.operator.kind].append(each.seconds / predicted)
+    return {kind: median(ratios) for kind, ratios in found.items()}
+
+
+def _fit_kind(timings: Sequence[Timing], rounds: int) -> KindModel:
+    rows, targets = _table(timings)
+    names = [each.operator.name for each in timings]
+    folds = np.array([crc32(repr((each.operator.name, each.operator.dims)).encode()) % FOLDS for each in timings])
+    left_out = (0,) if len(rows) >= TREES_FROM else tuple(range(FOLDS))
+    scores = []
+    for fold in left_out if len(rows) >= LEAST_ROWS else ():
+        kept = folds != fold
+        if kept.all() or kept.sum() < LEAST_ROWS // 2:
+            continue
+        offsets, _ = _offsets([name for name, keep in zip(names, kept, strict=True) if keep], targets[kept])
+        shift = np.array([offsets.get(name, 0.0) for name in names])
+        mean, sd = _regress(rows[kept], (targets - shift)[kept], rounds).predict(rows[~kept])
+        scores.extend(np.abs((targets - shift)[~kept] - mean) / sd)
+    conformal = float(np.quantile(scores, 0.9)) / Z90 if scores else 1.5
+    offsets, strange = _offsets(names, targets)
+    regressor = _regress(rows, targets - np.array([offsets[name] for name in names]), rounds)
+    centre, scale = rows.mean(axis=0), rows.std(axis=0)
+    scale = np.where(scale > 1e-9, scale, 1.0)
+    tree = cKDTree((rows - centre) / scale)
+    gaps = tree.query((rows - centre) / scale, k=min(2, len(rows)))[0].reshape(len(rows), -1)[:, -1]
+    usual = max(float(np.quantile(gaps, 0.9)), 0.05 * math.sqrt(rows.shape[1]))
+    return KindModel(regressor, offsets, strange, max(conformal, 0.3), tree, centre, scale, usual)
+
+
+def _table(timings: Sequence[Timing]) -> tuple[FloatArray, FloatArray]:
+    """Features and log ratios, device by device, in the order of ``timings``."""
+    by_device = defaultdict(list)
+    for index, each in enumerate(timings):
+        by_device[(each.device.name, each.precision)].append(index)
+    rows: list[FloatArray | None] = [None] * len(timings)
+    targets = np.zeros(len(timings))
+    for (_, precision), index in by_device.items():
+        operators, device = [timings[i].operator for i in index], timings[index[0]].device
+        table = features(operators, device, precision)
+        roof = roofline_s(operators, device, precision)
+        for place, i in enumerate(index):
+            rows[i] = table[place]
+            targets[i] = math.log(timings[i].seconds / roof[place])
+    return np.array(rows, np.float64), targets
+
+
+def _offsets(names: Sequence[str], targets: FloatArray) -> tuple[dict[str, float], float]:
+    """How each name differs from its kind, drawn towards 0 where it was seen rarely; and their spread."""
+    centre = float(np.median(targets))
+    by_name = defaultdict(list)
+    for name, target in zip(names, targets, strict=True):
+        by_name[name].append(float(target) - centre)
+    if len(by_name) == 1:
+        return {names[0]: 0.0}, 0.3
+    shrunk = {name: sum(each) / (len(each) + _SHRINK) for name, each in by_name.items()}
+    return shrunk, max(float(np.std(list(shrunk.values()))), 0.1)
+
+
+def _regress(rows: FloatArray, targets: FloatArray, rounds: int) -> Regressor:
+    if len(rows) < LEAST_ROWS:
+        return Flat(float(np.median(targets)), max(float(np.std(targets)), 0.25))
+    if len(rows) >= TREES_FROM:
+        trees = fit_trees(rows, targets, rounds=rounds)
+        return Boosted(trees, max(float(np.std(targets - trees.predict(rows))), 1e-3))
+    if len(rows) > MOST_ROWS:
+        kept = np.random.default_rng(0).choice(len(rows), MOST_ROWS, replace=False)
+        rows, targets = rows[kept], targets[kept]
+    return GaussianProcess.fit(rows, targets)

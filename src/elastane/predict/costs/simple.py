@@ -1,0 +1,108 @@
+"""Cost models that need no learning from shapes: linear in FLOPs, PALEO, and the plain roofline.
+
+They are here to be compared with, and as the last resort for devices nobody measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from elastane.models.speed import FloatArray
+from elastane.predict.costs.contract import LEAST_S, Basis, Times, Timing, moved_bytes, roofline_s
+from elastane.predict.devices import Device
+from elastane.predict.operators import Kind, Operator
+
+
+@dataclass(frozen=True)
+class LinearInFlops:
+    """t = a·FLOPs + b per kind, by least squares of seconds: what most people estimate with."""
+
+    coefficients: dict[Kind, tuple[float, float]]
+    name: str = "linear in FLOPs"
+    basis: Basis = Basis.CALIBRATED
+    log_sd: float = 0.5
+
+    @classmethod
+    def fit(cls, timings: Sequence[Timing]) -> LinearInFlops:
+        """One line per kind."""
+        lines = {}
+        for kind in {each.operator.kind for each in timings}:
+            rows = [each for each in timings if each.operator.kind is kind]
+            flops = np.array([each.operator.flops for each in rows])
+            seconds = np.array([each.seconds for each in rows])
+            matrix = np.stack([flops, np.ones_like(flops)], axis=1)
+            slope, start = np.linalg.lstsq(matrix, seconds, rcond=None)[0]
+            lines[kind] = (float(slope), float(start))
+        return cls(lines)
+
+    def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
+        """Kinds that were never seen take the time of the roofline."""
+        roof = roofline_s(operators, device, precision)
+        seconds = [
+            self._line(each, float(least)) for each, least in zip(operators, roof, strict=True)
+        ]
+        return _with_spread(np.maximum(np.array(seconds, np.float64), LEAST_S), self.log_sd)
+
+    def _line(self, operator: Operator, otherwise: float) -> float:
+        if operator.kind not in self.coefficients:
+            return otherwise
+        slope, start = self.coefficients[operator.kind]
+        return slope * operator.flops + start
+
+
+@dataclass(frozen=True)
+class Paleo:
+    """PALEO's layer time: bytes / bandwidth + FLOPs / peak, each divided by one "platform percent of peak".
+
+    The sum is PALEO's own choice (nothing overlaps).  Bias and activation are ignored there; here they are operators
+    like others, charged by the same formula.  Qi, Sparks and Talwalkar, ICLR 2017.
+    """
+
+    percent_of_peak: float = 0.62
+    name: str = "PALEO"
+    basis: Basis = Basis.ROOFLINE
+    log_sd: float = 0.5
+
+    @classmethod
+    def fit(cls, timings: Sequence[Timing]) -> Paleo:
+        """The one constant, such that half of the measurements are above."""
+        ideal = np.array([_ideal_s([each.operator], each.device, each.precision)[0] for each in timings])
+        measured = np.array([each.seconds for each in timings])
+        ratio = float(np.median(ideal / np.maximum(measured, LEAST_S)))
+        return cls(percent_of_peak=max(ratio, 1e-6), basis=Basis.CALIBRATED)
+
+    def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
+        """The formula, at least one clock tick each."""
+        seconds = _ideal_s(operators, device, precision) / self.percent_of_peak
+        return _with_spread(np.maximum(seconds, LEAST_S), self.log_sd)
+
+
+def _ideal_s(operators: Sequence[Operator], device: Device, precision: str) -> FloatArray:
+    flops = np.array([each.flops for each in operators], np.float64)
+    moved = moved_bytes(operators, precision)
+    return np.asarray(flops / device.peak(precision) + moved / device.bandwidth, np.float64)
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The least time over a usual share of it, per kind; for devices that nobody measured."""
+
+    share: dict[Kind, float] = field(default_factory=dict)
+    usual: float = 0.6
+    name: str = "roofline"
+    basis: Basis = Basis.ROOFLINE
+    log_sd: float = 0.35
+
+    def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
+        """Launches come on top and are not slowed down by a lower share."""
+        launch = device.launch_us * 1e-6
+        shares = np.array([self.share.get(each.kind, self.usual) for each in operators])
+        seconds = (roofline_s(operators, device, precision) - launch) / shares + launch
+        return _with_spread(np.asarray(np.maximum(seconds, LEAST_S), np.float64), self.log_sd)
+
+
+def _with_spread(seconds: FloatArray, log_sd: float) -> Times:
+    return Times(seconds, np.full_like(seconds, log_sd), np.zeros_like(seconds))

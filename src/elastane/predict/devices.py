@@ -1,0 +1,155 @@
+"""Devices to predict for: what they can do at best, from whom we know it, and since when.
+
+Peaks are dense (vendors print twice as much for sparse matrices) and per die (vendors print boards).  What a device
+reaches in practice is not here: that is learnt by ``costs``.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from elastane.codec import decoded
+from elastane.errors import ElastaneError
+from elastane.suggest import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How devices reach each other: within a node, between nodes, and the time of one message."""
+
+    intra_gb_per_s: float = 12.0
+    inter_gb_per_s: float = 3.1
+    latency_us: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One kind of accelerator, or this machine's processor once it was calibrated."""
+
+    name: str
+    memory_gb: float
+    bandwidth_gb_per_s: float
+    peak_tflops: Mapping[str, float]
+    launch_us: float
+    source: str
+    as_of: str
+    arch: str = ""
+    sms: int = 0
+    clock_mhz: float = 0.0
+    aliases: tuple[str, ...] = ()
+    link: Link = field(default_factory=Link)
+
+    def __post_init__(self) -> None:
+        wrong = problem(self)
+        if wrong:
+            raise ElastaneError(f"device {self.name}: {wrong}")
+
+    def peak(self, precision: str) -> float:
+        """FLOP/s at a precision; one that the device has no units for runs at the speed of fp32.
+
+        Raises:
+            ElastaneError: nobody knows this precision.
+        """
+        if precision not in PRECISIONS:
+            hint = did_you_mean(precision, PRECISIONS)
+            raise ElastaneError(f"precision {precision!r} is not known{hint}; choose of {', '.join(PRECISIONS)}")
+        return self.peak_tflops.get(precision, self.peak_tflops["fp32"]) * 1e12
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per second."""
+        return self.bandwidth_gb_per_s * 1e9
+
+    @property
+    def accelerator(self) -> bool:
+        """Whether operators are launched on it one by one, the host running ahead."""
+        return self.sms > 0
+
+
+PRECISIONS = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
+"""Names of precisions with the bytes of an element."""
+
+_PER_CLOCK = {
+    "volta": 1024,
+    "turing": 1024,
+    "ampere": 2048,
+    "ampere-consumer": 512,
+    "ada": 1024,
+    "ada-consumer": 512,
+    "hopper": 4096,
+}
+"""Dense 16-bit operations per multiprocessor and clock."""
+
+
+def problem(device: Device) -> str | None:
+    """What is wrong with a row of the catalog, or None.  Finds peaks quoted for sparse matrices."""
+    if min(device.memory_gb, device.bandwidth_gb_per_s) <= 0 or device.launch_us < 0:
+        return "memory_gb and bandwidth_gb_per_s must be above 0, launch_us not below"
+    if "fp32" not in device.peak_tflops or min(device.peak_tflops.values()) <= 0:
+        return "peak_tflops needs fp32, and every peak must be above 0"
+    if not device.source or not device.as_of:
+        return "source and as_of are missing: a figure without origin and date is not used"
+    per_clock = _PER_CLOCK.get(device.arch)
+    if per_clock and device.sms:
+        possible = per_clock * device.sms * device.clock_mhz / 1e6
+        for name in ("bf16", "fp16"):
+            if device.peak_tflops.get(name, 0.0) > 1.1 * possible:
+                return f"its {name} peak is above the dense {possible:.0f} TFLOP/s; was it quoted for sparsity?"
+    return None
+
+
+@cache
+def catalog() -> tuple[Device, ...]:
+    """The built-in devices."""
+    text = files("elastane.predict").joinpath("data/devices.json").read_text(encoding="utf-8")
+    return tuple(decoded(Device, row) for row in json.loads(text))
+
+
+def find(name: str, devices: Iterable[Device] | None = None) -> Device:
+    """The device of a name or alias, such as ``torch.cuda.get_device_name`` prints; case does not matter."""
+    known = {
+        alias.casefold(): device
+        for device in (catalog() if devices is None else devices)
+        for alias in (device.name, *device.aliases)
+    }
+    if name.casefold() not in known:
+        names = sorted({device.name for device in known.values()})
+        hint = did_you_mean(name, names)
+        raise ElastaneError(f"there is no device {name!r} in the catalog{hint} (known: {', '.join(names)})")
+    return known[name.casefold()]
+
+
+def load_devices(path: Path) -> tuple[Device, ...]:
+    """Devices of a user's own JSON list or CSV file.
+
+    CSV has a column per field; peaks are ``peak_fp32``, ``peak_bf16`` … in TFLOP/s.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        rows = _from_csv(text) if path.suffix == ".csv" else json.loads(text)
+        if not isinstance(rows, list):
+            raise ValueError("it must hold a list of devices")
+        return tuple(decoded(Device, row) for row in rows)
+    except OSError as error:
+        raise ElastaneError(f"the device file {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ElastaneError(f"the device file {path} is not usable: {error}") from error
+
+
+def _from_csv(text: str) -> list[dict[str, Any]]:
+    return [_row(dict(row)) for row in csv.DictReader(text.splitlines())]
+
+
+def _row(row: dict[str, str]) -> dict[str, Any]:
+    peaks = {key.removeprefix("peak_"): float(value) for key, value in row.items() if key.startswith("peak_") and value}
+    numbers = ("memory_gb", "bandwidth_gb_per_s", "launch_us", "sms", "clock_mhz")
+    found: dict[str, Any] = {key: float(row[key]) for key in numbers if row.get(key)}
+    found |= {key: row[key] for key in ("name", "source", "as_of", "arch") if row.get(key)}
+    return found | {"peak_tflops": peaks, "aliases": [each for each in row.get("aliases", "").split("|") if each]}
