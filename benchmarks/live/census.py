@@ -52,7 +52,7 @@ def take_census(system: System, client: Client) -> Census:
     # Workers of a nursery that was warmed in advance bear its mark: for them, being known has to do.
     strange |= {pid for pid, mark in there.items() if mark.attempt != SPARE and mark.attempt not in attempts}
     unmarked = set(system.processes()) - there.keys()
-    strange |= {pid for pid in unmarked if not _expected(pid, set(agents.values()), attempts)}
+    strange |= {pid for pid in unmarked if not _expected(pid, set(agents.values()))}
     return Census(frozenset(strange), frozenset((nurseries | workers) - there.keys()))
 
 
@@ -67,12 +67,9 @@ def agent_pids(home: Path) -> dict[str, int]:
 
 
 def supervisors(home: Path) -> list[int]:
-    """The processes that each look after one attempt."""
-    return [
-        pid
-        for pid in _pids()
-        if _words(pid)[2:3] == ["elastane.engines.local.job"] and str(home) in _words(pid)[3]
-    ]
+    """The processes that each look after one attempt, as they say themselves."""
+    found = (read_json(path) for path in (home / "jobs").glob("*/run/control.json"))
+    return [int(facts["pid"]) for facts in found if facts is not None and _words(int(facts["pid"]))]
 
 
 def _agents(layout: Layout) -> Iterator[tuple[str, int, set[int]]]:
@@ -85,8 +82,8 @@ def _agents(layout: Layout) -> Iterator[tuple[str, int, set[int]]]:
             yield str(facts["name"]), int(facts["pid"]), nurseries
 
 
-def _expected(pid: int, agents: set[int], attempts: set[str]) -> bool:
-    """The control plane, an agent that answers, or the supervisor of an attempt that the service holds."""
+def _expected(pid: int, agents: set[int]) -> bool:
+    """The control plane, an agent that answers, or a supervisor."""
     words = _words(pid)
     if not words:
         return True  # it has just ended
@@ -94,10 +91,8 @@ def _expected(pid: int, agents: set[int], attempts: set[str]) -> bool:
         return True
     if words[2:3] == ["elastane.engines.local.agent"]:
         return pid in agents
-    if words[2:3] == ["elastane.engines.local.job"]:
-        folder = Path(words[3])
-        return f"{folder.parent.name}.{folder.name.removeprefix('attempt-')}" in attempts
-    return False
+    # Such a process waits for an attempt, or runs one, which its lock tells.
+    return words[2:3] == ["elastane.engines.local.waiting"]
 
 
 def _pids() -> list[int]:

@@ -16,6 +16,7 @@ from elastane.engines.contract import Attempt, Ending, Examined, Report, Wanted,
 from elastane.engines.local.agents import AgentWatch
 from elastane.engines.local.command import kind_of, missing
 from elastane.engines.local.layout import Layout
+from elastane.engines.local.supervisors import Supervisors
 from elastane.engines.local.sweep import Mark, kill_marked
 from elastane.engines.local.tender import Tender
 
@@ -34,6 +35,7 @@ class LocalEngine:
         self._tenders: dict[Attempt, Tender] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._reports: list[Report] = []
+        self._supervisors = Supervisors(home, lambda s, do: asyncio.get_running_loop().call_later(s, do))
 
     def examine(
         self, kind: str, command: Sequence[str], directory: str, environment: Mapping[str, str]
@@ -47,6 +49,7 @@ class LocalEngine:
 
     async def open(self) -> None:
         """Start agents where there are none, and wait for them."""
+        self._supervisors.keep_one_ready()
         for name, watch in self._watches.items():
             self._tasks[name] = asyncio.create_task(watch.run())
         deadline = asyncio.get_running_loop().time() + _NODES_S
@@ -62,6 +65,7 @@ class LocalEngine:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._supervisors.close()
         if not leave_running:
             await asyncio.gather(*(watch.shut_down() for watch in self._watches.values()))
             kill_marked(self._layout.home, lambda _: True)
@@ -88,7 +92,7 @@ class LocalEngine:
             if tender.wanted != wanted:
                 tender.want(wanted)
             return
-        tender = self._tenders[attempt] = Tender(self._layout.home, wanted, self._say)
+        tender = self._tenders[attempt] = Tender(self._layout.home, wanted, self._say, self._supervisors.start)
         self._tasks[attempt] = asyncio.create_task(tender.run())
 
     def _say(self, report: Report) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -140,14 +139,8 @@ def _verdict(ended: Ended, choice: Choice) -> tuple[Cause, str, int | None]:
     )
 
 
-def main() -> None:
-    """``python -m elastane.engines.local.job FOLDER``."""
-    folder = Path(sys.argv[1])
+def run_attempt(folder: Path) -> None:
+    """Run it, unless somebody does or has."""
     lock = Lock(folder / LOCK)
-    if not lock.take() or (folder / ENDED).exists():
-        return  # somebody runs it, or has run it
-    asyncio.run(AttemptProcess(folder).run())
-
-
-if __name__ == "__main__":
-    main()
+    if lock.take() and not (folder / ENDED).exists():
+        asyncio.run(AttemptProcess(folder).run())

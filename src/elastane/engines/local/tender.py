@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,11 +28,18 @@ _TRIES, _LIVED_S = 3, 3.0
 class Tender:
     """One attempt on this machine."""
 
-    def __init__(self, home: Path, wanted: Wanted, report: Callable[[Report], None]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        wanted: Wanted,
+        report: Callable[[Report], None],
+        begin: Callable[[Path], subprocess.Popen[bytes]],
+    ) -> None:
         self.wanted = wanted
         self.over = False
         self._home = home
         self._report = report
+        self._begin = begin
         self._poke = asyncio.Event()
         self._lock = Lock(wanted.launch.folder / LOCK)
         self._offset = wanted.seen
@@ -108,16 +114,7 @@ class Tender:
         return known.exists() and (members is None or members.get("kind") == "adaptive")
 
     async def _start(self, folder: Path) -> None:
-        with (folder / "job.log").open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", "elastane.engines.local.job", str(folder)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                env=dict(os.environ),
-                start_new_session=True,
-            )
+        self._process = self._begin(folder)
         deadline = time.monotonic() + _START_S
         while not self._lock.held and self._process.poll() is None and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
