@@ -223,5 +223,5 @@ class Anything(RuleBasedStateMachine):
 
 TestAnything = Anything.TestCase
 TestAnything.settings = settings(
-    max_examples=25, stateful_step_count=40, suppress_health_check=list(HealthCheck), print_blob=False
+    max_examples=18, stateful_step_count=40, suppress_health_check=list(HealthCheck), print_blob=False
 )

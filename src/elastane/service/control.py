@@ -28,7 +28,7 @@ from elastane.policies.record import lowered_to_json, plain, view_to_json
 from elastane.policies.registry import make_policy
 from elastane.service.deciding import PATIENCE_S, Asker, Decision, ShadowPolicy
 from elastane.service.layout import Layout
-from elastane.service.live import LiveJob, places_of, slots_of
+from elastane.service.live import LiveJob, places_of
 from elastane.service.running import Outcome, after_end, after_running, overlap
 from elastane.service.store import Store, Transaction
 from elastane.service.store.rows import JobRow
@@ -40,6 +40,8 @@ _IDLE_S = 1.0
 _STORE_TRAINING_S = 2.0
 """How often what jobs report is stored; it can be read again from their own reports."""
 _SHUTDOWN_S = 20.0
+_REST = 4.0
+"""Rest after a round, in times that it took."""
 _KEEP_EVENTS, _KEEP_DECISIONS = 200_000, 5_000
 
 
@@ -164,7 +166,10 @@ class ControlPlane:
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._nap_s())
+            began_s = time.monotonic()
             await self.round()
+            # However much there is to do, most of the time belongs to those who ask.
+            await asyncio.sleep(_REST * (time.monotonic() - began_s))
 
     async def round(self) -> None:
         """Hear what happened, decide if there is reason to, and bring it about."""
@@ -237,7 +242,7 @@ class ControlPlane:
                 self._unsaved.add(job.id)
 
     def _share(self) -> float:
-        busy = sum(job.row.grant.workers * job.spec.worker.gpus for job in self.live.values() if job.row.grant)
+        busy = sum(job.row.grant.workers * job.worker.gpus for job in self.live.values() if job.row.grant)
         return core_share(self.settings.cores, busy)
 
     def _change(self, t: Transaction, job: LiveJob, report: Report) -> None:
@@ -427,7 +432,7 @@ class ControlPlane:
     def _give(self, t: Transaction, job: LiveJob, wanted: Grant) -> bool:
         free = self._free(besides=job.id)
         places = places_of(wanted)
-        if any(slots_of(job.spec, count) > free.get(node, 0) for node, count in places.items()):
+        if any(job.slots(count) > free.get(node, 0) for node, count in places.items()):
             job.waiting = job.waiting or "its place is being freed by others"
             return False
         now = self.clock()
@@ -458,11 +463,11 @@ class ControlPlane:
         """Slots by node that nobody else may still be using."""
         free = {name: node.gpus for name, node in self._nodes.items()}
         for job in self.live.values():
-            if job.id == besides:
+            if job.id == besides or not (job.places or job.row.grant):
                 continue
             for node, count in overlap(job.places, places_of(job.row.grant)).items():
                 if node in free:
-                    free[node] -= slots_of(job.spec, count)
+                    free[node] -= job.slots(count)
         return free
 
     # Bringing about.

@@ -10,6 +10,7 @@ from elastane.engines.contract import Attempt
 from elastane.jobs import JobSpec, parse_spec
 from elastane.jobs.states import HOLDING, Event, State, advance
 from elastane.policies.view import ELASTIC, Ability, Facts, JobState, JobView, Ledger, Request
+from elastane.resources import Resources
 from elastane.service.learning import Learned
 from elastane.service.store.rows import JobRow
 
@@ -30,10 +31,16 @@ class LiveJob:
     learned: Learned
     places: dict[str, int] = field(default_factory=dict)
     """Workers by node that may still be running, whatever the grant says."""
+    _seen: tuple[JobRow, int, str, JobView] | None = None
     waiting: str = ""
     since_s: float | None = None
     """When its present attempt was started, as far as this control plane knows."""
     retry_s: float = 0.0
+    worker: Resources = field(init=False)
+    """Needs of one worker; kept, because it is asked for in every round."""
+
+    def __post_init__(self) -> None:
+        self.worker = self.spec.worker
 
     @classmethod
     def of(cls, row: JobRow) -> LiveJob:
@@ -74,13 +81,17 @@ class LiveJob:
         """The row with the service it has received until now."""
         row = self.row
         passed_s = max(0.0, now_s - row.as_of_s)
-        gpus = row.grant.workers * self.spec.worker.gpus if row.grant is not None else 0.0
+        gpus = row.grant.workers * self.worker.gpus if row.grant is not None else 0.0
         return replace(
             row,
             as_of_s=now_s,
             service_gpu_s=row.service_gpu_s + gpus * passed_s,
             held_s=row.held_s + (passed_s if row.grant is not None else 0.0),
         )
+
+    def slots(self, workers: int) -> int:
+        """Slots that so many of its workers take on one node."""
+        return math.ceil(workers * self.worker.gpus)
 
     # What a policy sees.
 
@@ -98,13 +109,21 @@ class LiveJob:
             workers=least,
             min_workers=least,
             max_workers=greatest,
-            worker=spec.worker,
+            worker=self.worker,
             types=tuple(spec.accelerators),
             preemptible=spec.preemptible,
         )
 
     def view(self, most: int, accelerator: str) -> JobView:
-        """As a policy may see it."""
+        """As a policy may see it.  Of a job that has never run nothing is learned, so its view is kept."""
+        seen = self._seen
+        if seen is not None and seen[0] is self.row and seen[1:3] == (most, accelerator):
+            return seen[3]
+        view = self._view(most, accelerator)
+        self._seen = (self.row, most, accelerator, view) if not self.row.attempt else None
+        return view
+
+    def _view(self, most: int, accelerator: str) -> JobView:
         row, spec = self.row, self.spec
         fixed = row.state in (State.SUSPENDING, State.STOPPING) or row.pinned_node is not None
         abilities = Ability.NONE if fixed else ABILITIES[row.kind]

@@ -50,7 +50,7 @@ def build_view(scene: Scene, jobs: Iterable[LiveJob], trigger: str, policy: Poli
         if job.retry_s > scene.now_s:
             withheld[job.id] = f"it failed and is tried again in {job.retry_s - scene.now_s:.0f} s"
             continue
-        most = int(total / job.spec.worker.gpus) if job.spec.worker.gpus else total
+        most = int(total / job.worker.gpus) if job.worker.gpus else total
         view = job.view(most, accelerator)
         if job.row.pinned_node is not None:
             view = replace(view, grant=_pinned_grant(job, view))

@@ -64,9 +64,8 @@ def _has_elastane_only_here(found: str) -> bool:
     return not (Path(found).parent.parent / "pyvenv.cfg").exists()
 
 
-def kind_of(asked: str, command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> Choice:
+def kind_of(asked: str, what: Runnable, directory: Path) -> Choice:
     """How elastic a job is, by its owner's word or by what its script uses."""
-    what = runnable(command, directory, environment)
     if asked != "auto":
         return Choice(JobKind(asked), "its spec says so")
     if what.program:
@@ -75,11 +74,10 @@ def kind_of(asked: str, command: Sequence[str], directory: Path, environment: Ma
     return choose_kind("auto", path if path is not None and path.is_file() else None)
 
 
-def missing(command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> str:
+def missing(what: Runnable, directory: Path, environment: Mapping[str, str]) -> str:
     """What is not there to be run; empty if all is well."""
     if not directory.is_dir():
         return f"there is no directory {directory}"
-    what = runnable(command, directory, environment)
     if what.program:
         word = what.program[0]
         place = str(directory / word) if os.sep in word else word

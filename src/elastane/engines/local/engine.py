@@ -14,7 +14,7 @@ from typing import Any
 from elastane.cluster import Node
 from elastane.engines.contract import Attempt, Ending, Examined, Report, Wanted, WorkerFacts
 from elastane.engines.local.agents import AgentWatch
-from elastane.engines.local.command import kind_of, missing
+from elastane.engines.local.command import kind_of, missing, runnable
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.supervisors import Supervisors
 from elastane.engines.local.sweep import Mark, kill_marked
@@ -41,10 +41,12 @@ class LocalEngine:
         self, kind: str, command: Sequence[str], directory: str, environment: Mapping[str, str]
     ) -> Examined:
         """By its source, if it is a Python script."""
-        lacking = missing(command, Path(directory), environment)
+        place = Path(directory)
+        what = runnable(command, place, environment)
+        lacking = missing(what, place, environment)
         if lacking:
             return Examined(kind, "", lacking)
-        choice = kind_of(kind, command, Path(directory), environment)
+        choice = kind_of(kind, what, place)
         return Examined(choice.kind.value, choice.reason)
 
     async def open(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from elastane.engines.contract import Cause, Launch
+from elastane.engines.contract import Cause
 from elastane.engines.local.agents import AgentNurseries
 from elastane.engines.local.command import kind_of, runnable
 from elastane.engines.local.files import Lock, read_json, write_json
@@ -46,8 +46,9 @@ class AttemptProcess:
         self.launch, self._places = launch_from_json(values)
         self._folder = folder
         self._layout = Layout(folder.parent.parent.parent)
+        self._runnable = runnable(self.launch.command, Path(self.launch.directory), self.launch.environment)
         self._choice = (
-            kind_of("auto", self.launch.command, Path(self.launch.directory), self.launch.environment)
+            kind_of("auto", self._runnable, Path(self.launch.directory))
             if self.launch.kind == "auto"
             else Choice(JobKind(self.launch.kind), "")  # whoever chose it knows why
         )
@@ -69,7 +70,7 @@ class AttemptProcess:
         """(cause, detail, code) of the end, and whether the job turned out to be of another kind."""
         launch = self.launch
         nurseries = AgentNurseries(self._layout, str(launch.attempt), launch.run / "logs" / "nursery.log")
-        supervisor = Supervisor(_options(launch, self._places, self._choice), _ignore, _ignore, nurseries)
+        supervisor = Supervisor(self._options(), _ignore, _ignore, nurseries)
         members = asyncio.create_task(self._write_members(supervisor))
         try:
             ended = await supervisor.run(adopt=adopt)
@@ -79,6 +80,24 @@ class AttemptProcess:
         finally:
             members.cancel()
         return *verdict, supervisor.spoken_to and verdict[0] is Cause.FAILED
+
+    def _options(self) -> JobOptions:
+        launch, what = self.launch, self._runnable
+        saving = {"ELASTANE_CHECKPOINT_EVERY": str(launch.checkpoint_s)} if launch.checkpoint_s else {}
+        settings = Settings(workers=max(1, sum(self._places.values())), max_workers=launch.most_workers)
+        return JobOptions(
+            script=what.script,
+            arguments=what.arguments,
+            program=what.program,
+            places=self._places,
+            run=launch.run,
+            settings=settings,
+            environment={"ELASTANE_JOB": launch.attempt.job, **saving, **launch.environment},
+            directory=Path(launch.directory),
+            module=what.module,
+            kind=self._choice.kind,
+            guessed=launch.guessed,
+        )
 
     async def _write_members(self, supervisor: Supervisor) -> None:
         """Who is there, for whoever wants to know; only when it changes.  Long logs are set aside on the way."""
@@ -95,25 +114,6 @@ class AttemptProcess:
 
 def _ignore(_: object) -> None:
     """The journal has it, and logs have it."""
-
-
-def _options(launch: Launch, places: Mapping[str, int], choice: Choice) -> JobOptions:
-    what = runnable(launch.command, Path(launch.directory), launch.environment)
-    saving = {"ELASTANE_CHECKPOINT_EVERY": str(launch.checkpoint_s)} if launch.checkpoint_s else {}
-    settings = Settings(workers=max(1, sum(places.values())), max_workers=launch.most_workers)
-    return JobOptions(
-        script=what.script,
-        arguments=what.arguments,
-        program=what.program,
-        places=places,
-        run=launch.run,
-        settings=settings,
-        environment={"ELASTANE_JOB": launch.attempt.job, **saving, **launch.environment},
-        directory=Path(launch.directory),
-        module=what.module,
-        kind=choice.kind,
-        guessed=launch.guessed,
-    )
 
 
 def _verdict(ended: Ended, choice: Choice) -> tuple[Cause, str, int | None]:

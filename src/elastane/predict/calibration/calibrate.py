@@ -6,21 +6,23 @@ import os
 import platform
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import zip_longest
 from statistics import median
 
 import torch
 
-from elastane.predict.calibration.networks import networks
+from elastane.codec import decoded, encoded
+from elastane.predict.calibration.child import in_child
+from elastane.predict.calibration.networks import network
 from elastane.predict.calibration.timing import Bench, Clock, MeasuredStep, clock
-from elastane.predict.capture.isolation import untouched_randomness
 from elastane.predict.devices import Device, Link
 from elastane.predict.profile import Measured, Profile, WholeStep
 
 SECONDS = 100.0
-ROUNDS = 3
-AT_MOST = 60
+PASSES = 3
+AT_MOST = 72
 """Networks: more would tell little that is new."""
 
 Progress = Callable[[float, str], None]
@@ -29,33 +31,45 @@ Progress = Callable[[float, str], None]
 def calibrate(seconds: float = SECONDS, seed: int = 0, progress: Progress = lambda _done, _text: None) -> Profile:
     """Measure this machine for about so many seconds; ``progress`` hears the share done.
 
-    As many networks are drawn as half of the time allows to build and measure once; the rest of the time goes to
-    further rounds over all of them, so that a disturbance hits all alike.
+    Networks are drawn until half of the time is over; the other half measures the same ones again, so that a
+    disturbance of minutes does not fall on some of them alone.
     """
     began, ticks = time.monotonic(), clock()
-    with untouched_randomness():
-        torch.manual_seed(seed)
-        device = probe_device(ticks)
-        benches: list[Bench] = []
-        for job, batch in islice(networks(seed), AT_MOST):
-            benches.append(Bench(job, batch, ticks))
-            benches[-1].measure(2)
+    device = decoded(Device, in_child(lambda: encoded(probe_device(ticks))))
+    rounds: list[list[MeasuredStep]] = []
+    count = AT_MOST
+    for share in (0.5, 1.0):
+        steps: list[MeasuredStep] = []
+        for index in range(count):
+            steps.append(_measured(seed, index, ticks))
             spent = time.monotonic() - began
-            progress(min(spent / seconds, 1.0), f"{len(benches)} networks")
-            if spent > 0.5 * seconds:
+            progress(min(spent / seconds, 1.0), f"{len(steps)} networks, pass {len(rounds) + 1}")
+            if spent > share * seconds:
                 break
-        for bench in _again(benches, began, seconds):
-            bench.measure(1)
-            progress(min((time.monotonic() - began) / seconds, 1.0), "measuring again")
-    return profile_of([bench.result() for bench in benches], device)
+        rounds.append(steps)
+        count = len(steps)
+    return profile_of(_best_of(rounds), device)
 
 
-def _again(benches: list[Bench], began: float, seconds: float) -> Iterable[Bench]:
-    for _ in range(ROUNDS):
-        for bench in benches:
-            if time.monotonic() - began > seconds:
-                return
-            yield bench
+def _measured(seed: int, index: int, ticks: Clock) -> MeasuredStep:
+    def work() -> object:
+        torch.manual_seed(index)
+        job, batch = network(seed, index)
+        bench = Bench(job, batch, ticks)
+        bench.measure(PASSES)
+        return encoded(bench.result())
+
+    return decoded(MeasuredStep, in_child(work))
+
+
+def _best_of(rounds: Sequence[Sequence[MeasuredStep]]) -> Iterator[MeasuredStep]:
+    """The smaller of two measurements: interruptions only ever add."""
+    for one, other in zip_longest(*rounds):
+        if other is None or len(other.seconds) != len(one.seconds):
+            yield one
+        else:
+            seconds = tuple(map(min, one.seconds, other.seconds))
+            yield replace(one, seconds=seconds, whole_s=min(one.whole_s, other.whole_s))
 
 
 def profile_of(steps: Iterable[MeasuredStep], device: Device) -> Profile:

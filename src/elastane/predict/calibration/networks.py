@@ -7,8 +7,7 @@ small where channels are many.  So whole small networks are drawn, and all their
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from itertools import cycle
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +17,8 @@ from elastane.predict.job import TrainingJob
 
 CHANNELS = (8, 16, 24, 32, 48, 64, 96, 128)
 BATCHES = (2, 4, 8, 12, 16, 24, 32, 48, 64)
+MOST_FLOPS = 20e9
+"""Of a step: networks small enough that many can be measured."""
 
 
 class Residual(nn.Module):
@@ -60,25 +61,33 @@ def _plain(c_in: int, c_out: int, stride: int) -> nn.Module:
 Block = Callable[[int, int, int], nn.Module]
 
 
-def _images(draw: random.Random, block: Block) -> TrainingJob:
+Drawn = tuple[TrainingJob, float]
+"""A job and about how many floating-point operations a training step takes per sample."""
+
+
+def _images(draw: random.Random, block: Block) -> Drawn:
     size, width = draw.choice((24, 28, 32, 48, 64)), draw.choice(CHANNELS[1:6])
-    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, draw.choice((1, 2)), 1), nn.BatchNorm2d(width), nn.ReLU()]
+    stride = draw.choice((1, 2))
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, stride, 1), nn.BatchNorm2d(width), nn.ReLU()]
+    side, flops = size / stride, 0.0
     for _ in range(draw.randint(2, 5)):
         stride = draw.choice((1, 2))
         wider = draw.choice([each for each in CHANNELS if each >= width][:3])
         layers.append(block(width, wider, stride))
-        width = wider
+        flops += 3 * 40 * side * side * width * wider
+        width, side = wider, side / stride
     classes = draw.choice((10, 100))
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)]
-    return TrainingJob(
+    job = TrainingJob(
         nn.Sequential(*layers),
         lambda n: (torch.randn(n, 3, size, size), torch.randint(0, classes, (n,))),
         lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]),
         _optimizer(draw),
     )
+    return job, flops
 
 
-def _vectors(draw: random.Random) -> TrainingJob:
+def _vectors(draw: random.Random) -> Drawn:
     width = draw.choice((128, 256, 384, 512, 784, 1024))
     first, layers = width, list[nn.Module]()
     for _ in range(draw.randint(2, 4)):
@@ -87,12 +96,13 @@ def _vectors(draw: random.Random) -> TrainingJob:
         if draw.random() < 0.5:
             layers.append(draw.choice((nn.LayerNorm(wider), nn.Dropout(0.1))))
         width = wider
-    return TrainingJob(
+    job = TrainingJob(
         nn.Sequential(*layers, nn.Linear(width, 10)),
         lambda n: (torch.randn(n, first), torch.randint(0, 10, (n,))),
         lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]),
         _optimizer(draw),
     )
+    return job, 6.0 * sum(each.numel() for each in job.model.parameters())
 
 
 class Recurrent(nn.Module):
@@ -124,20 +134,23 @@ class Attentive(nn.Module):
         return self.head(self.layers(self.words(x)))  # type: ignore[no-any-return]
 
 
-def _words(draw: random.Random, recurrent: bool) -> TrainingJob:
+def _words(draw: random.Random, recurrent: bool) -> Drawn:
     words, width = draw.choice((500, 1000, 4000)), draw.choice((64, 96, 128, 192, 256))
-    length, layers = draw.choice((16, 24, 32, 48, 64)), draw.randint(1, 2)
+    length, layers = draw.choice((16, 24, 32, 48)), draw.randint(1, 2)
     model: nn.Module
     if recurrent:
-        model = Recurrent(words, width, layers, draw.random() < 0.75)
+        gated = draw.random() < 0.85
+        length = length if gated else 16  # a GRU is not fused: thousands of calls, and little to learn from them
+        model = Recurrent(words, width, layers, gated)
     else:
         model = Attentive(words, width, layers, draw.choice((2, 4, 8)), draw.choice((0.0, 0.1)))
-    return TrainingJob(
+    job = TrainingJob(
         model,
         lambda n: torch.randint(0, words, (n, length)),
         lambda model, x: F.cross_entropy(model(x).flatten(0, 1), x.flatten()),
         _optimizer(draw),
     )
+    return job, 6.0 * length * sum(each.numel() for each in model.parameters())
 
 
 def _optimizer(draw: random.Random) -> Callable[..., torch.optim.Optimizer]:
@@ -146,7 +159,7 @@ def _optimizer(draw: random.Random) -> Callable[..., torch.optim.Optimizer]:
     return lambda parameters: torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
 
 
-_FAMILIES: tuple[Callable[[random.Random], TrainingJob], ...] = (
+_FAMILIES: tuple[Callable[[random.Random], Drawn], ...] = (
     lambda draw: _images(draw, _plain),
     lambda draw: _images(draw, Residual),
     lambda draw: _vectors(draw),
@@ -156,8 +169,10 @@ _FAMILIES: tuple[Callable[[random.Random], TrainingJob], ...] = (
 )
 
 
-def networks(seed: int = 0) -> Iterator[tuple[TrainingJob, int]]:
-    """Endless jobs with their batch, families in turn; the same seed gives the same networks."""
-    draw = random.Random(seed)
-    for family in cycle(_FAMILIES):
-        yield family(draw), draw.choice(BATCHES)
+def network(seed: int, index: int) -> tuple[TrainingJob, int]:
+    """The network of a number, with its batch; families take turns, and a number always gives the same network."""
+    family = _FAMILIES[index % len(_FAMILIES)]
+    draw = random.Random(f"{seed}/{index}")
+    job, flops = family(draw)
+    fitting = [batch for batch in BATCHES if batch * flops <= MOST_FLOPS]
+    return job, draw.choice(fitting or BATCHES[:1])

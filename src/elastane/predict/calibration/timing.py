@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from elastane.predict.capture.recorder import Recorder
-from elastane.predict.job import TrainingJob
+from elastane.predict.calibration.child import in_child
+from elastane.predict.job import JobFactory, TrainingJob
 from elastane.predict.operators import Operator, Phase
 
 Clock = Callable[[], float]
@@ -88,12 +89,12 @@ class Bench:
         self._passes: list[list[float]] = []
         self._wholes: list[float] = []
         self._last: TimedRecorder | None = None
-        self._plain(1)  # caches fill, optimizer state is made
+        self.step()  # caches fill, optimizer state is made
 
     def measure(self, passes: int) -> None:
         """So many passes: the whole step alone, then operator by operator."""
         for _ in range(passes):
-            self._wholes.append(self._plain(1))
+            self._wholes.append(self.step())
             self._passes.append(self._timed())
 
     def result(self) -> MeasuredStep:
@@ -104,11 +105,11 @@ class Bench:
         operators = tuple(replace(each, module="", inputs=(), outputs=()) for each in self._last.operators)
         return MeasuredStep(operators, tuple(float(each) for each in seconds), self._last.calls, whole)
 
-    def _plain(self, steps: int) -> float:
+    def step(self) -> float:
+        """Seconds of one step, without looking at its operators."""
         began = self._ticks()
-        for _ in range(steps):
-            self._job.loss_fn(self._job.model, self._data).backward()
-            self._update()
+        self._job.loss_fn(self._job.model, self._data).backward()
+        self._update()
         return self._ticks() - began
 
     def _timed(self) -> list[float]:
@@ -128,8 +129,11 @@ class Bench:
             self._optimizer.zero_grad()
 
 
-def measure_step(job: TrainingJob, batch: int, passes: int = 5) -> float:
-    """Seconds of a real training step: warm-up, then the lower quartile."""
-    bench = Bench(job, batch, clock())
-    times: Sequence[float] = [bench._plain(1) for _ in range(passes)]
-    return float(np.quantile(times, 0.25))
+def measure_step(make: JobFactory, batch: int, passes: int = 7, rounds: int = 2) -> float:
+    """Seconds of a real training step, in fresh processes: the best of several lower quartiles."""
+
+    def work() -> float:
+        bench = Bench(make(), batch, clock())
+        return float(np.quantile([bench.step() for _ in range(passes)], 0.25))
+
+    return min(float(in_child(work)) for _ in range(rounds))

@@ -37,6 +37,9 @@ _WITHIN = {
 _WHOLE = {
     Kind.RANDOM: "rand randn randint normal uniform exponential multinomial randperm rand_like randn_like",
     Kind.EMBEDDING: "take",
+    Kind.ELEMENTWISE: "hardtanh_backward leaky_relu_backward elu_backward hardswish_backward hardsigmoid_backward "
+    "softplus_backward mish_backward log_sigmoid_backward log_sigmoid_forward glu glu_backward rrelu_with_noise "
+    "prelu prelu_kernel prelu_kernel_backward lerp where clamp lgamma polar",
     Kind.REDUCTION: "sum mean amax amin argmax argmin max min norm prod std var var_mean cumsum sort topk all any "
     "linalg_vector_norm cumprod median mse_loss l1_loss huber_loss smooth_l1_loss binary_cross_entropy",
     Kind.COPY: "clone copy cat stack zeros zeros_like ones ones_like full full_like fill zero constant_pad_nd "

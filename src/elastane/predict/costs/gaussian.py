@@ -14,7 +14,8 @@ from scipy.optimize import minimize
 
 from elastane.models.speed import FloatArray
 
-MOST_ROWS = 500
+MOST_ROWS = 600
+SEARCHED = 200
 _JITTER = 1e-8
 
 
@@ -33,8 +34,10 @@ class GaussianProcess:
     noise: float
 
     @classmethod
-    def fit(cls, features: FloatArray, targets: FloatArray, ridge: float = 3.0) -> GaussianProcess:
-        """Learn a trend, then what it leaves; three hyper-parameters by marginal likelihood."""
+    def fit(
+        cls, features: FloatArray, targets: FloatArray, like: GaussianProcess | None = None, ridge: float = 3.0
+    ) -> GaussianProcess:
+        """Learn a trend, then what it leaves; three hyper-parameters by marginal likelihood, or those of ``like``."""
         mean, scale = features.mean(axis=0), features.std(axis=0)
         scale = np.where(scale > 1e-9, scale, 1.0)
         rows = (features - mean) / scale
@@ -44,11 +47,7 @@ class GaussianProcess:
         slopes = np.linalg.solve(design.T @ design + penalty, design.T @ targets)
         left = targets - design @ slopes
         gaps = _distances(rows, rows)
-        spread = max(float(left.std()), 1e-3)
-        start = np.log([spread, np.sqrt(rows.shape[1]), 0.3 * spread])
-        bounds = [(np.log(spread) - 3, np.log(spread) + 2), (-2.0, 4.0), (np.log(spread) - 4, np.log(spread) + 1)]
-        found = minimize(_misfit, start, args=(gaps, left), bounds=bounds, method="L-BFGS-B", options={"maxiter": 40})
-        signal, length, noise = (float(each) for each in np.exp(found.x))
+        signal, length, noise = (like.signal, like.length, like.noise) if like else _search(gaps, left, rows.shape[1])
         factor, _ = cho_factor(_kernel(gaps, signal, length) + (noise**2 + _JITTER) * np.eye(len(rows)), lower=True)
         weights = np.asarray(cho_solve((factor, True), left), np.float64)
         return cls(mean, scale, slopes, rows, weights, factor, signal, length, noise)
@@ -61,6 +60,19 @@ class GaussianProcess:
         explained = np.einsum("ij,ji->i", shared, np.asarray(cho_solve((self.factor, True), shared.T)))
         variance = np.maximum(self.signal**2 - explained, 0.0) + self.noise**2
         return np.asarray(trend + shared @ self.weights, np.float64), np.asarray(np.sqrt(variance), np.float64)
+
+
+def _search(gaps: FloatArray, targets: FloatArray, columns: int) -> tuple[float, float, float]:
+    """Signal, length and noise that make the targets most likely; a part of the rows is enough to tell."""
+    part = np.random.default_rng(0).permutation(len(targets))[:SEARCHED]
+    gaps, targets = gaps[np.ix_(part, part)], targets[part]
+    spread = max(float(targets.std()), 1e-3)
+    centre = float(np.log(spread))
+    start = [centre, 0.5 * float(np.log(columns)), centre - 1.2]
+    bounds = [(centre - 3.0, centre + 2.0), (-2.0, 4.0), (centre - 4.0, centre + 1.0)]
+    found = minimize(_misfit, start, args=(gaps, targets), bounds=bounds, method="L-BFGS-B", options={"maxiter": 30})
+    signal, length, noise = np.exp(found.x)
+    return float(signal), float(length), float(noise)
 
 
 def _distances(one: FloatArray, other: FloatArray) -> FloatArray:

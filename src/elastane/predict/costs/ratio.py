@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Protocol
@@ -22,7 +22,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from elastane.errors import ElastaneError
-from elastane.models.speed import FloatArray
+from elastane.models.speed import FloatArray, IntArray
 from elastane.predict.costs.contract import LEAST_S, Basis, Times, Timing, roofline_s
 from elastane.predict.costs.features import features
 from elastane.predict.costs.gaussian import MOST_ROWS, GaussianProcess
@@ -34,6 +34,8 @@ from elastane.predict.operators import Kind, Operator
 
 FOLDS = 5
 LEAST_ROWS = 12
+OFTEN = 30
+"""A name with as many measurements has a model of its own."""
 TREES_FROM = 2000
 FARTHEST = 4.0
 """An interval is widened by no more than this for distance: beyond it nothing is known anyway."""
@@ -74,8 +76,9 @@ class Boosted:
 
 @dataclass(frozen=True, eq=False)
 class KindModel:
-    """What was learnt about one kind."""
+    """What was learnt about one kind, or about one name of it."""
 
+    kind: Kind
     regressor: Regressor
     offsets: dict[str, float]
     strange_sd: float
@@ -86,12 +89,14 @@ class KindModel:
     centre: FloatArray
     scale: FloatArray
     usual_gap: float
+    shift: float = 0.0
+    """Added to every log ratio, after probes."""
 
     def ratios(self, names: Sequence[str], rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Log ratio, its standard deviation, and distance."""
         mean, sd = self.regressor.predict(rows)
         known = np.array([name in self.offsets for name in names])
-        mean = mean + np.array([self.offsets.get(name, 0.0) for name in names])
+        mean = mean + self.shift + np.array([self.offsets.get(name, 0.0) for name in names])
         gaps = self.tree.query((rows - self.centre) / self.scale)[0] / self.usual_gap
         widening = np.clip(gaps, 1.0, FARTHEST)
         sd = sd * self.conformal * widening + np.where(known, 0.0, self.strange_sd)
@@ -100,9 +105,10 @@ class KindModel:
 
 @dataclass(frozen=True, eq=False)
 class RatioModel:
-    """One ``KindModel`` per kind that was measured; others fall back to the roofline."""
+    """One ``KindModel`` per name that was measured often, one per kind for the rest; else the roofline."""
 
     kinds: dict[Kind, KindModel]
+    names: dict[str, KindModel]
     name: str = "ours"
     basis: Basis = Basis.CALIBRATED
     otherwise: Roofline = Roofline()
@@ -112,21 +118,24 @@ class RatioModel:
         """Learn from measurements of any number of devices."""
         if not timings:
             raise ElastaneError("there are no timings to learn from")
-        groups = defaultdict(list)
+        kinds, names = defaultdict(list), defaultdict(list)
         for each in timings:
             if each.seconds > 0.0 and each.operator.kind is not Kind.UNKNOWN:
-                groups[each.operator.kind].append(each)
-        return cls({kind: _fit_kind(rows, rounds) for kind, rows in groups.items()}, basis=basis)
+                kinds[each.operator.kind].append(each)
+                names[each.operator.name].append(each)
+        often = {
+            name: _fit_kind(rows, rounds)
+            for name, rows in names.items()
+            if OFTEN <= len(rows) < len(kinds[rows[0].operator.kind])
+        }
+        return cls({kind: _fit_kind(rows, rounds) for kind, rows in kinds.items()}, often, basis=basis)
 
     def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
         """Predict kind by kind."""
         fallback = self.otherwise.times(operators, device, precision)
         seconds, log_sd = fallback.seconds.copy(), fallback.log_sd.copy()
         distance = np.full(len(operators), FARTHEST)
-        for kind, model in self.kinds.items():
-            index = [i for i, each in enumerate(operators) if each.kind is kind]
-            if not index:
-                continue
+        for model, index in self._by_model(operators):
             asked = [operators[i] for i in index]
             rows = features(asked, device, precision)
             mean, sd, gaps = model.ratios([each.name for each in asked], rows)
@@ -134,14 +143,26 @@ class RatioModel:
             log_sd[index], distance[index] = sd, gaps
         return Times(np.maximum(seconds, LEAST_S), log_sd, distance)
 
+    def _by_model(self, operators: Sequence[Operator]) -> Iterator[tuple[KindModel, list[int]]]:
+        places = defaultdict(list)
+        for index, each in enumerate(operators):
+            places[(each.kind, each.name if each.name in self.names else "")].append(index)
+        for (kind, name), index in places.items():
+            model = self.names[name] if name else self.kinds.get(kind)
+            if model is not None:
+                yield model, index
+
     def rescaled(self, factors: dict[Kind, float]) -> RatioModel:
         """The same model times a factor per kind, as a few probes of a device suggest."""
 
-        def moved(kind: Kind, model: KindModel) -> KindModel:
-            shift = math.log(factors.get(kind, 1.0))
-            return replace(model, offsets={name: each + shift for name, each in model.offsets.items()})
+        def moved(model: KindModel) -> KindModel:
+            return replace(model, shift=model.shift + math.log(factors.get(model.kind, 1.0)))
 
-        return replace(self, kinds={kind: moved(kind, model) for kind, model in self.kinds.items()})
+        return replace(
+            self,
+            kinds={kind: moved(model) for kind, model in self.kinds.items()},
+            names={name: moved(model) for name, model in self.names.items()},
+        )
 
 
 def probe_factors(model: RatioModel, probes: Sequence[Timing]) -> dict[Kind, float]:
@@ -157,25 +178,34 @@ def _fit_kind(timings: Sequence[Timing], rounds: int) -> KindModel:
     rows, targets = _table(timings)
     names = [each.operator.name for each in timings]
     folds = np.array([crc32(repr((each.operator.name, each.operator.dims)).encode()) % FOLDS for each in timings])
-    left_out = (0,) if len(rows) >= TREES_FROM else tuple(range(FOLDS))
-    scores = []
-    for fold in left_out if len(rows) >= LEAST_ROWS else ():
-        kept = folds != fold
-        if kept.all() or kept.sum() < LEAST_ROWS // 2:
-            continue
-        offsets, _ = _offsets([name for name, keep in zip(names, kept, strict=True) if keep], targets[kept])
-        shift = np.array([offsets.get(name, 0.0) for name in names])
-        mean, sd = _regress(rows[kept], (targets - shift)[kept], rounds).predict(rows[~kept])
-        scores.extend(np.abs((targets - shift)[~kept] - mean) / sd)
-    conformal = float(np.quantile(scores, 0.9)) / Z90 if scores else 1.5
     offsets, strange = _offsets(names, targets)
-    regressor = _regress(rows, targets - np.array([offsets[name] for name in names]), rounds)
+    shift = np.array([offsets[name] for name in names])
+    regressor = _regress(rows, targets - shift, rounds)
+    conformal = _conformal(rows, targets - shift, folds, regressor, rounds)
     centre, scale = rows.mean(axis=0), rows.std(axis=0)
     scale = np.where(scale > 1e-9, scale, 1.0)
     tree = cKDTree((rows - centre) / scale)
     gaps = tree.query((rows - centre) / scale, k=min(2, len(rows)))[0].reshape(len(rows), -1)[:, -1]
     usual = max(float(np.quantile(gaps, 0.9)), 0.05 * math.sqrt(rows.shape[1]))
-    return KindModel(regressor, offsets, strange, max(conformal, 0.3), tree, centre, scale, usual)
+    kind = timings[0].operator.kind
+    return KindModel(kind, regressor, offsets, strange, conformal, tree, centre, scale, usual)
+
+
+def _conformal(
+    rows: FloatArray, targets: FloatArray, folds: IntArray, whole: Regressor, rounds: int
+) -> float:
+    """The factor by which the regressor's own deviation has to grow to cover nine in ten left-out rows."""
+    scores: list[float] = []
+    # Trees are slow to fit and have rows in plenty: one part left out is enough.
+    for fold in (0,) if len(rows) >= TREES_FROM else range(FOLDS):
+        kept = folds != fold
+        if len(rows) < LEAST_ROWS or kept.all() or kept.sum() < LEAST_ROWS // 2:
+            continue
+        mean, sd = _regress(rows[kept], targets[kept], rounds, whole).predict(rows[~kept])
+        if isinstance(whole, Boosted):
+            sd = np.full_like(sd, whole.sd)
+        scores.extend(np.abs(targets[~kept] - mean) / sd)
+    return max(float(np.quantile(scores, 0.9)) / Z90, 0.3) if scores else 1.5
 
 
 def _table(timings: Sequence[Timing]) -> tuple[FloatArray, FloatArray]:
@@ -207,13 +237,16 @@ def _offsets(names: Sequence[str], targets: FloatArray) -> tuple[dict[str, float
     return shrunk, max(float(np.std(list(shrunk.values()))), 0.1)
 
 
-def _regress(rows: FloatArray, targets: FloatArray, rounds: int) -> Regressor:
+def _regress(
+    rows: FloatArray, targets: FloatArray, rounds: int, like: Regressor | None = None
+) -> Regressor:
+    """A regressor that suits the number of rows; ``like`` was fitted to these and more."""
     if len(rows) < LEAST_ROWS:
         return Flat(float(np.median(targets)), max(float(np.std(targets)), 0.25))
-    if len(rows) >= TREES_FROM:
+    if isinstance(like, Boosted) or (like is None and len(rows) >= TREES_FROM):
         trees = fit_trees(rows, targets, rounds=rounds)
         return Boosted(trees, max(float(np.std(targets - trees.predict(rows))), 1e-3))
     if len(rows) > MOST_ROWS:
         kept = np.random.default_rng(0).choice(len(rows), MOST_ROWS, replace=False)
         rows, targets = rows[kept], targets[kept]
-    return GaussianProcess.fit(rows, targets)
+    return GaussianProcess.fit(rows, targets, like if isinstance(like, GaussianProcess) else None)
