@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from elastane.cluster import Node
 from elastane.engines.contract import Attempt, Cause, Running
+from elastane.engines.fake import FakeEngine
 from elastane.engines.fake_work import Delays
 from elastane.jobs.states import State
 from elastane.service.control import ControlPlane, ControlSettings
 from elastane.service.running import BACKOFF_S
+from elastane.service.store import Store
 from service.helpers import ANN, Crash, World, plain, raises, started, world
 
 NO_DELAY = Delays(0.0, 0.0, 0.0)
@@ -408,3 +411,25 @@ def test_a_minimum_run_time_keeps_a_started_job_from_being_suspended(tmp_path: P
             w.submit(samples=500, workers=2)
             w.pass_time(3.0)
             assert w.state(long) is state
+
+
+def test_what_the_store_holds_and_nobody_can_read_any_more_is_set_aside_and_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = Store.open(tmp_path / "elastane.db")
+        store.claim()
+        facts = {"name": "x", "owner": "ann", "tenant": "default", "directory": "/tmp", "kind": "rigid"}
+        with store.transaction() as t:
+            good = t.add_job(**facts, spec={"command": ["true"]}, state=State.QUEUED)
+            t.add_job(**facts, spec={"command": ["true"], "of_another_age": 1}, state=State.QUEUED)
+            t.set_setting("policy", "no-such-policy")
+        plane = ControlPlane(ControlSettings(tmp_path), store, FakeEngine([Node("n0", 1, "cpu")]))
+        await plane.take_up()
+        assert list(plane.live) == [good.id]
+        assert plane.policy.name == "elastane"
+        assert [("of_another_age" in p, "no-such-policy" in p) for p in plane.problems] == [
+            (False, True),
+            (True, False),
+        ]
+        await plane.close(leave_running=True)
+
+    asyncio.run(story())

@@ -66,7 +66,7 @@ class LiveService:
             slots=sum(node.gpus for node in nodes.values()),
             nodes=len(nodes),
             jobs=counts,
-            warnings=[*self._warnings, *filter(None, [self._plane.rounds.problem])],
+            warnings=[*self._warnings, *self._plane.problems, *filter(None, [self._plane.rounds.problem])],
         )
 
     def events(self, after: int, limit: int = 1000) -> Sequence[EventRecord]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from elastane.cluster import Grant, Node
 from elastane.engines.contract import Ending, Engine, Launch, Over, Report, Running, Told, Wanted
 from elastane.errors import ElastaneError
+from elastane.jobs.parts import Checkpoint
 from elastane.jobs.spec import Kind
 from elastane.jobs.states import EDGES, Event, State
 from elastane.lookahead.physics import core_share
@@ -84,9 +85,11 @@ class ControlPlane:
         self.store = store
         self.engine = engine
         self.clock = clock
-        self.policy: Policy = make_policy(str(store.setting("policy") or settings.policy))
-        shadow = store.setting("shadow")
-        self.shadow = ShadowPolicy(make_policy(shadow)) if shadow else None
+        self.problems: list[str] = []
+        """What people should know about how this control plane came up."""
+        self.policy: Policy = self._stored_policy("policy") or make_policy(settings.policy)
+        shadow = self._stored_policy("shadow")
+        self.shadow = ShadowPolicy(shadow) if shadow is not None else None
         self.draining: frozenset[str] = frozenset(store.setting("draining") or ())
         self.live: dict[str, LiveJob] = {}
         self.rounds = Rounds(memory=_remembered(store.setting("memory"), self.policy))
@@ -99,6 +102,15 @@ class ControlPlane:
         self._nodes: Mapping[str, Node] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
+    def _stored_policy(self, setting: str) -> Policy | None:
+        """The policy that was chosen while the system ran, if it still exists."""
+        written = self.store.setting(setting)
+        try:
+            return make_policy(written) if written else None
+        except ElastaneError as error:
+            self.problems.append(f"the {setting} that was chosen cannot be used any more: {error}")
+            return None
+
     # Life.
 
     async def open(self) -> None:
@@ -110,7 +122,10 @@ class ControlPlane:
         """Be where the last control plane ended; ``round`` goes on from there."""
         self.store.claim()
         for row in self.store.active():
-            self.live[row.id] = LiveJob.of(row)
+            try:
+                self.live[row.id] = LiveJob.of(row)
+            except ElastaneError as error:
+                self.problems.append(f"job {row.id} is set aside, its spec cannot be read any more: {error}")
         await self.engine.open()
         asked = self.settings
         layout = Layout(self.known_nodes(), asked.cores, asked.interval_s, asked.min_run_s)
@@ -495,7 +510,8 @@ class ControlPlane:
             guessed=spec.kind is Kind.AUTO,
             environment=dict(spec.env),
             most_workers=spec.max_workers,
-            checkpoint_s=spec.checkpoint.every if "checkpoint" in row.spec else None,
+            # Unless its owner wants another, the training library finds an interval from what saving costs.
+            checkpoint_s=spec.checkpoint.every if spec.checkpoint.every != Checkpoint().every else None,
             tenant=row.tenant,
         )
         if row.ending:
