@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from elastane.predict.calibration.networks import Attentive, Recurrent, Residual
 from elastane.predict.job import JobFactory, TrainingJob
@@ -14,7 +16,7 @@ def _image_job(*layers: nn.Module, size: int = 32) -> TrainingJob:
     return TrainingJob(
         nn.Sequential(*layers),
         lambda n: (torch.randn(n, 3, size, size), torch.randint(0, 10, (n,))),
-        lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]),
+        lambda model, batch: functional.cross_entropy(model(batch[0]), batch[1]),
         lambda parameters: torch.optim.AdamW(parameters, lr=1e-3),
     )
 
@@ -59,11 +61,11 @@ def mobile() -> TrainingJob:
 def mlp4() -> TrainingJob:
     """Four fully connected layers."""
     sizes = (784, 512, 512, 256)
-    layers = [each for a, b in zip(sizes, sizes[1:], strict=False) for each in (nn.Linear(a, b), nn.ReLU())]
+    layers = [each for a, b in pairwise(sizes) for each in (nn.Linear(a, b), nn.ReLU())]
     return TrainingJob(
         nn.Sequential(*layers, nn.Linear(256, 10)),
         lambda n: (torch.randn(n, 784), torch.randint(0, 10, (n,))),
-        lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]),
+        lambda model, batch: functional.cross_entropy(model(batch[0]), batch[1]),
         lambda parameters: torch.optim.AdamW(parameters, lr=1e-3),
     )
 
@@ -72,7 +74,7 @@ def _words_job(model: nn.Module, words: int, length: int) -> TrainingJob:
     return TrainingJob(
         model,
         lambda n: torch.randint(0, words, (n, length)),
-        lambda model, x: F.cross_entropy(model(x).flatten(0, 1), x.flatten()),
+        lambda model, x: functional.cross_entropy(model(x).flatten(0, 1), x.flatten()),
         lambda parameters: torch.optim.AdamW(parameters, lr=1e-3),
     )
 

@@ -68,7 +68,7 @@ def read_diaries(folder: Path) -> list[Diary]:
             else:
                 diary.notes[what] = float(values[0])
         diaries.append(diary)
-    return sorted(diaries, key=lambda diary: diary.notes["born"])
+    return sorted(diaries, key=lambda diary: diary.notes.get("born", 0.0))
 
 
 def leader_laps(diaries: Sequence[Diary]) -> list[Lap]:

@@ -59,7 +59,9 @@ class Device:
         """
         if precision not in PRECISIONS:
             hint = did_you_mean(precision, PRECISIONS)
-            raise ElastaneError(f"precision {precision!r} is not known{hint}; choose of {', '.join(PRECISIONS)}")
+            raise ElastaneError(
+                f"precision {precision!r} is not known{hint}; choose of {', '.join(PRECISIONS)}"
+            )
         return self.peak_tflops.get(precision, self.peak_tflops["fp32"]) * 1e12
 
     @property
@@ -148,8 +150,15 @@ def _from_csv(text: str) -> list[dict[str, Any]]:
 
 
 def _row(row: dict[str, str]) -> dict[str, Any]:
-    peaks = {key.removeprefix("peak_"): float(value) for key, value in row.items() if key.startswith("peak_") and value}
+    peaks = {
+        key.removeprefix("peak_"): float(value)
+        for key, value in row.items()
+        if key.startswith("peak_") and value
+    }
     numbers = ("memory_gb", "bandwidth_gb_per_s", "launch_us", "sms", "clock_mhz")
     found: dict[str, Any] = {key: float(row[key]) for key in numbers if row.get(key)}
     found |= {key: row[key] for key in ("name", "source", "as_of", "arch") if row.get(key)}
-    return found | {"peak_tflops": peaks, "aliases": [each for each in row.get("aliases", "").split("|") if each]}
+    return found | {
+        "peak_tflops": peaks,
+        "aliases": [each for each in row.get("aliases", "").split("|") if each],
+    }

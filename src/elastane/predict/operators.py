@@ -1,7 +1,7 @@
 """What one training step consists of: operators with their shapes, floating-point operations and bytes.
 
 These are plain values: they say what has to be computed, not how long it takes (that is ``costs``) and not how they
-were found (that is ``capture``).
+were found (that is ``capturing``).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Phase(Enum):
 class Operator:
     """One call of one operator.
 
-    ``dims`` are the sizes that matter for its kind, see ``capture.rules``; ``bytes`` are those read and written once
+    ``dims`` are the sizes that matter for its kind, see ``capturing.rules``; ``bytes`` are those read and written once
     each; ``flops`` counts a multiplication and an addition as two.
     """
 

@@ -128,7 +128,9 @@ def load_profile(path: Path) -> Profile:
     try:
         return decoded(Profile, document)
     except ValueError as error:
-        raise ElastaneError(f"the profile {path} is damaged: {error}; run: elastane predict calibrate") from error
+        raise ElastaneError(
+            f"the profile {path} is damaged: {error}; run: elastane predict calibrate"
+        ) from error
 
 
 def default_path() -> Path:

@@ -227,7 +227,10 @@ def _read(path: Path) -> Loaded:
     for name, expected in manifest["files"].items():
         if (found := _facts(path / name)) != expected:
             raise TrainError(f"{name} is torn or changed: {found} instead of {expected}")
-    tensors = load_file(path / _TENSORS)
+    try:
+        tensors = load_file(path / _TENSORS)
+    except RuntimeError as error:  # what it makes of a file that a writer has just removed
+        raise TrainError(f"{_TENSORS} cannot be read: {error}") from None
     tree = json.loads((path / _TREE).read_bytes())
     # Copied, because the file is only mapped into memory so far: losing it, say with a network disk, would kill
     # the process, and tensors would begin at addresses that are odd for vector instructions.

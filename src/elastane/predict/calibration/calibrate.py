@@ -17,6 +17,7 @@ from elastane.codec import decoded, encoded
 from elastane.predict.calibration.child import in_child
 from elastane.predict.calibration.networks import network
 from elastane.predict.calibration.timing import Bench, Clock, MeasuredStep, clock
+from elastane.predict.capturing import capture
 from elastane.predict.devices import Device, Link
 from elastane.predict.profile import Measured, Profile, WholeStep
 
@@ -28,13 +29,16 @@ AT_MOST = 72
 Progress = Callable[[float, str], None]
 
 
-def calibrate(seconds: float = SECONDS, seed: int = 0, progress: Progress = lambda _done, _text: None) -> Profile:
+def calibrate(
+    seconds: float = SECONDS, seed: int = 0, progress: Progress = lambda _done, _text: None
+) -> Profile:
     """Measure this machine for about so many seconds; ``progress`` hears the share done.
 
     Networks are drawn until half of the time is over; the other half measures the same ones again, so that a
     disturbance of minutes does not fall on some of them alone.
     """
     began, ticks = time.monotonic(), clock()
+    _prepare()
     device = decoded(Device, in_child(lambda: encoded(probe_device(ticks))))
     rounds: list[list[MeasuredStep]] = []
     count = AT_MOST
@@ -49,6 +53,12 @@ def calibrate(seconds: float = SECONDS, seed: int = 0, progress: Progress = lamb
         rounds.append(steps)
         count = len(steps)
     return profile_of(_best_of(rounds), device)
+
+
+def _prepare() -> None:
+    """Let PyTorch import here what every child would import again; a capture computes nothing, so no threads start."""
+    for index in range(3):
+        capture(lambda index=index: network(0, index)[0], 1)  # type: ignore[misc]
 
 
 def _measured(seed: int, index: int, ticks: Clock) -> MeasuredStep:

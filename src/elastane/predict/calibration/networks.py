@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from elastane.predict.job import TrainingJob
 
@@ -38,7 +38,7 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The block."""
-        return F.relu(self.body(x) + self.short(x))
+        return functional.relu(self.body(x) + self.short(x))
 
 
 def _separable(c_in: int, c_out: int, stride: int) -> nn.Module:
@@ -81,7 +81,7 @@ def _images(draw: random.Random, block: Block) -> Drawn:
     job = TrainingJob(
         nn.Sequential(*layers),
         lambda n: (torch.randn(n, 3, size, size), torch.randint(0, classes, (n,))),
-        lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]),
+        lambda model, batch: functional.cross_entropy(model(batch[0]), batch[1]),
         _optimizer(draw),
     )
     return job, flops
@@ -99,7 +99,7 @@ def _vectors(draw: random.Random) -> Drawn:
     job = TrainingJob(
         nn.Sequential(*layers, nn.Linear(width, 10)),
         lambda n: (torch.randn(n, first), torch.randint(0, 10, (n,))),
-        lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]),
+        lambda model, batch: functional.cross_entropy(model(batch[0]), batch[1]),
         _optimizer(draw),
     )
     return job, 6.0 * sum(each.numel() for each in job.model.parameters())
@@ -125,7 +125,9 @@ class Attentive(nn.Module):
     def __init__(self, words: int, width: int, layers: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.words = nn.Embedding(words, width)
-        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, dropout, F.gelu, batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(
+            width, heads, 4 * width, dropout, functional.gelu, batch_first=True, norm_first=True
+        )
         self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.head = nn.Linear(width, words)
 
@@ -140,14 +142,16 @@ def _words(draw: random.Random, recurrent: bool) -> Drawn:
     model: nn.Module
     if recurrent:
         gated = draw.random() < 0.85
-        length = length if gated else 16  # a GRU is not fused: thousands of calls, and little to learn from them
+        length = (
+            length if gated else 16
+        )  # a GRU is not fused: thousands of calls, and little to learn from them
         model = Recurrent(words, width, layers, gated)
     else:
         model = Attentive(words, width, layers, draw.choice((2, 4, 8)), draw.choice((0.0, 0.1)))
     job = TrainingJob(
         model,
         lambda n: torch.randint(0, words, (n, length)),
-        lambda model, x: F.cross_entropy(model(x).flatten(0, 1), x.flatten()),
+        lambda model, x: functional.cross_entropy(model(x).flatten(0, 1), x.flatten()),
         _optimizer(draw),
     )
     return job, 6.0 * length * sum(each.numel() for each in model.parameters())

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from elastane.predict.capture.recorder import Recorder
 from elastane.predict.calibration.child import in_child
+from elastane.predict.capturing.recorder import Recorder
 from elastane.predict.job import JobFactory, TrainingJob
 from elastane.predict.operators import Operator, Phase
 
@@ -26,7 +26,7 @@ def clock() -> Clock:
     return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
-class TimedRecorder(Recorder):
+class TimedRecorder(Recorder):  # type: ignore[no-untyped-call]
     """A recorder that also takes the time of each operator, in the order of ``operators``."""
 
     def __init__(self, ticks: Clock) -> None:
@@ -35,7 +35,7 @@ class TimedRecorder(Recorder):
         self._ticks = ticks
         self._took = 0.0
 
-    def __torch_dispatch__(  # type: ignore[override]
+    def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Time the call itself, not what is written down about it."""

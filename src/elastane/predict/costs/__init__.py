@@ -1,0 +1,1 @@
+"""Cost models: from operators to seconds.  All are behind ``contract.CostModel``."""

@@ -47,8 +47,12 @@ class GaussianProcess:
         slopes = np.linalg.solve(design.T @ design + penalty, design.T @ targets)
         left = targets - design @ slopes
         gaps = _distances(rows, rows)
-        signal, length, noise = (like.signal, like.length, like.noise) if like else _search(gaps, left, rows.shape[1])
-        factor, _ = cho_factor(_kernel(gaps, signal, length) + (noise**2 + _JITTER) * np.eye(len(rows)), lower=True)
+        signal, length, noise = (
+            (like.signal, like.length, like.noise) if like else _search(gaps, left, rows.shape[1])
+        )
+        factor, _ = cho_factor(
+            _kernel(gaps, signal, length) + (noise**2 + _JITTER) * np.eye(len(rows)), lower=True
+        )
         weights = np.asarray(cho_solve((factor, True), left), np.float64)
         return cls(mean, scale, slopes, rows, weights, factor, signal, length, noise)
 
@@ -70,7 +74,9 @@ def _search(gaps: FloatArray, targets: FloatArray, columns: int) -> tuple[float,
     centre = float(np.log(spread))
     start = [centre, 0.5 * float(np.log(columns)), centre - 1.2]
     bounds = [(centre - 3.0, centre + 2.0), (-2.0, 4.0), (centre - 4.0, centre + 1.0)]
-    found = minimize(_misfit, start, args=(gaps, targets), bounds=bounds, method="L-BFGS-B", options={"maxiter": 30})
+    found = minimize(
+        _misfit, start, args=(gaps, targets), bounds=bounds, method="L-BFGS-B", options={"maxiter": 30}
+    )
     signal, length, noise = np.exp(found.x)
     return float(signal), float(length), float(noise)
 

@@ -68,7 +68,13 @@ class LayerwiseNetwork:
 
 def _row(operator: Operator, device: Device) -> list[float]:
     flags = [float(operator.phase is phase) for phase in Phase]
-    return [*(float(each) for each in operator.dims), *flags, device.bandwidth_gb_per_s, device.sms, device.clock_mhz]
+    return [
+        *(float(each) for each in operator.dims),
+        *flags,
+        device.bandwidth_gb_per_s,
+        device.sms,
+        device.clock_mhz,
+    ]
 
 
 def _train(timings: Sequence[Timing], epochs: int) -> _Net:

@@ -118,7 +118,8 @@ class RatioModel:
         """Learn from measurements of any number of devices."""
         if not timings:
             raise ElastaneError("there are no timings to learn from")
-        kinds, names = defaultdict(list), defaultdict(list)
+        kinds: dict[Kind, list[Timing]] = defaultdict(list)
+        names: dict[str, list[Timing]] = defaultdict(list)
         for each in timings:
             if each.seconds > 0.0 and each.operator.kind is not Kind.UNKNOWN:
                 kinds[each.operator.kind].append(each)
@@ -147,10 +148,10 @@ class RatioModel:
         places = defaultdict(list)
         for index, each in enumerate(operators):
             places[(each.kind, each.name if each.name in self.names else "")].append(index)
-        for (kind, name), index in places.items():
+        for (kind, name), found in places.items():
             model = self.names[name] if name else self.kinds.get(kind)
             if model is not None:
-                yield model, index
+                yield model, found
 
     def rescaled(self, factors: dict[Kind, float]) -> RatioModel:
         """The same model times a factor per kind, as a few probes of a device suggest."""
@@ -177,7 +178,9 @@ def probe_factors(model: RatioModel, probes: Sequence[Timing]) -> dict[Kind, flo
 def _fit_kind(timings: Sequence[Timing], rounds: int) -> KindModel:
     rows, targets = _table(timings)
     names = [each.operator.name for each in timings]
-    folds = np.array([crc32(repr((each.operator.name, each.operator.dims)).encode()) % FOLDS for each in timings])
+    folds = np.array(
+        [crc32(repr((each.operator.name, each.operator.dims)).encode()) % FOLDS for each in timings]
+    )
     offsets, strange = _offsets(names, targets)
     shift = np.array([offsets[name] for name in names])
     regressor = _regress(rows, targets - shift, rounds)
@@ -185,15 +188,13 @@ def _fit_kind(timings: Sequence[Timing], rounds: int) -> KindModel:
     centre, scale = rows.mean(axis=0), rows.std(axis=0)
     scale = np.where(scale > 1e-9, scale, 1.0)
     tree = cKDTree((rows - centre) / scale)
-    gaps = tree.query((rows - centre) / scale, k=min(2, len(rows)))[0].reshape(len(rows), -1)[:, -1]
+    gaps = np.asarray(tree.query((rows - centre) / scale, k=min(2, len(rows)))[0]).reshape(len(rows), -1)[:, -1]
     usual = max(float(np.quantile(gaps, 0.9)), 0.05 * math.sqrt(rows.shape[1]))
     kind = timings[0].operator.kind
     return KindModel(kind, regressor, offsets, strange, conformal, tree, centre, scale, usual)
 
 
-def _conformal(
-    rows: FloatArray, targets: FloatArray, folds: IntArray, whole: Regressor, rounds: int
-) -> float:
+def _conformal(rows: FloatArray, targets: FloatArray, folds: IntArray, whole: Regressor, rounds: int) -> float:
     """The factor by which the regressor's own deviation has to grow to cover nine in ten left-out rows."""
     scores: list[float] = []
     # Trees are slow to fit and have rows in plenty: one part left out is enough.
@@ -215,11 +216,11 @@ def _table(timings: Sequence[Timing]) -> tuple[FloatArray, FloatArray]:
         by_device[(each.device.name, each.precision)].append(index)
     rows: list[FloatArray | None] = [None] * len(timings)
     targets = np.zeros(len(timings))
-    for (_, precision), index in by_device.items():
-        operators, device = [timings[i].operator for i in index], timings[index[0]].device
+    for (_, precision), found in by_device.items():
+        operators, device = [timings[i].operator for i in found], timings[found[0]].device
         table = features(operators, device, precision)
         roof = roofline_s(operators, device, precision)
-        for place, i in enumerate(index):
+        for place, i in enumerate(found):
             rows[i] = table[place]
             targets[i] = math.log(timings[i].seconds / roof[place])
     return np.array(rows, np.float64), targets
@@ -237,9 +238,7 @@ def _offsets(names: Sequence[str], targets: FloatArray) -> tuple[dict[str, float
     return shrunk, max(float(np.std(list(shrunk.values()))), 0.1)
 
 
-def _regress(
-    rows: FloatArray, targets: FloatArray, rounds: int, like: Regressor | None = None
-) -> Regressor:
+def _regress(rows: FloatArray, targets: FloatArray, rounds: int, like: Regressor | None = None) -> Regressor:
     """A regressor that suits the number of rows; ``like`` was fitted to these and more."""
     if len(rows) < LEAST_ROWS:
         return Flat(float(np.median(targets)), max(float(np.std(targets)), 0.25))

@@ -41,9 +41,7 @@ class LinearInFlops:
     def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
         """Kinds that were never seen take the time of the roofline."""
         roof = roofline_s(operators, device, precision)
-        seconds = [
-            self._line(each, float(least)) for each, least in zip(operators, roof, strict=True)
-        ]
+        seconds = [self._line(each, float(least)) for each, least in zip(operators, roof, strict=True)]
         return _with_spread(np.maximum(np.array(seconds, np.float64), LEAST_S), self.log_sd)
 
     def _line(self, operator: Operator, otherwise: float) -> float:

@@ -42,9 +42,11 @@ def fit_trees(
 ) -> Trees:
     """Boost trees on squared error; the same rows give the same trees."""
     try:
-        from sklearn.ensemble import HistGradientBoostingRegressor
+        from sklearn.ensemble import HistGradientBoostingRegressor  # type: ignore[import-untyped]
     except ImportError:
-        raise ElastaneError("fitting trees needs scikit-learn; install it with: pip install scikit-learn") from None
+        raise ElastaneError(
+            "fitting trees needs scikit-learn; install it with: pip install scikit-learn"
+        ) from None
     model = HistGradientBoostingRegressor(
         max_iter=rounds,
         max_leaf_nodes=leaves,

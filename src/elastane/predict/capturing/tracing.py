@@ -17,9 +17,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from elastane.errors import ElastaneError
-from elastane.predict.capture.isolation import hollow_copy, hollowed, real_copy, untouched_randomness
-from elastane.predict.capture.recorder import Recorder
-from elastane.predict.capture.scaling import carried_on
+from elastane.predict.capturing.isolation import hollow_copy, hollowed, real_copy, untouched_randomness
+from elastane.predict.capturing.recorder import Recorder
+from elastane.predict.capturing.scaling import carried_on
 from elastane.predict.job import JobFactory, TrainingJob
 from elastane.predict.operators import Memory, Method, Phase, StepCapture
 
@@ -41,7 +41,9 @@ def capture(job: TrainingJob | JobFactory, batch: int) -> StepCapture:
                 return _fake(job, batch)
         except ElastaneError:
             raise
-        except Exception as error:  # whatever a user's model raises: the real run tells whether it is the model's
+        except (
+            Exception
+        ) as error:  # whatever a user's model raises: the real run tells whether it is the model's
             why = f"{type(error).__name__}: {error}".splitlines()[0][:160]
         return _real(job if isinstance(job, TrainingJob) else job(), batch, why)
 
@@ -123,15 +125,15 @@ class _Held:
         self._parameters = list(model.parameters())
         self._own = {_storage(each) for each in (*self._parameters, *model.buffers())}
         self._static = sum(_bytes(each) for each in (*self._parameters, *model.buffers()))
-        self._saved: dict[int, tuple[torch.Tensor, int]] = {}
+        self._saved: dict[int, torch.UntypedStorage] = {}
 
     def watching(self) -> Any:
         """A context in which tensors kept for backward are noted once per storage."""
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
             if (key := _storage(tensor)) not in self._own:
-                # The tensor is kept so that no other storage can take its key.
-                self._saved.setdefault(key, (tensor.detach(), tensor.untyped_storage().nbytes()))
+                # The storage is kept so that no other can take its key.
+                self._saved.setdefault(key, tensor.untyped_storage())
             return tensor
 
         return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
@@ -144,13 +146,13 @@ class _Held:
             parameters=self._static,
             gradients=sum(_bytes(each) for each in self._parameters if each.requires_grad),
             optimizer=sum(_bytes(each) for each in tensors),
-            activations=sum(size for _, size in self._saved.values()),
+            activations=sum(each.nbytes() for each in self._saved.values()),
             largest_output=largest_output,
         )
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -61,7 +61,7 @@ _PER_ELEMENT = {
     Kind.POOL: 1.0,
     Kind.UNKNOWN: 1.0,
 }
-"""Operations per element read or written, whichever are more.  A copied element counts as one: it takes an instruction."""
+"""Operations per element read or written, whichever are more; copying one takes an instruction too."""
 
 _MATMULS = {"mm", "addmm", "bmm", "baddbmm", "dot", "mv", "addmv", "_scaled_mm", "linear", "addr"}
 
@@ -197,9 +197,7 @@ def _attention(call: Call) -> Cost:
     rows, size = math.prod(query[:-2]), query[-1]
     products = 5 if backward else 2  # QKᵀ and AV; backward computes QKᵀ again, and four more
     flops = products * 2.0 * rows * query[-2] * key[-2] * size
-    return Cost(
-        Kind.ATTENTION, flops, float(call.traffic), (rows, query[-2], key[-2], size, int(backward))
-    )
+    return Cost(Kind.ATTENTION, flops, float(call.traffic), (rows, query[-2], key[-2], size, int(backward)))
 
 
 def _recurrent(call: Call) -> Cost:

@@ -1,5 +1,5 @@
 """From a PyTorch model to the operators of one training step, without running it.  Imports PyTorch."""
 
-from elastane.predict.capture.tracing import capture
+from elastane.predict.capturing.tracing import capture
 
 __all__ = ["capture"]

@@ -8,16 +8,16 @@ import resource
 import numpy as np
 import pytest
 import torch
-from predict.models import SmallNet, image_job, image_loss, looking_job, lstm_job, mlp_job
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from elastane.errors import ElastaneError
-from elastane.predict.capture import capture
+from elastane.predict.capturing import capture
 from elastane.predict.job import TrainingJob
 from elastane.predict.operators import Kind, Method, Operator, Phase, StepCapture
+from predict.models import SmallNet, image_job, image_loss, looking_job, lstm_job, mlp_job
 
 
 def only(captured: StepCapture, kind: Kind, phase: Phase | None = None) -> list[Operator]:

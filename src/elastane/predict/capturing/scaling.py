@@ -51,9 +51,7 @@ def _line(a: float, b: float, along: float) -> float:
 def _shape(small: Shape, large: Shape, along: float) -> Shape:
     if len(small) != len(large):
         return large
-    return tuple(
-        a if a == b else max(round(a + (b - a) * along), 0) for a, b in zip(small, large, strict=True)
-    )
+    return tuple(a if a == b else max(round(a + (b - a) * along), 0) for a, b in zip(small, large, strict=True))
 
 
 def _shapes(small: tuple[Shape, ...], large: tuple[Shape, ...], along: float) -> tuple[Shape, ...]:
@@ -64,7 +62,7 @@ def _shapes(small: tuple[Shape, ...], large: tuple[Shape, ...], along: float) ->
 
 def _memory(small: Memory, large: Memory, along: float) -> Memory:
     def line(name: str) -> int:
-        a, b = getattr(small, name), getattr(large, name)
+        a, b = int(getattr(small, name)), int(getattr(large, name))
         return max(round(a + (b - a) * along), 0)
 
     return replace(large, activations=line("activations"), largest_output=line("largest_output"))

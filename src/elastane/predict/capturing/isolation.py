@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 def untouched_randomness() -> Iterator[None]:
     """Random generators of Python, NumPy and PyTorch are afterwards as they were before."""
     python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     try:
         yield
     finally:

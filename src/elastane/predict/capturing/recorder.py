@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
-from elastane.predict.capture.rules import Call, cost_of
+from elastane.predict.capturing.rules import Call, cost_of
 from elastane.predict.operators import Operator, Phase, Shape
 
 _SILENT = {
@@ -38,18 +38,18 @@ _SILENT = {
 """Operators that only make or describe tensors."""
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A list of operators; ``phase`` is set from outside, where forward ends and backward begins."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.phase = Phase.FORWARD
         self.operators: list[Operator] = []
         self.calls = 0
         self.largest_output = 0
         self.modules = ModuleTracker()
 
-    def __torch_dispatch__(  # type: ignore[override]
+    def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Pass the call on, then write it down."""

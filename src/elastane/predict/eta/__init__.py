@@ -1,0 +1,6 @@
+"""Time left of a training that runs: from what it did in this session, never from what it did before a resume."""
+
+from elastane.predict.eta.engine import EtaEngine
+from elastane.predict.eta.values import Doing, Goal, Span
+
+__all__ = ["Doing", "EtaEngine", "Goal", "Span"]

@@ -1,0 +1,133 @@
+"""Lines of training logs as records: our own events, JSON lines of others, Lightning's CSV, HF Trainer's state.
+
+Other people's logs are read by the names their fields usually have; what is not there stays None.  A line that is
+torn, empty or no object is passed over and counted.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_TIMES = ("at_s", "timestamp", "_timestamp", "time", "wall_time", "ts")
+_STEPS = ("global_step", "step", "_step", "trainer/global_step", "iteration", "iter")
+_TOTALS = ("max_steps", "total_steps", "num_steps")
+_EPOCHS = ("num_train_epochs", "max_epochs", "epochs", "total_epochs")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one line says, as far as it does.  ``step`` counts complete steps of all sessions.
+
+    ``kind`` is the type of one of our own events, or "" for a line of another's log.
+    """
+
+    at_s: float | None = None
+    step: int | None = None
+    epoch: float | None = None
+    fraction: float | None = None
+    total_steps: int | None = None
+    epochs: float | None = None
+    kind: str = ""
+    validation: bool = False
+    blocking_s: float | None = None
+    setting: tuple[int, int] | None = None
+    """Workers and batch: when they change, rates do."""
+    outcome: str = ""
+
+
+class Lines:
+    """Turns text into records, piece by piece; ``skipped`` counts what was none."""
+
+    def __init__(self) -> None:
+        self.skipped = 0
+        self._rest = ""
+        self._header: Sequence[str] | None = None
+
+    def feed(self, text: str) -> Iterator[Record]:
+        """Records of all whole lines so far; the last, unfinished one waits for its end."""
+        *whole, self._rest = (self._rest + text).split("\n")
+        for line in whole:
+            record = self._record(line.strip())
+            if record is not None:
+                yield record
+
+    def _record(self, line: str) -> Record | None:
+        if not line:
+            return None
+        if line.startswith("{"):
+            document = _object(line)
+            if document is not None:
+                return record_of(document)
+        elif self._header is None and "step" in (header := next(csv.reader([line]))):
+            self._header = header
+            return None
+        elif self._header is not None:
+            values = next(csv.reader([line]), [])
+            if len(values) == len(self._header):
+                return record_of(dict(zip(self._header, values, strict=True)))
+        self.skipped += 1
+        return None
+
+
+def record_of(row: Mapping[str, Any]) -> Record:
+    """One JSON object or row of a table."""
+    kind = row.get("type")
+    if isinstance(kind, str) and "at_s" in row:
+        return _own(kind, row)
+    step = _first(row, _STEPS)
+    return Record(
+        at_s=_first(row, _TIMES),
+        step=None if step is None else int(step),
+        epoch=_number(row.get("epoch")),
+        total_steps=None if (total := _first(row, _TOTALS)) is None else int(total),
+        epochs=_first(row, _EPOCHS),
+        validation=any(
+            str(name).startswith(("eval_", "val_", "validation")) and row[name] not in ("", None)
+            for name in row
+        ),
+    )
+
+
+def _own(kind: str, row: Mapping[str, Any]) -> Record:
+    """One event of ``events.jsonl``; the fields are described in docs/prediction.md."""
+    workers, batch = _number(row.get("workers")), _number(row.get("batch"))
+    step = _number(row.get("step"))
+    return Record(
+        at_s=_number(row.get("at_s")),
+        step=None if step is None else int(step),
+        epoch=_number(row.get("epoch")),
+        fraction=_number(row.get("fraction")),
+        epochs=_number(row.get("epochs")),
+        kind=kind,
+        validation=kind == "evaluated",
+        blocking_s=_number(row.get("blocking_s")),
+        setting=None if workers is None or batch is None else (int(workers), int(batch)),
+        outcome=str(row.get("outcome", "")) if kind == "ended" else "",
+    )
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _first(row: Mapping[str, Any], names: Sequence[str]) -> float | None:
+    return next((value for name in names if (value := _number(row.get(name))) is not None), None)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

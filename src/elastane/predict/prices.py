@@ -1,0 +1,94 @@
+"""What devices cost per hour, from a file the user gives, with provider and date.  There are no built-in prices.
+
+A CSV file with the columns provider, device, gpus, usd_per_hour (of the whole offer), source, as_of (YYYY-MM-DD) and,
+if they apply, billing_granularity_s, min_gpus and spot (yes/no).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from elastane.errors import ElastaneError
+from elastane.predict.interval import Interval
+
+STALE_DAYS = 30
+_NEEDED = ("provider", "device", "gpus", "usd_per_hour", "source", "as_of")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """So many devices for so much an hour.  ``min_gpus`` are paid even if fewer are used."""
+
+    provider: str
+    device: str
+    gpus: int
+    usd_per_hour: float
+    source: str
+    as_of: date
+    billing_granularity_s: float = 1.0
+    min_gpus: int = 1
+    spot: bool = False
+
+    def cost(self, duration: Interval, gpus: int) -> Interval:
+        """Dollars for a run: whole offers, time rounded up to what is billed."""
+        offers = math.ceil(max(gpus, self.min_gpus) / self.gpus)
+
+        def bill(seconds: float) -> float:
+            billed = math.ceil(seconds / self.billing_granularity_s - 1e-9) * self.billing_granularity_s
+            return billed / 3600.0 * self.usd_per_hour * offers
+
+        return Interval(bill(duration.low), bill(duration.middle), bill(duration.high))
+
+    def age_days(self, today: date) -> int:
+        """How old the price is."""
+        return (today - self.as_of).days
+
+    def label(self, today: date) -> str:
+        """Provider and date, and a warning if the price is old."""
+        old = f", {self.age_days(today)} days old" if self.age_days(today) > STALE_DAYS else ""
+        return f"{self.provider}, {self.as_of}{', spot' if self.spot else ''}{old}"
+
+
+def load_prices(path: Path) -> tuple[Offer, ...]:
+    """All offers of a price file."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except OSError as error:
+        raise ElastaneError(f"the price file {path} cannot be read: {error.strerror}") from error
+    return tuple(_offer(row, path, line) for line, row in enumerate(rows, start=2))
+
+
+def best_offer(offers: Iterable[Offer], device_names: Iterable[str], gpus: int) -> Offer | None:
+    """The cheapest offer per device-hour for this device; None if the file has none, which is not the same as free."""
+    names = {name.casefold() for name in device_names}
+    fitting = [each for each in offers if each.device.casefold() in names]
+    return min(fitting, key=lambda each: each.cost(Interval.exactly(3600.0), gpus).middle, default=None)
+
+
+def _offer(row: dict[str, str], path: Path, line: int) -> Offer:
+    missing = [name for name in _NEEDED if not (row.get(name) or "").strip()]
+    if missing:
+        raise ElastaneError(f"{path}, line {line}: {missing[0]} is missing; a price needs {', '.join(_NEEDED)}")
+    try:
+        offer = Offer(
+            provider=row["provider"].strip(),
+            device=row["device"].strip(),
+            gpus=int(row["gpus"]),
+            usd_per_hour=float(row["usd_per_hour"]),
+            source=row["source"].strip(),
+            as_of=date.fromisoformat(row["as_of"].strip()),
+            billing_granularity_s=float(row.get("billing_granularity_s") or 1.0),
+            min_gpus=int(row.get("min_gpus") or 1),
+            spot=(row.get("spot") or "no").strip().casefold() in ("yes", "true", "1"),
+        )
+    except ValueError as error:
+        raise ElastaneError(f"{path}, line {line}: {error}") from error
+    if min(offer.gpus, offer.usd_per_hour, offer.billing_granularity_s, offer.min_gpus) <= 0:
+        raise ElastaneError(f"{path}, line {line}: gpus, usd_per_hour and billing must be above 0")
+    return offer

@@ -1,0 +1,170 @@
+"""Predictions as tables for people and as JSON for programs; both show the same figures, never without an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from elastane.predict.devices import Device
+from elastane.predict.interval import Interval
+from elastane.predict.operators import Phase, StepCapture
+from elastane.predict.run import RunEstimate
+from elastane.predict.step import StepEstimate
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_BAR = 24
+
+
+def duration(seconds: float) -> str:
+    """As people say it: 35 ms, 12 s, 25 min, 38.0 h, 4.2 d."""
+    for limit, scale, unit in (
+        (1.0, 1e-3, "ms"),
+        (120.0, 1.0, "s"),
+        (7200.0, 60.0, "min"),
+        (172_800.0, 3600.0, "h"),
+    ):
+        if seconds < limit:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 86_400.0:.3g} d"
+
+
+def spread(value: Interval) -> str:
+    """Middle and borders."""
+    return f"{duration(value.middle)} [{duration(value.low)} – {duration(value.high)}]"
+
+
+def interval_json(value: Interval) -> dict[str, float]:
+    """The three quantiles and what to book."""
+    return {"p05": value.low, "p50": value.middle, "p95": value.high, "booking": value.booking}
+
+
+def capture_json(capture: StepCapture) -> dict[str, Any]:
+    """What was captured, without the single operators."""
+    return {
+        "batch": capture.batch,
+        "operators": len(capture.operators),
+        "method": capture.method.value,
+        "flops": {phase.value: capture.flops(phase) for phase in Phase},
+        "bytes": {phase.value: capture.bytes(phase) for phase in Phase},
+        "memory_bytes": capture.memory.total,
+        "unknown": dict(capture.unknown),
+        "unknown_share": capture.unknown_share,
+        "notes": list(capture.notes),
+    }
+
+
+def step_json(estimate: StepEstimate) -> dict[str, Any]:
+    """One device."""
+    return {
+        "device": estimate.machine.device.name,
+        "precision": estimate.precision,
+        "step_s": interval_json(estimate.seconds),
+        "phases_s": {phase.value: estimate.phase_s(phase) for phase in Phase},
+        "basis": estimate.machine.about,
+    }
+
+
+def run_json(run: RunEstimate) -> dict[str, Any]:
+    """One device and number of workers."""
+    return {
+        "device": run.step.machine.device.name,
+        "gpus": run.sharing.workers,
+        "step_s": interval_json(run.step_s),
+        "epoch_s": interval_json(run.epoch_s),
+        "total_s": interval_json(run.total_s),
+        "cost_usd": interval_json(run.cost_usd) if run.cost_usd else None,
+        "offer": run.offer.label(date.today()) if run.offer else None,
+        "memory_gb": run.memory_gb,
+        "fits_memory": run.fits_memory,
+        "basis": run.basis,
+        "notes": list(run.notes),
+    }
+
+
+def shares_json(estimate: StepEstimate, shares: Mapping[str, float]) -> dict[str, Any]:
+    """Seconds by name."""
+    return {
+        "device": estimate.machine.device.name,
+        "step_s": interval_json(estimate.seconds),
+        "by": dict(shares),
+    }
+
+
+def step_table(estimates: Iterable[StepEstimate]) -> Table:
+    """One row per device."""
+    table = _table("device", "step p50 [p05 – p95]", "forward", "backward", "optimizer", "memory", "basis")
+    for each in estimates:
+        phases = [duration(each.phase_s(phase)) for phase in Phase]
+        memory = f"{each.capture.memory.total / 1e9:.2f} GB"
+        table.add_row(each.machine.device.name, spread(each.seconds), *phases, memory, each.machine.about)
+    return table
+
+
+def run_table(runs: Sequence[RunEstimate]) -> Table:
+    """One row per device and number of workers."""
+    table = _table(
+        "device", "GPUs", "step p50 [p05 – p95]", "epoch", "total", "cost p50 [p95]", "memory", "basis"
+    )
+    for each in runs:
+        table.add_row(
+            each.step.machine.device.name,
+            str(each.sharing.workers),
+            spread(each.step_s),
+            duration(each.epoch_s.middle),
+            spread(each.total_s),
+            _cost(each),
+            "fits" if each.fits_memory else f"needs {each.memory_gb:.0f} GB",
+            each.basis,
+        )
+    return table
+
+
+def share_table(estimate: StepEstimate, shares: Mapping[str, float], by: str) -> Table:
+    """Shares with bars and their cumulative sum; the tail beyond 99 % is one row."""
+    total = sum(shares.values())
+    table = _table(by, "time", "share", "cumulative", "")
+    table.title = f"{estimate.machine.device.name}: {spread(estimate.seconds)}"
+    seen = 0.0
+    for name, seconds in shares.items():
+        if seen > 0.99 * total:
+            table.add_row("(the rest)", duration(total - seen), f"{1 - seen / total:.1%}", "100.0%", "")
+            break
+        seen += seconds
+        bar = "█" * max(round(_BAR * seconds / total), 0)
+        table.add_row(name, duration(seconds), f"{seconds / total:.1%}", f"{seen / total:.1%}", bar)
+    return table
+
+
+def device_table(devices: Iterable[Device]) -> Table:
+    """Figures with origin and date."""
+    table = _table("device", "memory", "bandwidth", "fp32", "bf16/fp16", "as of", "source")
+    for each in devices:
+        half = each.peak_tflops.get("bf16", each.peak_tflops.get("fp16"))
+        table.add_row(
+            each.name,
+            f"{each.memory_gb:g} GB",
+            f"{each.bandwidth_gb_per_s:g} GB/s",
+            f"{each.peak_tflops['fp32']:g} TFLOP/s",
+            "–" if half is None else f"{half:g} TFLOP/s",
+            each.as_of,
+            each.source,
+        )
+    return table
+
+
+def _cost(run: RunEstimate) -> str:
+    if run.cost_usd is None or run.offer is None:
+        return "no price"
+    return f"${run.cost_usd.middle:.2f} [${run.cost_usd.high:.2f}] ({run.offer.label(date.today())})"
+
+
+def _table(*headings: str) -> Table:
+    from rich.table import Table
+
+    table = Table()
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place == 0 else "right", overflow="fold")
+    return table

@@ -1,0 +1,124 @@
+"""The time of one training step on a device: operators, what lies between them, and an honest interval."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from elastane.models.speed import FloatArray
+from elastane.predict.costs.contract import Basis, CostModel, Times
+from elastane.predict.costs.simple import Roofline
+from elastane.predict.devices import Device
+from elastane.predict.interval import Interval
+from elastane.predict.operators import Operator, Phase, StepCapture, together
+from elastane.predict.profile import Composition, Profile
+
+CORRELATION = 0.5
+"""Between the errors of two operators of one step: a biased fit shifts all of them (measured, not 0)."""
+HOST_CALL_S = 5e-6
+"""What Python and the dispatcher take per call; on an accelerator the step cannot be faster than its host."""
+_UNKNOWN_WIDENING = 1.0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A device with the cost model and composition to use for it."""
+
+    device: Device
+    model: CostModel
+    composition: Composition
+    about: str
+
+    @classmethod
+    def local(cls, profile: Profile) -> Machine:
+        """The calibrated machine."""
+        age_h = max(time.time() - profile.made_at_s, 0.0) / 3600.0
+        about = f"calibrated {age_h:.0f} h ago, {len(profile.measured)} operators"
+        return cls(profile.device, profile.model, profile.composition, about)
+
+    @classmethod
+    def from_catalog(cls, device: Device) -> Machine:
+        """A device of the catalog that nobody measured here."""
+        return cls(
+            device, Roofline(), Composition(1.0, 0.0, 0.1), f"roofline only, specification of {device.as_of}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class StepEstimate:
+    """Predicted seconds of a step, with everything needed to explain them."""
+
+    machine: Machine
+    capture: StepCapture
+    precision: str
+    operators: tuple[Operator, ...]
+    times: Times
+    seconds: Interval
+    scale: float
+    """From the plain sum of operators to the whole step."""
+
+    @property
+    def basis(self) -> Basis:
+        """What it rests on."""
+        return self.machine.model.basis
+
+    def phase_s(self, phase: Phase) -> float:
+        """Seconds of one phase."""
+        return self._total(lambda each: each.phase is phase)
+
+    def by_operator(self) -> dict[str, float]:
+        """Seconds per name of operator, largest first; they add up to the step."""
+        return self._shares(lambda each: each.name)
+
+    def by_module(self) -> dict[str, float]:
+        """Seconds per module path, largest first; they add up to the step."""
+        return self._shares(lambda each: each.module or f"({each.phase.value})")
+
+    def _total(self, wanted: Callable[[Operator], bool]) -> float:
+        mask = np.array([wanted(each) for each in self.operators])
+        return float(self.times.seconds[mask].sum()) * self.scale
+
+    def _shares(self, key: Callable[[Operator], str]) -> dict[str, float]:
+        found: dict[str, float] = defaultdict(float)
+        for each, seconds in zip(self.operators, self.times.seconds, strict=True):
+            found[key(each)] += float(seconds) * self.scale
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def estimate_step(capture: StepCapture, machine: Machine, precision: str = "fp32") -> StepEstimate:
+    """How long one worker takes for the captured step."""
+    device = machine.device
+    operators = together(capture.operators) if device.accelerator else capture.operators
+    times = machine.model.times(operators, device, precision)
+    middle = machine.composition.factor * times.total + machine.composition.per_call_s * capture.calls
+    if device.accelerator:
+        middle = max(middle, HOST_CALL_S * len(operators))
+    log_sd = _log_sd(times, machine, capture)
+    return StepEstimate(
+        machine,
+        capture,
+        precision,
+        operators,
+        times,
+        Interval.around(middle, log_sd),
+        middle / times.total,
+    )
+
+
+def _log_sd(times: Times, machine: Machine, capture: StepCapture) -> float:
+    """Operators' errors with their correlation, the device's, the composition's; wider for unknown operators."""
+    own = _correlated(times.seconds, times.log_sd) / times.total
+    device = machine.model.basis.device_sd
+    unknown = _UNKNOWN_WIDENING * capture.unknown_share
+    return math.sqrt(own**2 + device**2 + machine.composition.log_sd**2) + unknown
+
+
+def _correlated(seconds: FloatArray, log_sd: FloatArray) -> float:
+    """√((1−ρ)·Σ(tᵢsᵢ)² + ρ·(Σtᵢsᵢ)²)."""
+    parts = seconds * log_sd
+    return math.sqrt((1 - CORRELATION) * float((parts**2).sum()) + CORRELATION * float(parts.sum()) ** 2)
