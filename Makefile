@@ -69,7 +69,7 @@ bench-train: install ## figures of elastic training: pauses, kills, accuracy, ov
 
 bench-live: install ## figures of the live system: decisions, submissions, start-up, specs
 	@$(BENCH) benchmarks.live.rounds
-	@$(BENCH) benchmarks.live --only submissions --only specs
+	@$(BENCH) benchmarks.live --only submissions --only specs --only fidelity
 
 chaos: install ## kill -9 of control plane, agents and workers, again and again; broken stores
 	@$(BENCH) benchmarks.live --only control --only agents --only store

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.live.agents import agents
 from benchmarks.live.control import control
+from benchmarks.live.fidelity import fidelity
 from benchmarks.live.rounds import rounds
 from benchmarks.live.specs import specs
 from benchmarks.live.store import store
@@ -28,6 +29,7 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "agents": agents,
     "submissions": submissions,
     "specs": specs,
+    "fidelity": fidelity,
     "store": store,
 }
 

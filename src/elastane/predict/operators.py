@@ -94,7 +94,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class StepCapture:
-    """One training step at a batch size.  ``calls`` counts everything dispatched, also views, which move nothing."""
+    """One training step at a batch size.  ``calls`` counts what was dispatched, also what only makes empty tensors."""
 
     operators: tuple[Operator, ...]
     batch: int

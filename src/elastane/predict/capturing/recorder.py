@@ -55,11 +55,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Pass the call on, then write it down."""
         del types
         result = func(*args, **(kwargs or {}))
-        if func.namespace in ("prim", "profiler"):
+        if func.namespace in ("prim", "profiler") or func.is_view:
             return result
         self.calls += 1
         stem = func._schema.name.partition("::")[2]
-        if not func.is_view and stem not in _SILENT:
+        if stem not in _SILENT:
             self.note(func, stem, args, kwargs or {}, result)
         return result
 

@@ -1,0 +1,23 @@
+"""``make bench-predict``: all figures of prediction that can be measured on this machine (about six minutes)."""
+
+from __future__ import annotations
+
+from benchmarks.figures import Figures
+from benchmarks.predict.catalog import catalog_speed
+from benchmarks.predict.published import held_out, unseen_cards, unseen_modern
+from benchmarks.predict.whole import whole_networks
+
+
+def main() -> None:
+    """Quick ones first."""
+    figures = Figures("predict")
+    catalog_speed(figures)
+    whole_networks(figures)
+    held_out(figures)
+    unseen_cards(figures)
+    unseen_modern(figures)
+    figures.finish()
+
+
+if __name__ == "__main__":
+    main()
