@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.figures import Figures
 from benchmarks.predict.errors import covered_percent, mean_percent, median_percent, relative
 from benchmarks.predict.layers import CARDS, convolutions, denses, modern
-from elastane.predict.costs.contract import Timing
+from elastane.predict.costs.contract import CostModel, Timing
 from elastane.predict.costs.layerwise import LayerwiseNetwork
 from elastane.predict.costs.ratio import RatioModel, probe_factors
 from elastane.predict.costs.simple import LinearInFlops, Paleo
@@ -32,7 +32,7 @@ def _held_out_on(figures: Figures, name: str, rows: Sequence[Timing], limit: flo
     known, new = [rows[i] for i in order[:cut]], [rows[i] for i in order[cut:]]
     ours = RatioModel.fit(known)
     error = median_percent(relative(ours, new))
-    others = {
+    others: dict[str, CostModel] = {
         "linear": LinearInFlops.fit(known),
         "PALEO": Paleo.fit(known),
         "network": LayerwiseNetwork.fit(known[:NETWORK_ROWS], epochs=NETWORK_EPOCHS),

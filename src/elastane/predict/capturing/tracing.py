@@ -9,7 +9,8 @@ random generators are not touched in either case.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -161,12 +162,13 @@ def _bytes(tensor: torch.Tensor) -> int:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without PyTorch's own report of an attempt that failed: there is another way, and our note says so."""
-    logger = logging.getLogger("torch")
-    disabled: Callable[[int], None] = logging.disable
-    before = logger.manager.disable
-    disabled(logging.CRITICAL)
+    """Without PyTorch's own words about tensors without data: if an attempt fails, our note says so."""
+    manager = logging.getLogger("torch").manager
+    before = manager.disable
+    logging.disable(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
-        disabled(before)
+        logging.disable(before)
