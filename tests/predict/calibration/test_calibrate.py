@@ -26,7 +26,7 @@ def profile() -> Profile:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     state = torch.get_rng_state()
-    made = calibrate(4.0)
+    made = calibrate(2.0)
     assert torch.equal(state, torch.get_rng_state())
     torch.set_num_threads(before)
     return made

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
 
 from elastane.codec import decoded, encoded
 from elastane.predict.costs.contract import CostModel, Timing, roofline_s
@@ -21,6 +22,14 @@ from elastane.predict.costs.simple import LinearInFlops, Paleo, Roofline
 from elastane.predict.costs.trees import Trees, fit_trees
 from elastane.predict.devices import Device, find
 from elastane.predict.operators import Kind, Operator, Phase
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Small matrices gain nothing from threads, and on a busy machine these wait for each other."""
+    with threadpool_limits(1):
+        yield
+
 
 CPU = Device("box", 8.0, 20.0, {"fp32": 0.1}, 2.0, "made up for tests", "2026-01-01")
 
@@ -117,6 +126,7 @@ def test_the_same_timings_give_the_same_answers_to_the_last_digit() -> None:
     assert (one.log_sd == other.log_sd).all()
 
 
+@settings(max_examples=25)
 @pytest.mark.parametrize("model", [Roofline(), Paleo(), LinearInFlops({}), RatioModel.fit(timings(60))])
 @given(
     flops=st.floats(0, 1e15),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import time
@@ -52,7 +53,7 @@ def calibrate(
                 break
         rounds.append(steps)
         count = len(steps)
-    return profile_of(_best_of(rounds), device)
+    return profile_of(_typical(rounds), device)
 
 
 def _prepare() -> None:
@@ -72,14 +73,14 @@ def _measured(seed: int, index: int, ticks: Clock) -> MeasuredStep:
     return decoded(MeasuredStep, in_child(work))
 
 
-def _best_of(rounds: Sequence[Sequence[MeasuredStep]]) -> Iterator[MeasuredStep]:
-    """The smaller of two measurements: interruptions only ever add."""
+def _typical(rounds: Sequence[Sequence[MeasuredStep]]) -> Iterator[MeasuredStep]:
+    """Between two measurements: a run goes through good minutes and bad ones, so the better is not the truth."""
     for one, other in zip_longest(*rounds):
         if other is None or len(other.seconds) != len(one.seconds):
             yield one
         else:
-            seconds = tuple(map(min, one.seconds, other.seconds))
-            yield replace(one, seconds=seconds, whole_s=min(one.whole_s, other.whole_s))
+            seconds = tuple(math.sqrt(a * b) for a, b in zip(one.seconds, other.seconds, strict=True))
+            yield replace(one, seconds=seconds, whole_s=math.sqrt(one.whole_s * other.whole_s))
 
 
 def profile_of(steps: Iterable[MeasuredStep], device: Device) -> Profile:

@@ -148,11 +148,11 @@ class Bench:
             self._optimizer.zero_grad()
 
 
-def measure_step(make: JobFactory, batch: int, passes: int = 7, rounds: int = 2) -> float:
-    """Seconds of a real training step, in fresh processes: the best of several lower quartiles."""
+def measure_step(make: JobFactory, batch: int, passes: int = 7) -> float:
+    """Seconds of a real training step, in a fresh process: the lower quartile of several."""
 
     def work() -> float:
         bench = Bench(make(), batch, clock())
         return float(np.quantile([bench.step() for _ in range(passes)], 0.25))
 
-    return min(float(in_child(work)) for _ in range(rounds))
+    return float(in_child(work))

@@ -25,6 +25,10 @@ STALL = 4.0
 PAUSE = 10.0
 PAUSE_LEAST_S = 30.0
 """A gap is a pause if it is ten times the usual and long enough for a person to notice."""
+_SLOWEST = 1e12
+"""Seconds for a unit of work; a span that was slower did nothing worth counting."""
+_WIDEST = 20.0
+"""Of the interval, as a logarithm: beyond that nothing is known anyway."""
 _BLOCKS = 10
 _LEAST_SD = 0.02
 
@@ -39,7 +43,7 @@ class Rate:
 
 def rate_of(spans: Sequence[Span]) -> Rate | None:
     """The rate of a session's training spans; None if there are not yet two with work in them."""
-    useful = [each for each in spans if each.work > 0.0 and each.seconds > 0.0]
+    useful = [each for each in spans if 0.0 < each.seconds < _SLOWEST * each.work]
     useful = _without_warm_up(useful)
     if len(useful) < 2:
         return None
@@ -54,7 +58,7 @@ def rate_of(spans: Sequence[Span]) -> Rate | None:
     medians = _regimes(rates, work, seconds, steps)
     stalls = float(np.maximum(seconds - STALL * usual * work, 0.0).sum() / work.sum())
     middle = math.sqrt(medians[0] * medians[1]) + stalls
-    spread = math.exp(1.645 * _scatter(seconds, work))
+    spread = math.exp(min(1.645 * _scatter(seconds, work), _WIDEST))
     low, high = (min(medians) + stalls) / spread, (max(medians) + stalls) * spread
     return Rate(Interval(min(low, middle), middle, max(high, middle)), paused_s)
 
