@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-sim bench-live chaos test test-slow test-all lint format bench bench-policies bench-genetic bench-scale bench-train clean
+.PHONY: help install demo demo-sim bench-live bench-predict chaos test test-slow test-all lint format bench bench-policies bench-genetic bench-scale bench-train clean
 
 help: ## list the targets
 	@echo "Elastane: make TARGET"
@@ -70,6 +70,9 @@ bench-train: install ## figures of elastic training: pauses, kills, accuracy, ov
 bench-live: install ## figures of the live system: decisions, submissions, start-up, specs
 	@$(BENCH) benchmarks.live.rounds
 	@$(BENCH) benchmarks.live --only submissions --only specs --only fidelity
+
+bench-predict: install ## figures of prediction (about nine minutes; needs ../shared/data)
+	@OMP_NUM_THREADS=1 $(BENCH) benchmarks.predict
 
 chaos: install ## kill -9 of control plane, agents and workers, again and again; broken stores
 	@$(BENCH) benchmarks.live --only control --only agents --only store
