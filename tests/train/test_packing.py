@@ -94,7 +94,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def raw(tensor: torch.Tensor) -> bytes:
-    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return tensor.contiguous().as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy().tobytes()
 
 
 def bits(value: Any) -> str:

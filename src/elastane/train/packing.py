@@ -152,7 +152,8 @@ class _Packer:
     def _new_tensor(self, tensor: Tensor, path: _Path) -> Any:
         if tensor.dtype in _PORTABLE:
             return {"tensor": self._keep(tensor, path)}
-        raw = tensor.contiguous().reshape(-1).view(torch.uint8)
+        # A single element counts as contiguous whatever its stride is, and cannot be seen as bytes then.
+        raw = tensor.contiguous().as_strided((tensor.numel(),), (1,)).view(torch.uint8)
         kind = str(tensor.dtype).removeprefix("torch.")
         return {"tensor": self._keep(raw, path), "dtype": kind, "shape": list(tensor.shape)}
 
