@@ -41,6 +41,10 @@ tell_cause: list[Callable[[str], None]] = []
 at_clean_end: list[Callable[[], None]] = []
 """What to do when the script has come to its end without an error."""
 
+_kept: list[object] = []
+"""What the script leaves behind, so that nothing of it is torn down before the process ends: the destructor of
+PyTorch's ``DistributedDataParallel`` can wait for ever for a thread that waits for the interpreter's lock."""
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -143,20 +147,24 @@ def _execute(order: Order) -> int:
     try:
         if order.module:
             sys.path.insert(0, order.directory)
-            runpy.run_module(order.script, run_name="__main__", alter_sys=True)
+            _kept.append(runpy.run_module(order.script, run_name="__main__", alter_sys=True))
         else:
             sys.path.insert(0, str(Path(order.script).resolve().parent))
-            runpy.run_path(order.script, run_name="__main__")
+            _kept.append(runpy.run_path(order.script, run_name="__main__"))
         _end_cleanly()
     except SystemExit as ended:
+        _kept.append(ended)
         return _code_of(ended)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        _kept.append(interrupt)
         return 130
     except ElastaneError as mistake:
+        _kept.append(mistake)
         _report(str(mistake))
         print(f"elastane: error: {mistake}", file=sys.stderr)  # noqa: T201
         return 2
     except BaseException as error:  # whatever a script may raise
+        _kept.append(error)
         traceback.print_exc()
         last = traceback.format_exception_only(error)[-1].strip()
         _report(f"{last} ({_where(error)})")
