@@ -84,8 +84,9 @@ class Agents:
                 self.fits += refit([learner])
             self.rebatch([run], self._physics.rebatch_gain)
 
-    def rebatch(self, runs: Sequence[JobRun], min_gain: float) -> None:
-        """Let jobs choose the batch for what they hold."""
+    def rebatch(self, runs: Sequence[JobRun], min_gain: float) -> list[JobRun]:
+        """Let jobs choose the batch for what they hold; those that chose another."""
+        changed = []
         by_type: dict[str, list[JobRun]] = {}
         for run in runs:
             if run.learner is not None and run.grant is not None:
@@ -97,14 +98,19 @@ class Agents:
             for run, batch in zip(group, chosen, strict=True):
                 if batch != run.batch:
                     run.batch, run.pace = batch, None
+                    changed.append(run)
+        return changed
 
-    def catch_up(self, active: Iterable[JobRun]) -> None:
-        """Bring models up to date before a decision that reads them; many fits in one call."""
+    def catch_up(self, active: Iterable[JobRun]) -> list[JobRun]:
+        """Bring models up to date before a decision that reads them, many fits in one call; who changed its batch."""
         if not self._uses_models:
-            return
+            return []
         runs = list(active)
         running = [run for run in runs if run.grant is not None]
-        self.fits += refit([run.learner for run in running if run.learner and run.learner.stale])
+        news = [run for run in running if run.learner and run.learner.stale]
+        self.fits += refit([run.learner for run in news if run.learner])
         self.fits += sum(run.server_learner.refit() for run in runs if run.server_learner)
-        if self._physics.rounds_only and self._needs.rebatch:
-            self.rebatch(running, self._physics.rebatch_gain)
+        if not self._needs.rebatch:
+            return []
+        # Whoever has learned something looks for a better batch at once, not only at the end of an epoch.
+        return self.rebatch(running if self._physics.rounds_only else news, self._physics.rebatch_gain)

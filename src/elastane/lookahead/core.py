@@ -279,7 +279,7 @@ class World:
                 self._advance(run, self.now_s)
                 if run.finish_s is not None:
                     self._retire(run)
-        self._agents.catch_up(self.active.values())
+        self._reschedule(self._agents.catch_up(self.active.values()))
 
     def _apply(self, grants: Mapping[str, Grant]) -> None:
         changed = []
