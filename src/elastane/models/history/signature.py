@@ -81,4 +81,4 @@ def _near(one: int, other: int, factor: float) -> float:
     """1 for equal figures, or where one is not known."""
     if not (one and other) or one == other:
         return 1.0
-    return math.exp(-abs(math.log(one / other)) / math.log(factor))
+    return math.exp(-math.log(max(one, other) / min(one, other)) / math.log(factor))

@@ -19,7 +19,7 @@ from elastane.models.estimate import Estimate, Provenance
 from elastane.models.speed import FloatArray
 
 _ONE_NEIGHBOUR = 0.5  # width when a single job is remembered
-_LEAST = 0.02
+_LEAST, _WIDEST = 0.02, 1.0
 _MOST_KERNELS = 16
 _OUTRUN = 1e-9  # a chance so small that the job has outrun everything remembered
 
@@ -39,12 +39,13 @@ class WorkPrior:
         values, mass = np.log(np.array(totals)), np.array(weights)
         mass = mass / mass.sum()
         effective = 1.0 / float((mass**2).sum())
-        spread = float(np.sqrt((mass * (values - (mass * values).sum()) ** 2).sum()))
-        smooth = 0.9 * spread * effective**-0.2 if effective > 1.0 else 0.0
-        width = max(math.hypot(_ONE_NEIGHBOUR / math.sqrt(effective), smooth), _LEAST)
+        width = math.hypot(_ONE_NEIGHBOUR / math.sqrt(effective), _typical_gap(values))
         kernels = _kernels(values, mass)
         return cls(
-            tuple(math.exp(value) for value, _ in kernels), tuple(w for _, w in kernels), width, len(totals)
+            tuple(math.exp(value) for value, _ in kernels),
+            tuple(w for _, w in kernels),
+            min(max(width, _LEAST), _WIDEST),
+            len(totals),
         )
 
     def total(self) -> Estimate:
@@ -57,7 +58,7 @@ class WorkPrior:
         mass = first = second = 0.0
         for total, weight in zip(self.totals, self.weights, strict=True):
             # ln X ~ N(ln total − h²/2, h): its mean is the total.
-            z = (math.log(done / total) + h * h / 2.0) / h if done > 0.0 else -math.inf
+            z = (math.log(done) - math.log(total) + h * h / 2.0) / h if done > 0.0 else -math.inf
             mass += weight * _above(z)
             first += weight * total * _above(z - h)
             second += weight * total * total * math.exp(h * h) * _above(z - 2.0 * h)
@@ -69,7 +70,7 @@ class WorkPrior:
 
     def _outrun(self, done: float) -> Estimate:
         """Far beyond all: the tail of the longest, whose mean excess is d·h/z, and whose spread is as much again."""
-        z = (math.log(done / max(self.totals)) + self.width**2 / 2.0) / self.width
+        z = (math.log(done) - math.log(max(self.totals)) + self.width**2 / 2.0) / self.width
         mean = done * self.width / max(z, 1.0)
         return Estimate(mean, mean, self.count, Provenance.HISTORY)
 
@@ -77,6 +78,12 @@ class WorkPrior:
 def _above(z: float) -> float:
     """P(standard normal > z)."""
     return 0.5 * math.erfc(z / math.sqrt(2.0))
+
+
+def _typical_gap(values: FloatArray) -> float:
+    """How far away, typically, the √n-th nearest is: wide where totals are scattered, nothing where they are equal."""
+    near = np.sort(np.abs(values[:, None] - values[None, :]), axis=1)
+    return float(np.median(near[:, min(math.isqrt(len(values)), len(values) - 1)]))
 
 
 def _kernels(values: FloatArray, mass: FloatArray) -> list[tuple[float, float]]:
