@@ -77,7 +77,7 @@ class Memory:
         doubt = _SLACK * (1.0 - self.similarity)
         found = {}
         for kind, fit in zip(kinds, fits, strict=True):
-            shape = math.hypot(fit.relative_error, doubt)
+            shape = math.hypot(_misfit(fit.params, self.remembered[kind].rows), doubt)
             error = math.hypot(shape, self.remembered[kind].spread)
             found[kind] = Expected(fit.params, error, shape)
         return found
@@ -126,6 +126,13 @@ class Memory:
                     logs += [math.log(gradient_s / hoped[0]), math.log(step_s / hoped[1])]
                     error, shape_error = max(error, known.error), max(shape_error, known.shape_error)
         return logs, error, shape_error
+
+
+def _misfit(theta: ThroughputParams[float], rows: Observations) -> float:
+    """RMS relative error of step times, every configuration counting alike; corrected for the seven fitted figures."""
+    table = _rows(rows)
+    square = sum(math.log(times_s(theta, int(n), int(k), int(m))[1] / t) ** 2 for n, k, m, _, t in table)
+    return math.sqrt(square / max(len(table) - len(theta), 1))
 
 
 def _rows(seen: Observations) -> Sequence[tuple[float, ...]]:

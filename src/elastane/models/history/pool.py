@@ -13,7 +13,7 @@ from elastane.models.history.transfer import Ratios, one_gpu_ratios
 
 MOST = 10_000
 MOST_ALIKE = 64
-_MOST_KNOWING = 32
+_MOST_NEIGHBOURS, _MOST_KNOWING = 64, 32
 _LEAST_ALIKE = 0.1
 _NEAR_THE_BEST = 0.5
 """Neighbours this much less alike than the nearest are left out."""
@@ -116,13 +116,16 @@ class Pool:
         return found
 
     def _alike(self, signature: Signature, exclude: str) -> list[Neighbour]:
-        """Neighbours with their likeness, the nearest first and of equal ones the latest."""
+        """Neighbours with their likeness in tenths, the nearest first and of equal ones the latest.
+
+        Finer than that it says nothing, and so more questions have the same answer.
+        """
         candidates: dict[str, Experience] = {}
         for key in signature.keys:
             candidates.update(self._found_by.get(key, {}))
         candidates.pop(exclude, None)
         weighed = [
-            (past, similarity(signature, past.signature))
+            (past, round(similarity(signature, past.signature), 1))
             for past in reversed(candidates.values())
             if past.shared or past.tenant == signature.tenant
         ]
@@ -130,7 +133,7 @@ class Pool:
         if not weighed:
             return []
         least = max(_LEAST_ALIKE, _NEAR_THE_BEST * weighed[0][1])
-        return [neighbour for neighbour in weighed[: self.most_alike] if neighbour[1] >= least]
+        return [neighbour for neighbour in weighed[:_MOST_NEIGHBOURS] if neighbour[1] >= least]
 
     @cached_property
     def ratios(self) -> Ratios:
