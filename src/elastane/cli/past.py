@@ -1,4 +1,4 @@
-"""``elastane history build`` and ``show``: files of past jobs, for simulations."""
+"""``elastane history build``, ``show`` and ``export``: files of past jobs, for simulations."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ BUILD_HELP = """Gather what past jobs teach into one file, for elastane sim --hi
 RESULT is what elastane sim --json wrote, or another history.
 """
 SHOW_HELP = "Show what a history knows, by kind of job."
+EXPORT_HELP = "Write what the jobs of the live system teach, for elastane sim --history."
 
 
 def build(
@@ -30,13 +31,42 @@ def build(
     """Write a history."""
     from dataclasses import replace
 
-    from elastane.models.history import save_pool
     from elastane.sim.past import gathered_from_files
 
     pool = gathered_from_files(results)
     past = [replace(each, shared=True) for each in pool] if share else list(pool)
     if not past:
         raise ElastaneError("no job of these files can teach anything")
+    _write(past, out)
+
+
+def export(
+    out: Path = typer.Option(..., "--out", "-o", help="The file to write."),
+    home: Path = typer.Option(None, help="Home of the live system [default: $ELASTANE_HOME or ~/.elastane]."),
+) -> None:
+    """Write the pool of a live system, whether it runs or not."""
+    from elastane.service.daemon import DATABASE, default_home
+    from elastane.service.past import Past
+    from elastane.service.store import Store
+
+    path = (home or default_home()) / DATABASE
+    if not path.exists():
+        raise ElastaneError(f"there is no live system in {path.parent}; start one with 'elastane up'")
+    store = Store.open(path)
+    try:
+        past = Past(store)
+        while not past.complete:
+            past.read_some()
+    finally:
+        store.close()
+    if not len(past.pool):
+        raise ElastaneError("no job of this system has taught anything yet")
+    _write(past.pool, out)
+
+
+def _write(past: Iterable[Experience], out: Path) -> None:
+    from elastane.models.history import save_pool
+
     try:
         count = save_pool(past, out)
     except OSError as error:

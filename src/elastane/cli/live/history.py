@@ -19,6 +19,7 @@ HELP = "Show jobs that have ended; make and look at files of what past jobs teac
 
 app = group(ListByDefault, HELP)
 app.command("build", cls=Verb, help=past.BUILD_HELP)(past.build)
+app.command("export", cls=Verb, help=past.EXPORT_HELP)(past.export)
 app.command("show", cls=Verb, help=past.SHOW_HELP)(past.show)
 
 _COLUMNS = (

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from elastane.models.goodput import BatchLimits
 from elastane.models.history.signature import Signature
 
 MOST_TIMINGS = 12
@@ -51,6 +52,8 @@ class Experience:
     outcome: str = "finished"
     finished_at_s: float = 0.0
     shared: bool = False
+    limits: BatchLimits | None = None
+    """Batches it could use, where that is not known before a job runs."""
 
     def __post_init__(self) -> None:
         for timing in (each for rows in self.timings.values() for each in rows):

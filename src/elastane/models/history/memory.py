@@ -11,6 +11,7 @@ import numpy as np
 
 from elastane.models.estimate import Estimate
 from elastane.models.fitting import Observations, fit_throughput
+from elastane.models.goodput import BatchLimits
 from elastane.models.history.experience import NoisePoint
 from elastane.models.history.work import WorkPrior
 from elastane.models.throughput import ThroughputParams, times_s
@@ -68,6 +69,8 @@ class Memory:
     neighbours: int
     similarity: float
     most_workers: int
+    limits: BatchLimits | None = None
+    """Batches that the nearest of them could use."""
 
     @cached_property
     def expected(self) -> Mapping[str, Expected]:

@@ -21,11 +21,25 @@ _MOST_KEPT_ANSWERS = 1024
 
 
 class _Answers:
-    """What was asked before, as long as the pool stays the same."""
+    """What was asked before, as long as nothing has changed that it rests on."""
 
     def __init__(self) -> None:
         self.by_question: dict[tuple[Signature, str], Memory | None] = {}
         self.by_neighbours: dict[tuple[tuple[str, float], ...], Memory] = {}
+
+    def keep(self, question: tuple[Signature, str], answer: Memory | None) -> None:
+        if len(self.by_question) >= _MOST_KEPT_ANSWERS:
+            self.by_question.clear()
+            self.by_neighbours.clear()
+        self.by_question[question] = answer
+
+    def forget(self, past: Experience, *, altered: bool) -> None:
+        """This one has come, gone or (``altered``) become another."""
+        keys = set(past.signature.keys)
+        for question in [each for each in self.by_question if keys.intersection(each[0].keys)]:
+            del self.by_question[question]
+        if altered:
+            self.by_neighbours.clear()
 
 
 class Pool:
@@ -38,6 +52,8 @@ class Pool:
         self, experiences: Iterable[Experience] = (), most: int = MOST, most_alike: int = MOST_ALIKE
     ) -> None:
         self.most, self.most_alike = most, most_alike
+        self.version = 0
+        """Goes up with every change."""
         self._all: dict[str, Experience] = {}
         self._found_by: dict[tuple[str, str], dict[str, Experience]] = {}
         self._kinds: dict[tuple[str, ...], dict[str, Experience]] = {}
@@ -64,12 +80,12 @@ class Pool:
         if past.id in self._all:
             past = merged(self._all[past.id], past)
             self.remove(past.id)
-        self._changed()
         self._all[past.id] = past
         for key in past.signature.keys:
             self._found_by.setdefault(key, {})[past.id] = past
         kind = self._kinds.setdefault(_kind(past), {})
         kind[past.id] = past
+        self._changed(past)
         dropped = []
         if len(kind) > self.most_alike:
             dropped.append(_redundant(kind))
@@ -82,7 +98,7 @@ class Pool:
     def remove(self, experience_id: str) -> None:
         """Forget a job."""
         past = self._all.pop(experience_id)
-        self._changed()
+        self._changed(past, gone=True)
         for key in past.signature.keys:
             self._found_by[key].pop(experience_id)
             if not self._found_by[key]:
@@ -95,13 +111,9 @@ class Pool:
     def recall(self, signature: Signature, exclude: str = "") -> Memory | None:
         """What jobs like this one tell of it, without the one named ``exclude``; None if there are none."""
         question = (signature, exclude if exclude in self._all else "")
-        answers = self._answers
-        if question not in answers.by_question:
-            if len(answers.by_question) >= _MOST_KEPT_ANSWERS:
-                answers.by_question.clear()
-                answers.by_neighbours.clear()
-            answers.by_question[question] = self._recall(*question)
-        return answers.by_question[question]
+        if question not in self._answers.by_question:
+            self._answers.keep(question, self._recall(*question))
+        return self._answers.by_question[question]
 
     def _recall(self, signature: Signature, exclude: str) -> Memory | None:
         alike = self._alike(signature, exclude)
@@ -140,9 +152,13 @@ class Pool:
         """One-GPU ratios between accelerators, over all kinds of jobs; they say nothing about any one of them."""
         return one_gpu_ratios(list(kind.values()) for kind in self._kinds.values())
 
-    def _changed(self) -> None:
-        self._answers = _Answers()
-        self.__dict__.pop("ratios", None)
+    def _changed(self, past: Experience, *, gone: bool = False) -> None:
+        self.version += 1
+        self._answers.forget(past, altered=gone)
+        # Ratios are found by looking at all there is; only a kind that ran on several types has any part in them.
+        alike = self._kinds.get(_kind(past), {}).values()
+        if len({gpu_type for each in (past, *alike) for gpu_type in each.timings}) > 1:
+            self.__dict__.pop("ratios", None)
 
 
 def _kind(past: Experience) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ def recollect(knowing: Sequence[Neighbour], alike: Sequence[Neighbour], ratios: 
         neighbours=len(alike),
         similarity=max(weight for _, weight in alike),
         most_workers=max(past.most_workers for past, _ in knowing),
+        limits=next((past.limits for past, _ in alike if past.limits is not None), None),
     )
 
 
