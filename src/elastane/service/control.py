@@ -198,6 +198,8 @@ class ControlPlane:
         if not self._trigger and (now >= self.rounds.due_s or any(now >= w for w in self.rounds.wake_s)):
             self._trigger = "tick"
         self.past.tell(self.live.values(), self.accelerator())
+        if not self.past.complete:
+            self._wake.set()  # there is more to read, and nothing to wait for
         if self._trigger:
             trigger, self._trigger = self._trigger, ""
             await self._decide(trigger)

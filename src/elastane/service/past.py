@@ -22,7 +22,7 @@ from elastane.service.store.rows import JobRow, number_of
 
 log = logging.getLogger("elastane")
 
-_AT_ONCE = 500
+_AT_ONCE = 200
 """Experiences read between two rounds."""
 _PATIENCE_S = 0.05
 """How long a round may be held up by looking for past jobs; the rest are compared after the next."""
