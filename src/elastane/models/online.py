@@ -11,7 +11,7 @@ from elastane.models.estimate import Provenance
 from elastane.models.fitting import Fit, Observations, fit_throughput
 from elastane.models.goodput import BatchLimits, GoodputModel, split_one
 from elastane.models.history.experience import NoisePath, Timing, thinned
-from elastane.models.history.memory import Memory, joined
+from elastane.models.history.memory import Comparison, Memory, joined
 from elastane.models.throughput import ThroughputParams
 
 _MEMORY_MASS = 2.0
@@ -63,7 +63,7 @@ class Learner:
         self.noise_path = NoisePath()
         self.memory = memory if memory is not None and memory.remembered else None
         self._expected_noise = memory.noise_at(0.0) if memory else None
-        self._scale = 1.0
+        self._comparison = Comparison()
         self._profiles: dict[str, _Profile] = {}
         self._model: GoodputModel | None = None
 
@@ -106,9 +106,10 @@ class Learner:
         """Hold what is remembered against what was measured, and forget it if they do not agree."""
         if self.memory is None or not self.stale:
             return
-        scale = self.memory.scale({kind: profile.observations() for kind, profile in self._profiles.items()})
-        if scale is not None:
-            self._scale = scale
+        own = {kind: profile.observations() for kind, profile in self._profiles.items()}
+        comparison = self.memory.compared(own)
+        if comparison is not None:
+            self._comparison = comparison
             return
         self.memory = self._expected_noise = None
         for profile in self._profiles.values():
@@ -120,8 +121,8 @@ class Learner:
         if self.memory is None or table is None:
             return own
         if profile.fit is None:
-            profile.start = self.memory.expected[kind].scaled(self._scale)
-        return joined(own, table, self._scale, _MEMORY_MASS)
+            profile.start = self.memory.expected[kind].scaled(self._comparison.factor)
+        return joined(own, table, self._comparison.factor, _MEMORY_MASS * self._comparison.trust)
 
     def refitted(self) -> None:
         """Told by ``refit`` that fits have changed."""
@@ -136,7 +137,7 @@ class Learner:
             if self.memory is not None:
                 seen = max(seen, self.memory.most_workers)
                 for kind, known in self.memory.expected.items():
-                    params.setdefault(kind, known.scaled(self._scale))
+                    params.setdefault(kind, known.scaled(self._comparison.factor))
             if not params:
                 return None
             self._model = GoodputModel(

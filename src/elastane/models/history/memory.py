@@ -20,6 +20,8 @@ _SLACK = 0.25
 """Relative doubt about the speed of a job that is as unlike as can be, beside what neighbours tell."""
 _LIKELY_SCALE = math.log(2.5)
 _LIKELY_SHAPE = 0.2
+_SAME_SHAPE = 0.03
+"""Differences smaller than this are measurement."""
 _SIGMAS = 3.0
 _REACH = 2.0
 """A configuration is comparable up to this factor beyond what was remembered."""
@@ -56,6 +58,14 @@ class Expected:
     def scaled(self, factor: float) -> ThroughputParams[float]:
         """θ of a job that takes ``factor`` times as long for everything."""
         return ThroughputParams._make([*(value * factor for value in self.params[:6]), self.params.gamma])
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Own times are ``factor`` times the remembered ones; ``trust`` falls from 1 as they differ beyond that."""
+
+    factor: float = 1.0
+    trust: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,20 +110,22 @@ class Memory:
         """Work from start to end."""
         return self.work.total() if self.work else None
 
-    def scale(self, own: Mapping[str, Observations]) -> float | None:
-        """Own times over remembered ones, one factor for all; 1 where nothing can be compared.
+    def compared(self, own: Mapping[str, Observations]) -> Comparison | None:
+        """How the job's own times stand to remembered ones.
 
         None when the job contradicts this memory by much more than the memory's own doubt: either the factor is
         not believable, or after it the times still differ, so that the neighbours were the wrong ones.
         """
         logs, error, shape_error = self._differences(own)
         if not logs:
-            return 1.0
+            return Comparison()
         factor = sum(logs) / len(logs)
         rest = math.sqrt(sum((each - factor) ** 2 for each in logs) / len(logs))
         if abs(factor) > max(_LIKELY_SCALE, _SIGMAS * error):
             return None
-        return None if rest > max(_LIKELY_SHAPE, _SIGMAS * shape_error) else math.exp(factor)
+        if rest > max(_LIKELY_SHAPE, _SIGMAS * shape_error):
+            return None
+        return Comparison(math.exp(factor), 1.0 / (1.0 + (rest / max(shape_error, _SAME_SHAPE)) ** 2))
 
     def _differences(self, own: Mapping[str, Observations]) -> tuple[list[float], float, float]:
         """ln(own ÷ remembered) of every comparable time, and the largest doubts that apply."""
