@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.figures import Figures, shared_data
 from elastane.lookahead.job import Arrival
-from elastane.models.history import Memory, Pool, save_pool
+from elastane.models.history import Experience, Memory, Pool, save_pool
 from elastane.models.online import Learner
 from elastane.sim.metrics import summarise
 from elastane.sim.past import gathered, identity, recaller, signature_of
@@ -71,6 +71,27 @@ def totals(figures: Figures, jobs: Sequence[tuple[Arrival, Memory]]) -> None:
     figures.note(f"of them within the stated 90 % interval: {np.mean(within):.1%}")
 
 
+def scattered(figures: Figures, name: str) -> None:
+    """Total work where jobs of one application differ much in length: synthetic traces, another seed as the past."""
+    spec = RunSpec(f"synth:{name},jobs=600", "elastane", cluster="64x8:t4", skip_bad=True)
+    past, new = (prepare(replace(spec, workload=f"{spec.workload},seed={seed}"))[1] for seed in (1, 2))
+    pool = Pool(
+        Experience(identity(each), signature_of(each), total_work=each.behaviour.total_work, shared=True)
+        for each in past
+    )
+    within, halfway = [], []
+    for arrival in new:
+        memory, truth = pool.recall(signature_of(arrival)), arrival.behaviour.total_work
+        whole, half = (memory.remaining(part) if memory else None for part in (0.0, truth / 2))
+        if whole is not None and half is not None:
+            within.append(abs(whole.mean - truth) <= 1.645 * whole.std)
+            halfway.append(abs(half.mean - truth / 2) <= 1.645 * half.std)
+    figures.note(
+        f"synth:{name}: total work within the stated 90 % interval {np.mean(within):.1%} of {len(within)}; "
+        f"what is left, halfway: {np.mean(halfway):.1%}"
+    )
+
+
 def quickness(figures: Figures, pool: Pool, arrivals: Sequence[Arrival]) -> None:
     """Recall from 10,000 experiences, each question new."""
     past = list(pool)
@@ -116,6 +137,8 @@ def main() -> None:
     assert not any(identity(arrival) in pool for arrival in arrivals)
     speeds(figures, known)
     totals(figures, known)
+    for name in ("philly-subset", "itp"):
+        scattered(figures, name)
     quickness(figures, pool, arrivals)
     for policy in options.policies.split(","):
         for declare in ("epochs", "nothing"):
