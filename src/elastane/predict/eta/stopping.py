@@ -1,0 +1,202 @@
+"""When a training that may stop early will stop: its loss curve and its epoch budget, weighed against each other.
+
+A curve alone is a bad witness: real ones wander, and drops of the learning rate make cliffs that no smooth family foresees.
+The budget alone is an upper bound that somebody chose.  So the end T is a distribution over the validations ahead,
+
+    P(T) ∝ P(T | budget) · (ε + P(T | curve))
+
+``P(T | budget)`` says how budgets are usually set: up to ``_SLACK`` times of what is needed, rarely more, and in a share
+``_NEVER`` of all runs the end is never reached.  ``P(T | curve)`` comes from the futures of the curve, blurred by the
+factor by which the same futures were wrong about this very run so far (``back_test``).  A curve that shows nothing (not
+finite, rising, flat, pure oscillation) has no say at all: what is left is the budget.
+
+The constants were chosen on generated curves (``benchmarks.predict.generated``), not on the real ones that measure them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from elastane.errors import ElastaneError
+from elastane.models.convergence import Verdict
+from elastane.models.speed import FloatArray
+from elastane.predict.eta.curves import LEAST_POINTS, futures
+from elastane.predict.interval import Interval
+
+_SLACK = 2.0
+_BEYOND_SLACK = 0.25
+"""Weight of an end before budget / slack, where a likely one has 1."""
+_NEVER = 0.1
+_DOUBT = 0.1
+"""ε: what the curve cannot rule out."""
+_BLUR, _BLUR_COUNT = 0.3, 2
+"""Log error of a forecast nothing is known of, and for how many back-tests it counts."""
+_CUTS = (0.4, 0.55, 0.7, 0.85)
+_REACH = 3
+"""A back-test looks so many times as far as there was to go."""
+_TRUSTED_BLUR = 0.5
+_LATE = 1.0
+"""Futures that do not end within the budget speak for an end about there, in times of what is left of it."""
+_TAIL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStop:
+    """Ends a training when its measure reaches ``target``, or was not better for ``patience`` validations in a row."""
+
+    target: float | None = None
+    patience: int | None = None
+    least_change: float = 0.0
+    rising: bool = False
+    """Whether more is better, as with accuracy."""
+
+    def __post_init__(self) -> None:
+        if self.target is None and self.patience is None:
+            raise ElastaneError("early stopping needs a target or a patience")
+        if self.target is not None and not math.isfinite(self.target):
+            raise ElastaneError(f"the target must be a number, not {self.target}")
+        if self.patience is not None and self.patience < 1:
+            raise ElastaneError(f"the patience must be 1 or more, not {self.patience}")
+
+    def ends(self, seen: FloatArray, ahead: FloatArray) -> FloatArray:
+        """How many points after ``seen`` each row of ``ahead`` ends; infinite where it does not.  Smaller is better."""
+        found = np.full(len(ahead), math.inf)
+        best, since = np.full(len(ahead), seen.min()), np.full(len(ahead), _since_best(seen, self.least_change))
+        goal = -math.inf if self.target is None else self._as_loss(self.target)
+        for place in range(ahead.shape[1]):
+            better = ahead[:, place] < best - self.least_change
+            best, since = np.where(better, ahead[:, place], best), np.where(better, 0, since + 1)
+            over = ahead[:, place] <= goal
+            if self.patience is not None:
+                over |= since >= self.patience
+            found = np.where(over & ~np.isfinite(found), place + 1.0, found)
+        return found
+
+    def losses(self, values: Sequence[float]) -> FloatArray:
+        """Values as numbers of which less is better."""
+        return np.array([self._as_loss(each) for each in values], np.float64)
+
+    def _as_loss(self, value: float) -> float:
+        return -value if self.rising else value
+
+
+@dataclass(frozen=True, slots=True)
+class StopForecast:
+    """After how many validations in all the training ends, and what that rests on."""
+
+    ends: Interval
+    verdict: Verdict
+    reason: str
+
+
+def forecast_stop(rule: EarlyStop, values: Sequence[float], budget: int) -> StopForecast:
+    """The end of a run of at most ``budget`` validations of which these are the first."""
+    y = rule.losses(values)
+    if len(y) >= budget:
+        return StopForecast(Interval.exactly(float(budget)), Verdict.CANNOT_TELL, "The budget is spent.")
+    objection = _objection(rule, y)
+    if objection is not None:
+        return StopForecast(Interval.exactly(float(budget)), *objection)
+    y = y[np.isfinite(y)]
+    seen, budget = len(y), budget - (len(values) - len(y))
+    ends = np.arange(seen + 1.0, budget + 1.0)
+    weights, never = _by_budget(ends, budget)
+    verdict = Verdict.TOO_SHORT, f"Only {seen} validations so far; the budget has to do."
+    if seen >= LEAST_POINTS:
+        likely, likely_never, blur = _by_curve(rule, y, budget)
+        weights, never = weights * likely, never * likely_never
+        verdict = _verdict(blur, likely_never)
+    low, middle, high = _quantiles(np.append(ends, budget), np.append(weights, never))
+    skipped = len(values) - seen
+    return StopForecast(Interval(low + skipped, middle + skipped, high + skipped), *verdict)
+
+
+def back_test(y: FloatArray, bounded: bool) -> list[float]:
+    """Log errors of the time to the best value so far, as it would have been forecast earlier in this run."""
+    errors, best = [], int(np.argmin(y)) + 1
+    for cut in sorted({int(part * len(y)) for part in _CUTS}):
+        if cut < LEAST_POINTS or best <= cut:
+            continue
+        until = cut + _REACH * (len(y) - cut)
+        reached = futures(y[:cut], until, bounded) <= y[best - 1]
+        first = np.where(reached.any(axis=1), reached.argmax(axis=1) + 1.0, float(until - cut))
+        errors.append(math.log(float(np.median(first)) / (best - cut)))
+    return errors
+
+
+def _by_budget(ends: FloatArray, budget: int) -> tuple[FloatArray, float]:
+    """Weight of every end, and of running to the end of the budget without one."""
+    every = np.arange(1.0, budget + 1.0)
+    weights = np.where(every >= budget / _SLACK, 1.0, _BEYOND_SLACK) / every
+    return (1.0 - _NEVER) * weights[-len(ends) :] / weights.sum(), _NEVER
+
+
+def _by_curve(rule: EarlyStop, y: FloatArray, budget: int) -> tuple[FloatArray, float, float]:
+    """Likelihood of every end and of none, from the futures; and by what log error they are blurred."""
+    bounded = not rule.rising and float(y.min()) >= 0.0
+    stops = rule.ends(y, futures(y, budget, bounded))
+    errors = back_test(y, bounded)
+    blur = math.sqrt((_BLUR_COUNT * _BLUR**2 + sum(e * e for e in errors)) / (_BLUR_COUNT + len(errors)))
+    left = np.log(np.arange(1.0, budget - len(y) + 1.0))
+    reached = np.isfinite(stops)
+    share = float(reached.mean())
+    # A density over the logarithm of what is left, as a multiple of the even one.
+    even = max(float(left[-1]), 1.0)
+    near = _bell((left[:, None] - np.log(stops[reached])) / blur).sum(axis=1) / len(stops) / blur * even
+    late = _bell((left - left[-1] - math.log(_LATE)) / blur) / _bell(np.zeros(1))
+    return _DOUBT + (1 - _DOUBT) * (near + (1 - share) * late), _DOUBT + (1 - _DOUBT) * (1 - share), blur
+
+
+def _bell(x: FloatArray) -> FloatArray:
+    return np.asarray(np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi), np.float64)
+
+
+def _objection(rule: EarlyStop, y: FloatArray) -> tuple[Verdict, str] | None:
+    """Why a curve has no say; None if it has."""
+    if len(y) and not np.isfinite(y[-_TAIL:]).all():
+        return Verdict.NOT_CONVERGING, "The latest values are not finite numbers."
+    y = y[np.isfinite(y)]
+    if len(y) < LEAST_POINTS or rule.patience is not None:
+        return None  # patience ends the worst of curves
+    noise = _noise(y)
+    third = max(len(y) // 3, 2)
+    first, before, last = y[:third].mean(), y[-2 * third : -third].mean(), y[-third:].mean()
+    sure = 3.0 * noise * math.sqrt(2.0 / third)
+    if last - before > max(sure, 0.02 * float(np.ptp(y))):
+        return Verdict.NOT_CONVERGING, "Lately it became worse, not better."
+    if first - min(last, before) <= max(sure, 1e-9 * float(np.abs(y).max())):
+        return Verdict.CANNOT_TELL, "It has not become better by more than its noise."
+    return None
+
+
+def _verdict(blur: float, never: float) -> tuple[Verdict, str]:
+    off = f"earlier forecasts of this run were off by a factor of {math.exp(blur):.1f}"
+    if never > 0.5:
+        return Verdict.CANNOT_TELL, f"Most ways the curve may go on do not end within the budget; {off}."
+    if blur > _TRUSTED_BLUR:
+        return Verdict.CANNOT_TELL, f"The curve is not to be trusted: {off}."
+    return Verdict.TRUSTED, f"The curve can be extrapolated: {off}."
+
+
+def _noise(y: FloatArray) -> float:
+    """Standard deviation of the noise, from second differences, which a smooth curve hardly has."""
+    return 1.4826 * float(np.median(np.abs(np.diff(y, 2)))) / math.sqrt(6.0)
+
+
+def _since_best(seen: FloatArray, least_change: float) -> int:
+    best, since = math.inf, 0
+    for value in seen:
+        best, since = (float(value), 0) if value < best - least_change else (best, since + 1)
+    return since
+
+
+def _quantiles(ends: FloatArray, weights: FloatArray) -> tuple[float, float, float]:
+    heights = np.cumsum(weights) / weights.sum()
+    low, middle, high = (
+        float(ends[min(int(np.searchsorted(heights, part)), len(ends) - 1)]) for part in (0.05, 0.5, 0.95)
+    )
+    return low, middle, high
