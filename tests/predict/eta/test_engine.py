@@ -84,8 +84,9 @@ def test_stalls_that_come_back_are_counted() -> None:
     for _ in range(20):
         run.steps(49, 1.0)
         run.go(Doing.TRAIN, 9.0, 1.0)
-    # Excess beyond four times the usual: 5 s in 50 steps.
-    assert run.left.middle == pytest.approx(9000 * 1.1, rel=0.02)
+    # 8 s more than usual in 50 steps.
+    assert run.left.middle == pytest.approx(9000 * 1.16, rel=0.02)
+    assert run.engine.elapsed_s[Doing.STALL] == pytest.approx(160.0)
 
 
 def test_contention_widens_the_interval_to_both_regimes_and_is_forgotten() -> None:
