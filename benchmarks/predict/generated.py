@@ -1,7 +1,7 @@
 """Validation curves of made-up trainings, on which the constants of the stop forecast were chosen.
 
-Families, floors, noise (correlated, with spikes), learning rates that drop in steps, decay or follow a cosine; budgets of
-one to two times what was needed, and one run in four that never reaches its target.
+Families, floors, noise (correlated, with spikes), learning rates that drop in steps, decay or follow a cosine; budgets
+of one to two times what was needed, and one run in four that never reaches its target.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NEVER = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A validation measure of which less is better; it ends at ``end``, where ``target`` is reached (or at its budget)."""
+    """A validation measure; the run ends at ``end``, where ``target`` is reached, or at its budget."""
 
     name: str
     values: FloatArray

@@ -13,7 +13,6 @@ and written whole or not at all.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ class ETA:
             self._begin(step - 1.0 if doing is Doing.TRAIN else step, work is not None)
         assert self._step is not None
         if doing is Doing.TRAIN and step < self._step:  # taken again after a restore
-            self._engine.done -= 0.0 if work is not None else self._step - step
+            self._engine.go_to(self._engine.done - (0.0 if work is not None else self._step - step + 1.0))
             self._step = step - 1.0
         steps = step - self._step if doing is Doing.TRAIN else 0.0
         if doing is Doing.TRAIN and steps <= 0.0:
@@ -68,7 +67,6 @@ class ETA:
         self._step = step
         if value is not None:
             self._engine.measured(value)
-            self._kept["values"].append([self._engine.done, value])
         if doing is not Doing.TRAIN or value is not None:
             self.save()
 
@@ -95,10 +93,11 @@ class ETA:
     def save(self) -> None:
         """Write the state file, if there is one."""
         self._kept["done"] = self._engine.done
+        self._kept["values"] = [list(each) for each in self._engine.values.items()]
         if self._path is not None:
             new = self._path.with_name(f"{self._path.name}.new")
             new.write_text(json.dumps(self._kept), encoding="utf-8")
-            os.replace(new, self._path)
+            new.replace(self._path)
 
     @property
     def _goal(self) -> Goal:
@@ -107,11 +106,7 @@ class ETA:
     def _begin(self, step: float, by_work: bool) -> None:
         """What earlier sessions validated belongs to this run, as far as it was not lost."""
         self._step, start = step, self._kept["done"] if by_work else step
-        kept = [(at, value) for at, value in self._kept["values"] if at <= start]
-        for at, value in kept:
-            self._engine.resume(at)
-            self._engine.measured(value)
-        self._kept["values"] = [list(each) for each in kept]
+        self._engine.values = dict(self._kept["values"])
         self._engine.resume(start)
 
 

@@ -28,7 +28,7 @@ _DRAWS = 16
 
 _FAMILIES: tuple[Callable[[FloatArray, float], FloatArray], ...] = (
     lambda k, span: 1.0 / (k + np.geomspace(0.5, 20.0 * span, 24)),
-    lambda k, span: k ** -np.geomspace(0.1, 2.5, 16),
+    lambda k, _: k ** -np.geomspace(0.1, 2.5, 16),
     lambda k, span: np.exp(-k * np.geomspace(0.3 / span, 1.5, 24)),
 )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from elastane.predict.eta.occasions import Occasions
+from elastane.predict.eta.occasions import Occasions, gap_between
 from elastane.predict.eta.rates import PAUSE, PAUSE_LEAST_S, Rate, rate_of
 from elastane.predict.eta.stopping import StopForecast, forecast_stop
 from elastane.predict.eta.values import Doing, Goal, Span
@@ -29,10 +29,10 @@ class EtaEngine:
         self.goal = goal
         self.done = 0.0
         self.ended = ""
+        self.values: dict[float, float] = {}
+        """What validations measured, by the work done: only the measure that may end the training."""
         self.occasions = {Doing.VALIDATION: Occasions(), Doing.CHECKPOINT: Occasions()}
         self._spans: list[Span] = []
-        self._values: list[float] = []
-        self._measures = Occasions()
         self._stalled_s = 0.0
         self._elapsed = dict.fromkeys(Doing, 0.0)
         self._clock_s: float | None = None
@@ -41,7 +41,7 @@ class EtaEngine:
 
     def resume(self, done: float) -> None:
         """A new session begins with so much work behind it; how long that took says nothing about this one."""
-        self.done = done if math.isfinite(done) and done > 0.0 else 0.0
+        self.go_to(done)
         self.ended = ""
         self.rebase()
         self._elapsed = dict.fromkeys(Doing, 0.0)
@@ -71,8 +71,13 @@ class EtaEngine:
 
     def measured(self, value: float) -> None:
         """A validation found this value of the measure that may end the training."""
-        self._values.append(value)
-        self._measures.add(self.done, 0.0)
+        self.values[self.done] = value
+
+    def go_to(self, done: float) -> None:
+        """So much is done, however it came about; steps that are taken again are validated again."""
+        self.done = done if math.isfinite(done) and done > 0.0 else 0.0
+        for at in [at for at in self.values if at > self.done]:
+            del self.values[at]
 
     def end(self, outcome: str) -> None:
         """The training is over: nothing is left, however it ended."""
@@ -102,11 +107,12 @@ class EtaEngine:
     def stop(self) -> StopForecast | None:
         """When it will stop, counted in validations; None without a rule, a budget or a validation."""
         rule, total, every = self.goal.stop, self.goal.total, self._measured_every
-        if rule is None or total is None or every is None or not self._values:
+        if rule is None or total is None or every is None:
             return None
-        key = rule, len(self._values), total, every
+        values = tuple(self.values[at] for at in sorted(self.values))
+        key = rule, values, self._validations(total, every)
         if self._stop is None or self._stop[0] != key:
-            self._stop = key, forecast_stop(rule, self._values, self._validations(total, every))
+            self._stop = key, forecast_stop(*key)
         return self._stop[1]
 
     def remaining(self) -> Interval | Unknown:
@@ -141,12 +147,12 @@ class EtaEngine:
         """Work done at a validation that is still to come; what is beyond the last one belongs to the budget."""
         if validation >= self._validations(total, every):
             return total
-        ahead = (validation - len(self._values)) * every
-        return min(max(self._measures.last + ahead, self.done), total)
+        ahead = (validation - len(self.values)) * every
+        return min(max(max(self.values) + ahead, self.done), total)
 
     def _validations(self, total: float, every: float) -> int:
         """All that there can be: those seen, and those that fit into the rest."""
-        return len(self._values) + max(math.floor((total - self._measures.last) / every * (1 + 1e-9)), 0)
+        return len(self.values) + max(math.floor((total - max(self.values)) / every * (1 + 1e-9)), 0)
 
     def _until(self, end: float, rate: Interval) -> Interval:
         found = rate.scaled(max(end - self.done, 0.0))
@@ -159,7 +165,7 @@ class EtaEngine:
 
     @property
     def _measured_every(self) -> float | None:
-        return self.goal.validate_every or self._measures.gap
+        return (self.goal.validate_every or gap_between(sorted(self.values))) if self.values else None
 
     def _rate(self) -> Rate | None:
         epoch = self.goal.validate_every or self.occasions[Doing.VALIDATION].gap

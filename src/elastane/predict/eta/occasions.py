@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import median
 
 from elastane.predict.interval import Interval
@@ -28,15 +29,9 @@ class Occasions:
         self._seconds.clear()
 
     @property
-    def last(self) -> float:
-        """Work done at the latest."""
-        return self._at[-1] if self._at else 0.0
-
-    @property
     def gap(self) -> float | None:
-        """Usual work between two; with a single one, the work before it."""
-        gaps = [after - before for before, after in zip([0.0, *self._at], self._at, strict=False) if after > before]
-        return median(gaps) if gaps else None
+        """Usual work between two."""
+        return gap_between(self._at)
 
     def left(self, done: float, end: float, every: float | None, prior_s: float | None) -> Interval:
         """Seconds of those to come; they fall on multiples of ``every``, and of what was seen if that is None."""
@@ -47,3 +42,9 @@ class Occasions:
         reached = math.floor(done / every * (1 + 1e-9) + 1e-9)
         count = max(math.floor(end / every * (1 + 1e-9) + 1e-9) - reached, 0)
         return Interval.around(each, _SD).scaled(count)
+
+
+def gap_between(places: Sequence[float]) -> float | None:
+    """The usual gap; with a single place, what is before it."""
+    gaps = [after - before for before, after in zip([0.0, *places], places, strict=False) if after > before]
+    return median(gaps) if gaps else None

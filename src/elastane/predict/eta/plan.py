@@ -32,7 +32,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         if min(self.samples, self.batch, self.workers, self.accumulation) < 1 or not self.epochs > 0.0:
-            raise ElastaneError("samples, epochs, batch, workers and accumulation of a plan must all be above 0")
+            raise ElastaneError(
+                "samples, epochs, batch, workers and accumulation of a plan must all be above 0"
+            )
         if self.steps_per_epoch < 1:
             raise ElastaneError(f"{self.samples} samples do not fill a single batch, and drop_last drops it")
 
@@ -49,7 +51,8 @@ class Plan:
         """In steps of all sessions and settings."""
         every = self.validate_every_epochs
         return Goal(
-            total=self.before_steps + math.ceil((self.epochs - self.before_epochs) * self.steps_per_epoch - 1e-6),
+            total=self.before_steps
+            + math.ceil((self.epochs - self.before_epochs) * self.steps_per_epoch - 1e-6),
             validate_every=None if every is None else every * self.steps_per_epoch,
             validation_s=self.validation_s,
             stop=self.stop,

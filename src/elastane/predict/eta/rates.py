@@ -1,8 +1,8 @@
 """Seconds per unit of work, from the training spans of one session: usual, recent, and how much they scatter.
 
-The base is a median (one slow step says nothing), stalls are added as a mean (they come back), and pauses are left out.
-Contention comes and goes, so the session is cut into regimes of even speed.  The middle looks at the latest steps and at
-the present regime, the interval at every regime that lasted.
+The base is a median (one slow step says nothing), stalls are added as a mean (they come back), pauses are left out.
+Contention comes and goes, so the session is cut into regimes of even speed.  The middle looks at the latest steps and
+at the present regime, the interval at every regime that lasted.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean
 
 import numpy as np
@@ -24,7 +25,7 @@ WARM_STEPS = 20
 WARM_FACTOR = 1.25
 RECENT_STEPS = 800
 REGIME_S = 900.0
-"""A regime is a new one when it lasted so long, or for an epoch; before, it is looked at together with the one before."""
+"""A regime counts by itself when it lasted so long, or for an epoch."""
 STALL = 1.5
 PAUSE = 10.0
 PAUSE_LEAST_S = 30.0
@@ -93,7 +94,7 @@ def rate_of(spans: Sequence[Span], epoch: float | None = None) -> Rate | None:
 
 def _judged(pace: _Pace, epoch: float | None, paused_s: float) -> Rate:
     cuts = [0, *cuts_of(pace.seconds, pace.work), len(pace.work)]
-    regimes = [pace.part(slice(a, b)) for a, b in zip(cuts, cuts[1:], strict=False)]
+    regimes = [pace.part(slice(a, b)) for a, b in pairwise(cuts)]
     usuals = np.concatenate([np.full(len(each.work), each.median()) for each in regimes])
     excess = np.where(pace.rates > STALL * usuals, pace.seconds - usuals * pace.work, 0.0)
     stalls = float(excess.sum() / pace.work.sum())

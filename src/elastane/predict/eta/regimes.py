@@ -1,12 +1,13 @@
 """Where the speed of a training changed for good: the session as a few stretches of even speed.
 
-The cuts are those for which the squares of log speeds around the means of their stretches, plus a price for every cut, are
-least (optimal partitioning).  The price rises with the noise, so an uneven but unchanged speed is not cut up.
+The cuts are those for which the squares of log speeds around the means of their stretches, plus a price for every cut,
+are least (optimal partitioning).  The price rises with the noise, so an uneven but unchanged speed is not cut up.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def cuts_of(seconds: FloatArray, work: FloatArray) -> list[int]:
     if len(edges) <= 2 * _LEAST_BLOCKS:
         return []
     rates = seconds / work
-    logs = np.log([np.median(rates[a:b]) for a, b in zip(edges, edges[1:], strict=False)])
+    logs = np.log([np.median(rates[a:b]) for a, b in pairwise(edges)])
     # Smoothing would hide the noise, so its size is taken before.
     noise = 1.4826 * float(np.median(np.abs(np.diff(logs)))) / math.sqrt(2.0)
     price = max(_LEAST_CHANGE**2 * _LEAST_BLOCKS, _SURE * noise**2)

@@ -1,16 +1,18 @@
 """When a training that may stop early will stop: its loss curve and its epoch budget, weighed against each other.
 
-A curve alone is a bad witness: real ones wander, and drops of the learning rate make cliffs that no smooth family foresees.
-The budget alone is an upper bound that somebody chose.  So the end T is a distribution over the validations ahead,
+A curve alone is a bad witness: real ones wander, and drops of the learning rate make cliffs that no smooth family
+foresees.  The budget alone is an upper bound that somebody chose.  So the end T is a distribution over the validations
+ahead,
 
     P(T) ∝ P(T | budget) · (ε + P(T | curve))
 
-``P(T | budget)`` says how budgets are usually set: up to ``_SLACK`` times of what is needed, rarely more, and in a share
-``_NEVER`` of all runs the end is never reached.  ``P(T | curve)`` comes from the futures of the curve, blurred by the
-factor by which the same futures were wrong about this very run so far (``back_test``).  A curve that shows nothing (not
-finite, rising, flat, pure oscillation) has no say at all: what is left is the budget.
+``P(T | budget)`` says how budgets are usually set: up to ``_SLACK`` times of what is needed, rarely more, and in a
+share ``_NEVER`` of all runs the end is never reached.  ``P(T | curve)`` comes from the futures of the curve, blurred by
+the factor by which the same futures were wrong about this very run so far (``back_test``).  A curve that shows nothing
+(not finite, rising, flat, pure oscillation) has no say at all: what is left is the budget.
 
-The constants were chosen on generated curves (``benchmarks.predict.generated``), not on the real ones that measure them.
+The constants were chosen on generated curves (``benchmarks.predict.generated``), not on the real ones that measure
+them.
 """
 
 from __future__ import annotations
