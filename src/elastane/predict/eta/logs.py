@@ -52,9 +52,15 @@ def records(path: Path) -> Iterator[Record]:
         for state in _states_of(log):
             yield from _state(state)
         return
-    lines, tail = Lines(), Tail(log)
+    lines, tail, any_at_all = Lines(), Tail(log), False
     while text := tail.read():
-        yield from lines.feed(text)
+        for record in lines.feed(text):
+            any_at_all = True
+            yield record
+    if lines.skipped and not any_at_all:
+        raise ElastaneError(
+            f"{log} is no log: none of its lines is a JSON object or a row of a table with steps"
+        )
 
 
 def follow(path: Path, wait: Callable[[], bool], now: Callable[[], float]) -> Iterator[Record | None]:

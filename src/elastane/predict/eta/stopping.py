@@ -6,10 +6,10 @@ ahead,
 
     P(T) ∝ P(T | budget) · (ε + P(T | curve))
 
-``P(T | budget)`` says how budgets are usually set: up to ``_SLACK`` times of what is needed, rarely more, and in a
-share ``_NEVER`` of all runs the end is never reached.  ``P(T | curve)`` comes from the futures of the curve, blurred by
-the factor by which the same futures were wrong about this very run so far (``back_test``).  A curve that shows nothing
-(not finite, rising, flat, pure oscillation) has no say at all: what is left is the budget.
+``P(T | budget)`` says how budgets are usually set (``Belief``): up to ``slack`` times of what is needed, rarely more,
+and in a share ``never`` of all runs the end is never reached.  ``P(T | curve)`` comes from the futures of the curve,
+blurred by the factor by which the same futures were wrong about this very run so far (``back_test``).  A curve that
+shows nothing (not finite, rising, flat, pure oscillation) has no say at all: what is left is the budget.
 
 The constants were chosen on generated curves (``benchmarks.predict.generated``), not on the real ones that measure
 them.
@@ -29,12 +29,8 @@ from elastane.models.speed import FloatArray
 from elastane.predict.eta.curves import LEAST_POINTS, futures
 from elastane.predict.interval import Interval
 
-_SLACK = 2.0
 _BEYOND_SLACK = 0.25
 """Weight of an end before budget / slack, where a likely one has 1."""
-_NEVER = 0.1
-_DOUBT = 0.1
-"""ε: what the curve cannot rule out."""
 _BLUR, _BLUR_COUNT = 0.3, 2
 """Log error of a forecast nothing is known of, and for how many back-tests it counts."""
 _CUTS = (0.4, 0.55, 0.7, 0.85)
@@ -87,6 +83,15 @@ class EarlyStop:
 
 
 @dataclass(frozen=True, slots=True)
+class Belief:
+    """What is thought of budgets, and by ``doubt`` (ε) of curves: with 1 they have no say."""
+
+    slack: float = 2.0
+    never: float = 0.1
+    doubt: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
 class StopForecast:
     """After how many validations in all the training ends, and what that rests on."""
 
@@ -95,7 +100,12 @@ class StopForecast:
     reason: str
 
 
-def forecast_stop(rule: EarlyStop, values: Sequence[float], budget: int) -> StopForecast:
+_BELIEF = Belief()
+
+
+def forecast_stop(
+    rule: EarlyStop, values: Sequence[float], budget: int, belief: Belief = _BELIEF
+) -> StopForecast:
     """The end of a run of at most ``budget`` validations of which these are the first."""
     y = rule.losses(values)
     if len(y) >= budget:
@@ -106,10 +116,10 @@ def forecast_stop(rule: EarlyStop, values: Sequence[float], budget: int) -> Stop
     y = y[np.isfinite(y)]
     seen, budget = len(y), budget - (len(values) - len(y))
     ends = np.arange(seen + 1.0, budget + 1.0)
-    weights, never = _by_budget(ends, budget)
+    weights, never = _by_budget(ends, budget, belief)
     verdict = Verdict.TOO_SHORT, f"Only {seen} validations so far; the budget has to do."
     if seen >= LEAST_POINTS:
-        likely, likely_never, blur = _by_curve(rule, y, budget)
+        likely, likely_never, blur = _by_curve(rule, y, budget, belief.doubt)
         weights, never = weights * likely, never * likely_never
         verdict = _verdict(blur, likely_never)
     low, middle, high = _quantiles(np.append(ends, budget), np.append(weights, never))
@@ -130,14 +140,14 @@ def back_test(y: FloatArray, bounded: bool) -> list[float]:
     return errors
 
 
-def _by_budget(ends: FloatArray, budget: int) -> tuple[FloatArray, float]:
+def _by_budget(ends: FloatArray, budget: int, belief: Belief) -> tuple[FloatArray, float]:
     """Weight of every end, and of running to the end of the budget without one."""
     every = np.arange(1.0, budget + 1.0)
-    weights = np.where(every >= budget / _SLACK, 1.0, _BEYOND_SLACK) / every
-    return (1.0 - _NEVER) * weights[-len(ends) :] / weights.sum(), _NEVER
+    weights = np.where(every >= budget / belief.slack, 1.0, _BEYOND_SLACK) / every
+    return (1.0 - belief.never) * weights[-len(ends) :] / weights.sum(), belief.never
 
 
-def _by_curve(rule: EarlyStop, y: FloatArray, budget: int) -> tuple[FloatArray, float, float]:
+def _by_curve(rule: EarlyStop, y: FloatArray, budget: int, doubt: float) -> tuple[FloatArray, float, float]:
     """Likelihood of every end and of none, from the futures; and by what log error they are blurred."""
     bounded = not rule.rising and float(y.min()) >= 0.0
     stops = rule.ends(y, futures(y, budget, bounded))
@@ -150,7 +160,7 @@ def _by_curve(rule: EarlyStop, y: FloatArray, budget: int) -> tuple[FloatArray, 
     even = max(float(left[-1]), 1.0)
     near = _bell((left[:, None] - np.log(stops[reached])) / blur).sum(axis=1) / len(stops) / blur * even
     late = _bell((left - left[-1] - math.log(_LATE)) / blur) / _bell(np.zeros(1))
-    return _DOUBT + (1 - _DOUBT) * (near + (1 - share) * late), _DOUBT + (1 - _DOUBT) * (1 - share), blur
+    return doubt + (1 - doubt) * (near + (1 - share) * late), doubt + (1 - doubt) * (1 - share), blur
 
 
 def _bell(x: FloatArray) -> FloatArray:
