@@ -158,7 +158,10 @@ def _sensitivity(figures: Figures, runs: list[Run]) -> None:
         for place in PLACES:
             seen = [max(int(place * run.end), 1) for run in runs]
             found = [
-                abs(forecast_stop(run.rule, run.values[:n], len(run.values), belief).ends.middle - run.end)
+                abs(
+                    forecast_stop(run.rule, run.values[:n].tolist(), len(run.values), belief).ends.middle
+                    - run.end
+                )
                 / (run.end - n)
                 for run, n in zip(runs, seen, strict=True)
             ]
@@ -173,7 +176,7 @@ def _on_generated(figures: Figures, count: int = 100, seed: int = 3) -> None:
         looks = []
         for run in curves:
             seen = max(int(place * run.end), 1)
-            ends = forecast_stop(run.rule, run.values[:seen], len(run.values)).ends
+            ends = forecast_stop(run.rule, run.values[:seen].tolist(), len(run.values)).ends
             left = max(run.end - seen, 1)
             looks.append(
                 (abs(ends.middle - run.end) / left, (len(run.values) - run.end) / left, ends.covers(run.end))

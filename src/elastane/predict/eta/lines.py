@@ -101,6 +101,8 @@ def record_of(row: Mapping[str, Any]) -> Record:
         validation_s=_number(row.get("eval_runtime")),
         values=values,
         rank=0 if rank is None else int(rank),
+        # HF Trainer closes its log with a summary.
+        outcome="finished" if "train_runtime" in row else "",
     )
 
 

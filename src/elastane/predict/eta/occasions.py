@@ -36,12 +36,13 @@ class Occasions:
     def left(self, done: float, end: float, every: float | None, prior_s: float | None) -> Interval:
         """Seconds of those to come; they fall on multiples of ``every``, and of what was seen if that is None."""
         every = every or self.gap
-        each = median(self._seconds[-_LATEST:]) if self._seconds else prior_s
-        if every is None or each is None:
+        latest = self._seconds[-_LATEST:] or ([] if prior_s is None else [prior_s])
+        if every is None or not latest:
             return Interval.exactly(0.0)
         reached = math.floor(done / every * (1 + 1e-9) + 1e-9)
         count = max(math.floor(end / every * (1 + 1e-9) + 1e-9) - reached, 0)
-        return Interval.around(each, _SD).scaled(count)
+        each = Interval.around(median(latest), _SD)
+        return Interval(min(each.low, *latest), each.middle, max(each.high, *latest)).scaled(count)
 
 
 def gap_between(places: Sequence[float]) -> float | None:

@@ -106,7 +106,7 @@ class LogWatch:
     def _begin_session(self) -> None:
         self._last = self._back = self._setting = None
         self._rates.clear()
-        self.engine = None
+        self.engine, self._outcome = None, ""
 
     def _rebase(self) -> None:
         if self.engine is not None:
