@@ -25,6 +25,10 @@ LEAST_POINTS = 4
 _LEAST_FOR_CLIFF = 9
 _DRAWS = 16
 """Futures of each fitted curve."""
+_PREFERENCE = 1.0
+"""Weight of a curve: its mean square error to minus this power."""
+_LEAST_ERROR = 1e-6
+_MOST_TIED = 0.95
 
 _FAMILIES: tuple[Callable[[FloatArray, float], FloatArray], ...] = (
     lambda k, span: 1.0 / (k + np.geomspace(0.5, 20.0 * span, 24)),
@@ -33,18 +37,37 @@ _FAMILIES: tuple[Callable[[FloatArray, float], FloatArray], ...] = (
 )
 
 
-def futures(y: FloatArray, until: int, bounded: bool) -> FloatArray:
-    """Possible continuations of ``y`` up to point ``until``, one per row; smaller is better.
+def futures(y: FloatArray, until: int, bounded: bool) -> tuple[FloatArray, FloatArray]:
+    """Possible continuations of ``y`` up to point ``until``, one per row, and their weights; smaller is better.
 
     ``bounded`` says that y cannot fall below 0.  The draws are the same for the same curve.
     """
     ahead, draw = until - len(y), np.random.default_rng(0)
-    rows = []
+    curves, noise, tied, errors = [], [], [], []
     for fitted, start in _fits(y, until, bounded):
         left_over = y[start:] - fitted[: len(y) - start]
         latest = left_over[-max(len(left_over) // 2, LEAST_POINTS) :]
-        rows.append(fitted[len(y) - start :] + draw.choice(latest, size=(_DRAWS, ahead)))
-    return np.concatenate(rows)
+        curves.append(np.tile(fitted[len(y) - start :], (_DRAWS, 1)))
+        noise.append(np.column_stack([np.full(_DRAWS, left_over[-1]), draw.choice(latest, (_DRAWS, ahead))]))
+        tied.append(np.full(_DRAWS, _correlation(left_over)))
+        errors.append(np.full(_DRAWS, np.mean(latest**2)))
+    weights = (np.concatenate(errors) + _LEAST_ERROR * float(np.ptp(y)) ** 2) ** -_PREFERENCE
+    return np.concatenate(curves) + _tied(np.concatenate(noise), np.concatenate(tied)), weights / weights.sum()
+
+
+def _correlation(left_over: FloatArray) -> float:
+    """Of neighbouring errors: a curve that does not fit is off for long, not by chance."""
+    squares = float(np.sum(left_over**2))
+    found = float(np.sum(left_over[1:] * left_over[:-1])) / squares if squares > 0.0 else 0.0
+    return min(max(found, 0.0), _MOST_TIED)
+
+
+def _tied(noise: FloatArray, correlation: FloatArray) -> FloatArray:
+    """Noise that goes on from its first column, which was seen, with this correlation."""
+    fresh = np.sqrt(1.0 - correlation**2)
+    for place in range(1, noise.shape[1]):
+        noise[:, place] = correlation * noise[:, place - 1] + fresh * noise[:, place]
+    return noise[:, 1:]
 
 
 def _fits(y: FloatArray, until: int, bounded: bool) -> Iterator[tuple[FloatArray, int]]:

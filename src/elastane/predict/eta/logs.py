@@ -85,13 +85,12 @@ def _fresh_lines(log: Path, now: Callable[[], float]) -> Iterator[list[Record]]:
         text = tail.read()
         if tail.anew:
             lines = Lines()
-        fresh = []
-        for record in lines.feed(text):
-            place = (-1 if record.step is None else record.step, record.validation)
-            if live and record.at_s is None and place > newest:
-                record = replace(record, at_s=now())
-            newest = max(newest, place)
-            fresh.append(record)
+        fresh = list(lines.feed(text))
+        places = [(-1 if each.step is None else each.step, each.validation) for each in fresh]
+        # Of lines that arrive together only the last arrived when it was written.
+        if live and fresh and fresh[-1].at_s is None and places[-1] > newest:
+            fresh[-1] = replace(fresh[-1], at_s=now())
+        newest = max(newest, *places) if places else newest
         if text and not fresh:
             continue
         live = live or not text

@@ -37,8 +37,6 @@ _CUTS = (0.4, 0.55, 0.7, 0.85)
 _REACH = 3
 """A back-test looks so many times as far as there was to go."""
 _TRUSTED_BLUR = 0.5
-_LATE = 1.0
-"""Futures that do not end within the budget speak for an end about there, in times of what is left of it."""
 _TAIL = 3
 
 
@@ -73,6 +71,10 @@ class EarlyStop:
                 over |= since >= self.patience
             found = np.where(over & ~np.isfinite(found), place + 1.0, found)
         return found
+
+    def least(self, seen: FloatArray) -> int:
+        """How many points patience lasts at least."""
+        return 1 if self.patience is None else max(self.patience - _since_best(seen, self.least_change), 1)
 
     def losses(self, values: Sequence[float]) -> FloatArray:
         """Values as numbers of which less is better."""
@@ -113,18 +115,18 @@ def forecast_stop(
     objection = _objection(rule, y)
     if objection is not None:
         return StopForecast(Interval.exactly(float(budget)), *objection)
-    y = y[np.isfinite(y)]
-    seen, budget = len(y), budget - (len(values) - len(y))
+    y, seen = _without_holes(y), len(y)
     ends = np.arange(seen + 1.0, budget + 1.0)
-    weights, never = _by_budget(ends, budget, belief)
+    weights, never = (
+        _by_budget(ends, budget, belief) if rule.target is not None else _by_patience(ends, rule.least(y))
+    )
     verdict = Verdict.TOO_SHORT, f"Only {seen} validations so far; the budget has to do."
     if seen >= LEAST_POINTS:
         likely, likely_never, blur = _by_curve(rule, y, budget, belief.doubt)
         weights, never = weights * likely, never * likely_never
         verdict = _verdict(blur, likely_never)
     low, middle, high = _quantiles(np.append(ends, budget), np.append(weights, never))
-    skipped = len(values) - seen
-    return StopForecast(Interval(low + skipped, middle + skipped, high + skipped), *verdict)
+    return StopForecast(Interval(low, middle, high), *verdict)
 
 
 def back_test(y: FloatArray, bounded: bool) -> list[float]:
@@ -134,10 +136,17 @@ def back_test(y: FloatArray, bounded: bool) -> list[float]:
         if cut < LEAST_POINTS or best <= cut:
             continue
         until = cut + _REACH * (len(y) - cut)
-        reached = futures(y[:cut], until, bounded) <= y[best - 1]
+        rows, weights = futures(y[:cut], until, bounded)
+        reached = rows <= y[best - 1]
         first = np.where(reached.any(axis=1), reached.argmax(axis=1) + 1.0, float(until - cut))
-        errors.append(math.log(float(np.median(first)) / (best - cut)))
+        order = np.argsort(first, kind="stable")
+        errors.append(math.log(_quantiles(first[order], weights[order])[1] / (best - cut)))
     return errors
+
+
+def _without_holes(y: FloatArray) -> FloatArray:
+    known, places = np.isfinite(y), np.arange(len(y))
+    return y if known.all() or not known.any() else np.interp(places, places[known], y[known])
 
 
 def _by_budget(ends: FloatArray, budget: int, belief: Belief) -> tuple[FloatArray, float]:
@@ -147,19 +156,28 @@ def _by_budget(ends: FloatArray, budget: int, belief: Belief) -> tuple[FloatArra
     return (1.0 - belief.never) * weights[-len(ends) :] / weights.sum(), belief.never
 
 
+def _by_patience(ends: FloatArray, least: int) -> tuple[FloatArray, float]:
+    """Patience is a safeguard: as often as not it is never needed, and if it is, soon as likely as late."""
+    left = np.arange(1.0, len(ends) + 1.0)
+    weights = np.where(left >= least, 1.0 / left, 0.0)
+    return 0.5 * weights / max(float(weights.sum()), 1e-300), 0.5
+
+
 def _by_curve(rule: EarlyStop, y: FloatArray, budget: int, doubt: float) -> tuple[FloatArray, float, float]:
     """Likelihood of every end and of none, from the futures; and by what log error they are blurred."""
     bounded = not rule.rising and float(y.min()) >= 0.0
-    stops = rule.ends(y, futures(y, budget, bounded))
+    rows, trust = futures(y, budget, bounded)
+    stops = rule.ends(y, rows)
     errors = back_test(y, bounded)
     blur = math.sqrt((_BLUR_COUNT * _BLUR**2 + sum(e * e for e in errors)) / (_BLUR_COUNT + len(errors)))
     left = np.log(np.arange(1.0, budget - len(y) + 1.0))
     reached = np.isfinite(stops)
-    share = float(reached.mean())
+    share = float(trust[reached].sum())
     # A density over the logarithm of what is left, as a multiple of the even one.
     even = max(float(left[-1]), 1.0)
-    near = _bell((left[:, None] - np.log(stops[reached])) / blur).sum(axis=1) / len(stops) / blur * even
-    late = _bell((left - left[-1] - math.log(_LATE)) / blur) / _bell(np.zeros(1))
+    near = _bell((left[:, None] - np.log(stops[reached])) / blur) @ trust[reached] / blur * even
+    # A target may still be reached by a cliff that no future knows of; patience knows no cliffs.
+    late = _bell((left - left[-1]) / blur) / _bell(np.zeros(1)) if rule.target is not None else 0.0
     return doubt + (1 - doubt) * (near + (1 - share) * late), doubt + (1 - doubt) * (1 - share), blur
 
 

@@ -58,6 +58,8 @@ class LogWatch:
             return  # the others only repeat what the first says
         self._length.learn(record)
         self._timed = self._timed or record.at_s is not None
+        if not self._timed and record.step is not None:
+            self.step = record.step
         if record.kind in _SESSIONS:
             self._begin_session()
         elif record.kind in _CHANGES:
@@ -76,7 +78,7 @@ class LogWatch:
         if self._outcome:
             return Interval.exactly(0.0)
         if self.engine is None:
-            if not self._timed:
+            if self.step and not self._timed:
                 return Unknown("the log has no times; follow it while it is written (--follow)")
             if self._last is None:
                 return Unknown("the log has no steps yet")
@@ -201,6 +203,6 @@ def _chosen(values: Mapping[str, float], metric: str | None) -> float | None:
     """The value of a metric, by its full name or without eval_, val_ and the like; by default the loss."""
     wanted = metric or "loss"
     for name, value in values.items():
-        if name == wanted or re.split("[_/]", name, maxsplit=1)[-1] == wanted:
+        if name == wanted or re.split("[_/ ]", name, maxsplit=1)[-1] == wanted:
             return value
     return None
