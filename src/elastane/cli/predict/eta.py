@@ -12,7 +12,7 @@ import typer
 from elastane.cli.predict import options
 
 if TYPE_CHECKING:
-    from elastane.predict.eta.stopping import EarlyStop
+    from elastane.predict.eta.early import EarlyStop
     from elastane.predict.eta.watch import LogWatch
 
 HELP = "Time left of a running training, from its log."
@@ -70,7 +70,7 @@ def _rule(
     metric: str | None, target: float | None, patience: int | None, higher: bool | None
 ) -> EarlyStop | None:
     from elastane.errors import ElastaneError
-    from elastane.predict.eta.stopping import EarlyStop
+    from elastane.predict.eta.early import EarlyStop
 
     if target is None and patience is None:
         if metric is not None or higher is not None:

@@ -170,7 +170,8 @@ class EtaEngine:
     def _rate(self) -> Rate | None:
         epoch = self.goal.validate_every or self.occasions[Doing.VALIDATION].gap
         if self._known is None or self._known[0] != epoch:
-            self._known = epoch, rate_of(self._spans, epoch)
+            left = 0.0 if self.goal.total is None else max(self.goal.total - self.done, 0.0)
+            self._known = epoch, rate_of(self._spans, epoch, left)
         return self._known[1]
 
     def _gap(self, span: Span) -> None:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 from elastane.errors import ElastaneError
-from elastane.predict.eta.stopping import EarlyStop
+from elastane.predict.eta.early import EarlyStop
 from elastane.predict.eta.values import Goal
 
 

@@ -35,7 +35,9 @@ _SLOWEST = 1e12
 _WIDEST = 20.0
 """Of the interval, as a logarithm: beyond that nothing is known anyway."""
 _BLOCKS = 10
-_LEAST_SD = 0.02
+_LEAST_SD = 0.03
+_DISTURBED = 1.25
+"""A run that was never slowed down may still be: others come to share its machine, its disk, its network."""
 _LASTED = 0.05
 """Part of the session's work from which on a regime counts for the interval."""
 
@@ -76,10 +78,10 @@ class _Pace:
         return float(rates[order[place]])
 
 
-def rate_of(spans: Sequence[Span], epoch: float | None = None) -> Rate | None:
+def rate_of(spans: Sequence[Span], epoch: float | None = None, left: float = 0.0) -> Rate | None:
     """The rate of a session's training spans; None if there are not yet two with work in them.
 
-    ``epoch`` is the work between validations, if that is known.
+    ``epoch`` is the work between validations, if that is known; ``left`` is the work for which the rate is asked.
     """
     useful = [each for each in spans if 0.0 < each.seconds < _SLOWEST * each.work]
     useful = _without_warm_up(useful)
@@ -89,10 +91,10 @@ def rate_of(spans: Sequence[Span], epoch: float | None = None) -> Rate | None:
     usual = pace.median()
     paused = (pace.rates > PAUSE * usual) & (pace.seconds > PAUSE_LEAST_S)
     paused_s = float((pace.seconds - usual * pace.work)[paused].sum())
-    return _judged(pace.part(~paused), epoch, paused_s)
+    return _judged(pace.part(~paused), epoch, left, paused_s)
 
 
-def _judged(pace: _Pace, epoch: float | None, paused_s: float) -> Rate:
+def _judged(pace: _Pace, epoch: float | None, left: float, paused_s: float) -> Rate:
     cuts = [0, *cuts_of(pace.seconds, pace.work), len(pace.work)]
     regimes = [pace.part(slice(a, b)) for a, b in pairwise(cuts)]
     usuals = np.concatenate([np.full(len(each.work), each.median()) for each in regimes])
@@ -100,12 +102,17 @@ def _judged(pace: _Pace, epoch: float | None, paused_s: float) -> Rate:
     stalls = float(excess.sum() / pace.work.sum())
     present = _present(regimes, epoch)
     recent = _recent(present, epoch).median()
-    middle = math.sqrt(recent * present.median()) + stalls
     lasting = [each.median() for each in regimes if each.work.sum() >= _LASTED * pace.work.sum()]
     ends = [recent, present.median(), *lasting]
+    now = math.sqrt(recent * present.median())
+    # A slow stretch lasts on about as long as it has lasted; then the usual speed comes back.
+    share = min(float(present.work.sum()) / left, 1.0) if left > 0.0 else 1.0
+    middle = share * now + (1.0 - share) * min(now, *ends) + stalls
     spread = math.exp(min(Z90 * _scatter(regimes), _WIDEST))
     low, high = (min(ends) + stalls) / spread, (max(ends) + stalls) * spread
-    return Rate(Interval(min(low, middle), middle, max(high, middle)), float(excess.sum()), paused_s)
+    return Rate(
+        Interval(min(low, middle), middle, max(high, _DISTURBED * middle)), float(excess.sum()), paused_s
+    )
 
 
 def _pace(spans: Sequence[Span]) -> _Pace:

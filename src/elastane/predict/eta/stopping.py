@@ -23,10 +23,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elastane.errors import ElastaneError
 from elastane.models.convergence import Verdict
 from elastane.models.speed import FloatArray
 from elastane.predict.eta.curves import LEAST_POINTS, futures
+from elastane.predict.eta.early import EarlyStop
 from elastane.predict.interval import Interval
 
 _BEYOND_SLACK = 0.25
@@ -38,50 +38,6 @@ _REACH = 3
 """A back-test looks so many times as far as there was to go."""
 _TRUSTED_BLUR = 0.5
 _TAIL = 3
-
-
-@dataclass(frozen=True, slots=True)
-class EarlyStop:
-    """Ends a training when its measure reaches ``target``, or was not better for ``patience`` validations in a row."""
-
-    target: float | None = None
-    patience: int | None = None
-    least_change: float = 0.0
-    rising: bool = False
-    """Whether more is better, as with accuracy."""
-
-    def __post_init__(self) -> None:
-        if self.target is None and self.patience is None:
-            raise ElastaneError("early stopping needs a target or a patience")
-        if self.target is not None and not math.isfinite(self.target):
-            raise ElastaneError(f"the target must be a number, not {self.target}")
-        if self.patience is not None and self.patience < 1:
-            raise ElastaneError(f"the patience must be 1 or more, not {self.patience}")
-
-    def ends(self, seen: FloatArray, ahead: FloatArray) -> FloatArray:
-        """How many points after ``seen`` each row of ``ahead`` ends; infinite where it does not.  Smaller is better."""
-        found = np.full(len(ahead), math.inf)
-        best, since = np.full(len(ahead), seen.min()), np.full(len(ahead), _since_best(seen, self.least_change))
-        goal = -math.inf if self.target is None else self._as_loss(self.target)
-        for place in range(ahead.shape[1]):
-            better = ahead[:, place] < best - self.least_change
-            best, since = np.where(better, ahead[:, place], best), np.where(better, 0, since + 1)
-            over = ahead[:, place] <= goal
-            if self.patience is not None:
-                over |= since >= self.patience
-            found = np.where(over & ~np.isfinite(found), place + 1.0, found)
-        return found
-
-    def least(self, seen: FloatArray) -> int:
-        """How many points patience lasts at least."""
-        return 1 if self.patience is None else max(self.patience - _since_best(seen, self.least_change), 1)
-
-    def losses(self, values: Sequence[float]) -> FloatArray:
-        """Values as numbers of which less is better."""
-        return np.array([self._as_loss(each) for each in values], np.float64)
-
-    def _as_loss(self, value: float) -> float:
-        return -value if self.rising else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +171,6 @@ def _verdict(blur: float, never: float) -> tuple[Verdict, str]:
 def _noise(y: FloatArray) -> float:
     """Standard deviation of the noise, from second differences, which a smooth curve hardly has."""
     return 1.4826 * float(np.median(np.abs(np.diff(y, 2)))) / math.sqrt(6.0)
-
-
-def _since_best(seen: FloatArray, least_change: float) -> int:
-    best, since = math.inf, 0
-    for value in seen:
-        best, since = (float(value), 0) if value < best - least_change else (best, since + 1)
-    return since
 
 
 def _quantiles(ends: FloatArray, weights: FloatArray) -> tuple[float, float, float]:

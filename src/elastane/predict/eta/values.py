@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from elastane.errors import ElastaneError
-from elastane.predict.eta.stopping import EarlyStop
+from elastane.predict.eta.early import EarlyStop
 
 
 class Doing(Enum):

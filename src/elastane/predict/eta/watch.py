@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Mapping
 from statistics import median
 
+from elastane.predict.eta.early import EarlyStop
 from elastane.predict.eta.engine import EtaEngine
 from elastane.predict.eta.length import LogLength
 from elastane.predict.eta.lines import Record
-from elastane.predict.eta.stopping import EarlyStop
 from elastane.predict.eta.values import Doing, Goal, Span
 from elastane.predict.interval import Interval, Unknown
 
