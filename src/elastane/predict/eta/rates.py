@@ -173,12 +173,11 @@ def _scatter(regimes: Sequence[_Pace]) -> float:
     """Log standard deviation between blocks of a regime; few spans are trusted less."""
     count = sum(len(each.work) for each in regimes)
     doubt = max(_LEAST_SD, 0.3 / math.sqrt(count))
-    squares: list[float] = []
+    variances: list[float] = []
     for each in regimes:
         if len(each.work) < 2 * _BLOCKS:
             continue
-        parts = np.array_split(np.arange(len(each.work)), _BLOCKS)
-        logs = [math.log(each.seconds[part].sum() / each.work[part].sum()) for part in parts]
-        middle = fmean(logs)
-        squares += [(log - middle) ** 2 for log in logs]
-    return max(doubt, math.sqrt(fmean(squares))) if squares else doubt
+        firsts = np.linspace(0, len(each.work), _BLOCKS, endpoint=False).astype(int)
+        logs = np.log(np.add.reduceat(each.seconds, firsts) / np.add.reduceat(each.work, firsts))
+        variances.append(float(logs.var()))
+    return max(doubt, math.sqrt(fmean(variances))) if variances else doubt

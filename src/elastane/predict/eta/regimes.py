@@ -28,12 +28,15 @@ def cuts_of(seconds: FloatArray, work: FloatArray) -> list[int]:
     edges = np.unique(np.linspace(0, len(work), min(_BLOCKS, len(work)) + 1).astype(int))
     if len(edges) <= 2 * _LEAST_BLOCKS:
         return []
-    rates = seconds / work
-    logs = np.log([np.median(rates[a:b]) for a, b in pairwise(edges)])
+    logs = np.log(seconds / work)
+    if len(logs) > _BLOCKS:
+        logs = np.array([np.median(logs[a:b]) for a, b in pairwise(edges)])
+    smooth = _smoothed(logs)
+    if np.ptp(smooth) <= _LEAST_CHANGE:
+        return []
     # Smoothing would hide the noise, so its size is taken before.
     noise = 1.4826 * float(np.median(np.abs(np.diff(logs)))) / math.sqrt(2.0)
     price = max(_LEAST_CHANGE**2 * _LEAST_BLOCKS, _SURE * noise**2)
-    smooth = _smoothed(logs)
     return [int(edges[place]) for place in _lasting(smooth, _partition(smooth, price))]
 
 
