@@ -75,18 +75,19 @@ def time_left(figures: Figures) -> None:
     everywhere = [look for looks in table.values() for look in looks]
     figures.at_most("at all places, ends outside the interval", _missed(everywhere), MISSED, "gate", "%")
     _sensitivity(figures, runs)
+    _other_targets(figures)
     _on_generated(figures)
 
 
-def real_runs() -> list[Run]:
-    """The 26 curves."""
+def real_runs(until: float = 0.9) -> list[Run]:
+    """The 26 curves; their targets are the best values up to this part of each."""
     found = []
     for application, rising in RISING.items():
         files = shared_data("data", "pollux", "profiles", application).glob("validation-*.csv")
         for path in sorted(files, key=lambda each: int(each.stem.rpartition("-")[2])):
             with path.open(encoding="utf-8") as file:
                 values = np.array([float(row["metric"]) for row in csv.DictReader(file)])
-            early = values[: int(0.9 * len(values))]
+            early = values[: int(until * len(values))]
             end = int(np.argmax(early) if rising else np.argmin(early)) + 1
             name = f"{application} {path.stem.rpartition('-')[2]}"
             found.append(Run(name, values, end, float(values[end - 1]), rising))
@@ -147,6 +148,8 @@ def _judge(figures: Figures, place: float, looks: list[Look]) -> None:
         f"budget {_both([look.budget for look in looks])}, "
         f"Optimus {_both([look.optimus for look in answered if look.optimus is not None])} "
         f"without {len(looks) - len(answered)} unanswered; "
+        f"ours is nearer on {sum(x.ours < x.budget for x in looks)} curves than the budget, "
+        f"on {sum(x.optimus is None or x.ours < x.optimus for x in looks)} than Optimus; "
         f"interval {np.mean([look.width for look in looks]):.0%} of what the budget leaves"
     )
 
@@ -167,6 +170,16 @@ def _sensitivity(figures: Figures, runs: list[Run]) -> None:
             ]
             errors.append(f"{_median(found):.0f}")
         figures.note(f"with another belief ({name}), medians: {' / '.join(errors)} %")
+
+
+def _other_targets(figures: Figures) -> None:
+    """Ends nearer to the budget, and farther from it."""
+    for until in (0.8, 0.95):
+        told = []
+        for place in PLACES:
+            looks = [_look(run, place) for run in real_runs(until)]
+            told.append(f"{_median([x.ours for x in looks]):.0f} ({_median([x.budget for x in looks]):.0f})")
+        figures.note(f"targets from the first {until:.0%}, medians of ours (budget): {' / '.join(told)} %")
 
 
 def _on_generated(figures: Figures, count: int = 100, seed: int = 3) -> None:

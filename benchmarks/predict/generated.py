@@ -1,7 +1,7 @@
 """Validation curves of made-up trainings, on which the constants of the stop forecast were chosen.
 
 Families, floors, noise (correlated, with spikes), learning rates that drop in steps, decay or follow a cosine; budgets
-of one to two times what was needed, and one run in four that never reaches its target.
+of one to two times what was needed, and one run in four that never reaches its target.  That range is an assumption.
 """
 
 from __future__ import annotations

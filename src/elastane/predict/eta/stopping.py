@@ -11,8 +11,8 @@ and in a share ``never`` of all runs the end is never reached.  ``P(T | curve)``
 blurred by the factor by which the same futures were wrong about this very run so far (``back_test``).  A curve that
 shows nothing (not finite, rising, flat, pure oscillation) has no say at all: what is left is the budget.
 
-The constants were chosen on generated curves (``benchmarks.predict.generated``), not on the real ones that measure
-them.
+The constants were chosen on generated curves (``benchmarks.predict.generated``).  ``slack`` is an assumption, made when
+it was known where the real curves that measure this end in their budgets; docs/prediction.md says what others give.
 """
 
 from __future__ import annotations
