@@ -332,3 +332,10 @@ def test_a_run_that_ended_may_be_taken_up_again(tmp_path: Path) -> None:
     assert left(write(tmp_path / "a.jsonl", rows)) == 0.0
     rows += [started(2000.0), *(stepped(2000.0 + i, 500 + 10 * i, 0.5 + i / 100) for i in range(1, 12))]
     assert left(write(tmp_path / "a.jsonl", rows)) == pytest.approx(39.0, rel=0.02)
+
+
+def test_the_time_since_the_last_report_has_passed_unless_it_is_overdue(tmp_path: Path) -> None:
+    watch = watched(write(tmp_path / "a.jsonl", ours(50)))
+    told = [watch.remaining(1050.0 + late) for late in (0.0, 0.5, 60.0, -5.0)]
+    middles = [each.middle for each in told if isinstance(each, Interval)]
+    assert middles == pytest.approx([50.0, 49.5, 50.0, 50.0], rel=1e-3)

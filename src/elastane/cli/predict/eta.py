@@ -14,6 +14,7 @@ from elastane.cli.predict import options
 if TYPE_CHECKING:
     from elastane.predict.eta.early import EarlyStop
     from elastane.predict.eta.watch import LogWatch
+    from elastane.predict.interval import Interval, Unknown
 
 HELP = "Time left of a running training, from its log."
 _RISING = ("acc", "auc", "f1", "bleu", "rouge", "map", "iou", "score", "precision", "recall", "reward")
@@ -53,15 +54,15 @@ def command(
         time.sleep(every)
         return True
 
-    said = ""
+    news = True
     for found in followed(log, wait, time.time):
         if found is not None:
             watch.observe(found)
+            news = True
             continue
-        line = _eta_line(watch, as_json)
-        if line != said:
-            typer.echo(line)
-            said = line
+        if news:
+            typer.echo(_eta_line(watch, as_json, time.time()))
+            news = False
         if watch.ended:
             return
 
@@ -80,13 +81,13 @@ def _rule(
     return EarlyStop(target=target, patience=patience, rising=rising)
 
 
-def _eta_line(watch: LogWatch, as_json: bool) -> str:
+def _eta_line(watch: LogWatch, as_json: bool, now_s: float | None = None) -> str:
     from elastane.predict.interval import Unknown
     from elastane.predict.report import duration
 
-    left = watch.remaining()
+    left = watch.remaining(now_s)
     if as_json:
-        return json.dumps(_eta_json(watch))
+        return json.dumps(_eta_json(watch, left))
     done = "" if watch.done is None else f", {watch.done:.1%} done"
     if isinstance(left, Unknown):
         return f"step {watch.step}{done}: time left {left}"
@@ -96,11 +97,11 @@ def _eta_line(watch: LogWatch, as_json: bool) -> str:
     return f"step {watch.step}{done}: {duration(left.middle)} left ({span} in nine of ten cases){why}"
 
 
-def _eta_json(watch: LogWatch) -> dict[str, Any]:
+def _eta_json(watch: LogWatch, left: Interval | Unknown) -> dict[str, Any]:
     from elastane.predict.interval import Unknown
     from elastane.predict.report import interval_json
 
-    left, engine = watch.remaining(), watch.engine
+    engine = watch.engine
     told: dict[str, Any] = {"step": watch.step, "done": watch.done}
     told |= {"unknown": left.reason} if isinstance(left, Unknown) else {"remaining_s": interval_json(left)}
     if engine is None:

@@ -20,6 +20,8 @@ from elastane.predict.interval import Interval, Unknown
 
 _SESSIONS = ("started",)
 _CHANGES = ("resized", "rebatched")
+_OVERDUE = 2.0
+"""Usual times between two reports."""
 
 
 class LogWatch:
@@ -49,6 +51,7 @@ class LogWatch:
         """Seconds of a validation since the last report, 0 if they were not told, None without one."""
         self._blocked_s = 0.0
         self._rates: deque[float] = deque(maxlen=200)
+        self._gap_s = 0.0
         self._timed = False
         self._outcome = ""
 
@@ -73,8 +76,17 @@ class LogWatch:
         if record.step is not None and record.at_s is not None and record.kind in ("", "stepped"):
             self._progress(record)
 
-    def remaining(self) -> Interval | Unknown:
-        """Seconds left as of the last record."""
+    def remaining(self, now_s: float | None = None) -> Interval | Unknown:
+        """Seconds left as of the last record, or as of now as long as the next one is not overdue."""
+        left = self._remaining()
+        if now_s is None or self._last is None or isinstance(left, Unknown):
+            return left
+        late_s = now_s - self._last[0]
+        if not 0.0 < late_s <= _OVERDUE * self._gap_s:
+            return left  # it stands still, or its times are of another clock
+        return Interval(*(max(each - late_s, 0.0) for each in (left.low, left.middle, left.high)))
+
+    def _remaining(self) -> Interval | Unknown:
         if self._outcome:
             return Interval.exactly(0.0)
         if self.engine is None:
@@ -180,6 +192,7 @@ class LogWatch:
         assert self.engine is not None
         assert self._last is not None
         began, before = self._last
+        self._gap_s = at_s - began
         work, length = done - before, at_s - began
         ended = at_s - min(self._aside_s(work, length), 0.9 * length)
         self.engine.observe(Span(Doing.TRAIN, began, ended, work, steps))
