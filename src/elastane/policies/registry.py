@@ -27,6 +27,7 @@ _BUILT_IN = {
     "optimus-oracle": "elastane.policies.optimus:OptimusOracle",
     "pollux": "elastane.policies.pollux:Pollux",
     "elastane": "elastane.policies.elastane:Elastane",
+    "elastane-oracle": "elastane.policies.elastane:ElastaneOracle",
 }
 
 

@@ -88,6 +88,8 @@ def _result(
 ) -> RunResult:
     contention = Contention((run.arrival.submit_s, run.finish_s or world.now_s) for run in world.jobs.values())
     isolation = Isolation(world.cluster)
+    first_s = world.physics.first_start_s
+    start_s = world.physics.restart_s if first_s is None else first_s
     set_physics = {
         k: v for k, v in spec.effective_physics().as_dict().items() if v is not None and v is not False
     }
@@ -111,7 +113,7 @@ def _result(
         physics=physics,
         seed=spec.seed,
         total_gpus=world.cluster.total_gpus,
-        jobs=tuple(_record(run, contention, isolation, world.now_s) for run in world.jobs.values()),
+        jobs=tuple(_record(run, contention, isolation, start_s, world.now_s) for run in world.jobs.values()),
         decision_ms=tuple(world.decision_ms),
         wall_s=wall,
         cpu_s=cpu,
@@ -125,7 +127,9 @@ def _truth(spec: RunSpec) -> str:
     return "measured profiles" if spec.profiles else "built-in catalog"
 
 
-def _record(run: JobRun, contention: Contention, isolation: Isolation, end_s: float) -> JobRecord:
+def _record(
+    run: JobRun, contention: Contention, isolation: Isolation, start_s: float, end_s: float
+) -> JobRecord:
     arrival = run.arrival
     finish = run.finish_s if run.finish_s is not None else end_s
     run.close_span()
@@ -140,7 +144,7 @@ def _record(run: JobRun, contention: Contention, isolation: Isolation, end_s: fl
         service_gpu_s=run.service_gpu_s,
         restart_gpu_s=run.restart_gpu_s,
         restarts=run.restarts,
-        isolated_s=isolation.alone_s(run, contention.average(arrival.submit_s, finish)),
+        isolated_s=start_s + isolation.alone_s(run, contention.average(arrival.submit_s, finish)),
         stretches=tuple(
             Stretch(s.start_s, s.end_s, s.gpus, s.nodes, s.batch, s.efficiency, s.restarting_s)
             for s in run.spans

@@ -39,8 +39,8 @@ class Problem:
     usable: NDArray[np.bool_]
     """Whether the job accepts the node's accelerator, per (job, node)."""
     p: float
-    bonus: FloatArray | None = None
-    """What it is worth that a job runs at all, with ``least`` GPUs or more; moves do not lessen it."""
+    extra: FloatArray | None = None
+    """What each size of each job is worth besides, per (job, size); moves do not lessen it."""
 
     @property
     def held_total(self) -> IntArray:
@@ -67,8 +67,8 @@ class Problem:
     def present_value(self) -> float:
         """The objective if nothing changes."""
         value = float(contribution(self.current_speedups(), self.p).sum())
-        if self.bonus is not None:
-            value += float(self.bonus[(self.held_total >= self.least) & (self.held_total > 0)].sum())
+        if self.extra is not None:
+            value += float(self.extra[np.arange(len(self.jobs)), self.held_total].sum())
         return value
 
     def count_values(self) -> FloatArray:
@@ -82,8 +82,8 @@ class Problem:
         values[rows[running], held[running]] = np.maximum(
             staying[running], values[rows[running], held[running]]
         )
-        if self.bonus is not None:
-            values += np.where(sizes >= self.least[:, None], self.bonus[:, None], 0.0)
+        if self.extra is not None:
+            values += self.extra
         allowed = ((sizes >= self.least[:, None]) & (sizes <= self.most[:, None])) | (sizes == 0)
         allowed = np.where(self.pinned[:, None], sizes == held[:, None], allowed)
         return np.where(allowed, values, -np.inf)

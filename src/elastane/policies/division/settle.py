@@ -68,10 +68,8 @@ def objective(problem: Problem, rows: Rows) -> float:
         ):
             speedups[job] *= problem.factor[job]
     value = float(contribution(speedups, problem.p).sum())
-    if problem.bonus is not None:
-        value += sum(
-            float(problem.bonus[job]) for job, row in rows.items() if sum(row.values()) >= problem.least[job]
-        )
+    if problem.extra is not None:
+        value += sum(float(problem.extra[job, sum(row.values())]) for job, row in rows.items())
     return value
 
 

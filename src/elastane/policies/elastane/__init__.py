@@ -1,5 +1,5 @@
 """Elastane's own policy."""
 
-from elastane.policies.elastane.policy import Elastane
+from elastane.policies.elastane.policy import Elastane, ElastaneOracle
 
-__all__ = ["Elastane"]
+__all__ = ["Elastane", "ElastaneOracle"]

@@ -51,6 +51,10 @@ class Outlook:
         out: FloatArray = self.left_work / np.maximum(self.alone, _TINY)
         return out
 
+    def speedup_of(self, row: int, gpus: int) -> float:
+        """Work per second of one job over that of one GPU."""
+        return float(np.interp(gpus, self.sizes, self.curves[row])) if gpus else 0.0
+
     def speedups_at(self, gpus: float) -> FloatArray:
         """Work per second over that of one GPU with so many, shared in time below what a job needs at least."""
         size = np.clip(gpus, self.least, self.most)

@@ -45,23 +45,22 @@ class Elastane(Policy):
         explore: A job may get at most this many times the GPUs it was ever seen with.
         first: A job that was never measured may get this many.
         crowd: Jobs yet to come that are reckoned with when the worth of long jobs is judged.
+        caution: With more GPUs than it was ever seen with, a job is believed to gain at most (times more)^caution.
         bound: No job takes longer than this many times its fair-share time, plus a restart; 0 promises nothing.
     """
 
     horizon_s: float = 300.0
     explore: float = 4.0
     first: int = 4
-    crowd: float = 0.0
-    bound: float = 3.0
-    spread: float = 1.0
-    early_s: float = 60.0
+    crowd: float = 1.0
     caution: float = 0.8
+    bound: float = 3.0
 
     name: ClassVar[str] = "elastane"
     title: ClassVar[str] = "Elastane"
     paper: ClassVar[str] = "this project"
     needs: ClassVar[Needs] = Needs(
-        info=Info.SPEED | Info.REMAINING, period_s=60.0, on_arrival=False, on_finish=False, rebatch=True
+        info=Info.SPEED | Info.REMAINING, period_s=60.0, rebatch=True
     )
     elastic: ClassVar[bool] = True
 
@@ -77,18 +76,22 @@ class Elastane(Policy):
         problem = cautious(problem, self.caution)
         outlook = look(problem.jobs, view, self.caution)
         accounts = Accounts.of(view.memory, view.now_s).carried_on(view, outlook)
-        due = owed(accounts, outlook, problem.most, self.bound, self.early_s)
+        due = owed(accounts, outlook, problem.most, self.bound)
         left_s = self._left_s(outlook, view.now_s)
-        plain, problem = problem, self._weighed(problem, self._prices(outlook, left_s), due)
+        prices = self._prices(outlook, left_s)
+        plain, problem = problem, self._weighed(problem, prices)
         rows, there = as_rows(problem.held), problem
         for _ in range(_MOST_PASSES):
-            there = replace(there, factor=self._kept_by_moving(replace(plain, held=there.held), left_s))
+            there = self._priced(there, replace(plain, held=there.held), left_s, due)
             better = solve(there)
             if not improves(there, better):
                 break
             rows, there = better, as_if(problem, better)
         return Plan(
-            Exact(grants_of(problem, rows)), explain=explain(problem, rows), memory=accounts.memory()
+            Exact(grants_of(problem, rows)),
+            explain=explain(problem, rows),
+            memory=accounts.memory(),
+            wake_s=(view.now_s + due.next_s,) if np.isfinite(due.next_s) else (),
         )
 
     def _first(self, view: View) -> int:
@@ -105,32 +108,45 @@ class Elastane(Policy):
     def _prices(self, outlook: Outlook, left_s: FloatArray) -> FloatArray:
         """What a second of one-GPU work of each job is worth."""
         share = outlook.total_gpus / max(len(outlook.jobs), 1)
-        order = np.argsort(-left_s / outlook.speedups_at(max(share, 1.0)) ** self.spread, kind="stable")
+        order = np.argsort(-left_s / outlook.speedups_at(max(share, 1.0)), kind="stable")
         weights = np.array([job.weight for job in outlook.jobs])
         return shadow_prices(
             outlook.curves, outlook.sizes, order, weights, float(outlook.total_gpus), self.crowd
         )
 
-    def _weighed(self, problem: Problem, prices: FloatArray, due: Owed) -> Problem:
+    def _weighed(self, problem: Problem, prices: FloatArray) -> Problem:
         """The problem with worth × relative goodput as what a job gains."""
         if not problem.jobs or problem.one_node.shape[1] < 2:
             return problem
         worth = (prices / np.maximum(problem.one_node[:, 1], _TINY))[:, None]
         one_node, several = problem.one_node * worth, problem.several * worth
-        late = due.gpus > 0
-        return replace(
-            problem,
-            one_node=one_node,
-            several=several,
-            least=np.where(late, np.maximum(due.gpus, problem.least), problem.least),
-            bonus=np.where(late, _FIRST_OF_ALL * float(prices.max()) * problem.node_gpus.sum(), 0.0),
-        )
+        return replace(problem, one_node=one_node, several=several)
 
-    def _kept_by_moving(self, problem: Problem, sizes_s: FloatArray) -> FloatArray:
-        """The part of a gain that a move leaves; a job that waits has to start some time, so that costs nothing."""
-        one = problem.one_node[:, 1] if problem.one_node.shape[1] > 1 else np.ones(len(problem.jobs))
-        speedups = problem.current_speedups() / np.maximum(one, _TINY)
+    def _priced(self, problem: Problem, plain: Problem, sizes_s: FloatArray, due: Owed) -> Problem:
+        """What a move leaves of a gain, and what it costs to lose everything: another start, some time.
+
+        A job that waits has to start some time anyway, so that start costs nothing.
+        """
+        one = plain.one_node[:, 1] if plain.one_node.shape[1] > 1 else np.ones(len(plain.jobs))
+        speedups = plain.current_speedups() / np.maximum(one, _TINY)
         left_s = np.maximum(sizes_s / np.maximum(speedups, 1.0), 1.0)
-        restart_s = np.array([job.restart_s for job in problem.jobs])
-        kept = np.clip(1.0 - restart_s / np.minimum(left_s, self.horizon_s), 0.0, 1.0)
-        return np.where(problem.held_total > 0, kept, 1.0)
+        restart_s = np.array([job.restart_s for job in plain.jobs])
+        lost = restart_s / np.minimum(left_s, self.horizon_s)
+        running = plain.held_total > 0
+        present = problem.current_speedups()
+        sizes = np.arange(problem.several.shape[1])
+        extra = np.where(running[:, None] & (sizes > 0), (present * lost)[:, None], 0.0)
+        late = np.flatnonzero(due.gpus)
+        if late.size:
+            ample = _FIRST_OF_ALL * max(float(problem.packed().max()), _TINY)
+            extra[late] += ample * np.minimum(sizes / due.gpus[late][:, None], 1.0)
+        return replace(problem, factor=np.where(running, np.clip(1.0 - lost, 0.0, 1.0), 1.0), extra=extra)
+
+
+@dataclass(frozen=True)
+class ElastaneOracle(Elastane):
+    """The same with true speeds and remaining work: how much better estimates could still bring."""
+
+    name: ClassVar[str] = "elastane-oracle"
+    title: ClassVar[str] = "Elastane, all-knowing"
+    needs: ClassVar[Needs] = replace(Elastane.needs, oracle=True)

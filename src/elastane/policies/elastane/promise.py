@@ -1,8 +1,8 @@
 """The waiting bound: nobody takes longer than X times what an equal share would have taken, plus one restart.
 
-A job's *fair-share time* T is the time it would need with capacity ÷ J(t) GPUs at every moment, J(t) being the
-unfinished jobs of that moment; below the least it can run on, it is taken to share that in time.  The work such a share
-would have done is kept for every job in the policy's memory.  A job that an equal share would have finished by now, or
+A job's *fair-share time* T is the time it would need, its start included, with capacity ÷ J(t) GPUs at every moment,
+J(t) being the unfinished jobs of that moment; below the least it can run on, it is taken to share that in time.  The
+work such a share would have done is kept for every job in the policy's memory.  A job that an equal share would have finished by now, or
 that is about to miss X·T, is *owed*: it gets the GPUs that bring it home in time before anything else is divided.
 
 A job of which nobody knows how much is left cannot be promised an end; it is owed GPUs while it has had less than a
@@ -23,6 +23,8 @@ from elastane.policies.elastane.outlook import Outlook
 from elastane.policies.view import View
 
 _TINY = 1e-12
+_EARLY_S = 2.0
+"""What is owed is given this long before it would be too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,22 @@ class Account:
     fair_work: float = 0.0
     fair_gpu_s: float = 0.0
     over_s: float | None = None
+    start_s: float = 0.0
+    """What is left of its start: that needs GPUs too, of a fair share as well."""
+
+    def after(
+        self, passed_s: float, share: float, part: float, rate: float, age_s: float, left: float | None
+    ) -> Account:
+        """With more time at a share of so many GPUs (``part`` of the least it runs on), at that rate (NaN: unknown)."""
+        starting_s = min(self.start_s / max(part, _TINY), passed_s)
+        start_s, given_s = self.start_s - starting_s * part, self.fair_gpu_s + share * passed_s
+        total = left if self.total is None else self.total
+        if np.isnan(rate):
+            return Account(total, 0.0, given_s, None, start_s)
+        fair, over_s = self.fair_work + rate * (passed_s - starting_s), self.over_s
+        if over_s is None and total is not None and fair >= total:
+            over_s = max(age_s - (fair - total) / max(rate, _TINY), 0.0)
+        return Account(total, fair, given_s, over_s, start_s)
 
 
 @dataclass(frozen=True)
@@ -51,7 +69,7 @@ class Accounts:
 
     def memory(self) -> dict[str, Any]:
         """As JSON values."""
-        kept = {job: [a.total, a.fair_work, a.fair_gpu_s, a.over_s] for job, a in self.jobs.items()}
+        kept = {job: [a.total, a.fair_work, a.fair_gpu_s, a.over_s, a.start_s] for job, a in self.jobs.items()}
         return {"at_s": self.at_s, "fair": kept}
 
     def carried_on(self, view: View, outlook: Outlook) -> Accounts:
@@ -59,35 +77,30 @@ class Accounts:
         passed_s = max(view.now_s - self.at_s, 0.0)
         share = outlook.total_gpus / max(len(self.jobs), 1)
         speedups = outlook.speedups_at(share)
+        part = np.minimum(1.0, share / outlook.least)
         found = {}
         for row, job in enumerate(outlook.jobs):
-            old = self.jobs.get(job.id, Account())
-            began = job.id in self.jobs
+            old = self.jobs.get(job.id)
             left = float(outlook.left_work[row])
-            total = left if old.total is None and not np.isnan(left) else old.total
-            given_s = old.fair_gpu_s + (share * passed_s if began else 0.0)
-            rate = float(speedups[row] * outlook.alone[row])
-            if not began or np.isnan(rate):
-                found[job.id] = Account(total, 0.0, given_s)
+            known = None if np.isnan(left) else left
+            if old is None:
+                found[job.id] = Account(known, start_s=job.restart_s)
                 continue
-            # What a share would have done before anything was measured is made up for at today's speed.
-            before = 0.0 if old.fair_work else rate * old.fair_gpu_s / max(share, _TINY)
-            fair, over_s = old.fair_work + before + rate * passed_s, old.over_s
-            if over_s is None and total is not None and fair >= total:
-                over_s = max(view.now_s - job.submit_s - (fair - total) / max(rate, _TINY), 0.0)
-            found[job.id] = Account(total, fair, given_s, over_s)
+            rate = float(speedups[row] * outlook.alone[row])
+            found[job.id] = old.after(passed_s, share, float(part[row]), rate, view.now_s - job.submit_s, known)
         return Accounts(view.now_s, found)
 
 
 @dataclass(frozen=True)
 class Owed:
-    """For each job the GPUs it is owed (0: none), and the seconds until its bound."""
+    """For each job the GPUs it is owed (0: none), the seconds until its bound, and until the next one is owed."""
 
     gpus: NDArray[np.int64]
     until_s: FloatArray
+    next_s: float = np.inf
 
 
-def owed(accounts: Accounts, outlook: Outlook, most: IntArray, bound: float, early_s: float) -> Owed:
+def owed(accounts: Accounts, outlook: Outlook, most: IntArray, bound: float) -> Owed:
     """Who is owed how much now, the most pressing first, as far as GPUs reach.
 
     Args:
@@ -95,7 +108,6 @@ def owed(accounts: Accounts, outlook: Outlook, most: IntArray, bound: float, ear
         outlook: What is known of the jobs.
         most: GPUs each may have now.
         bound: X.
-        early_s: GPUs are owed this long before it would be too late: a round may have to pass.
     """
     count = len(outlook.jobs)
     gpus, until_s = np.zeros(count, dtype=np.int64), np.full(count, np.inf)
@@ -103,37 +115,47 @@ def owed(accounts: Accounts, outlook: Outlook, most: IntArray, bound: float, ear
         return Owed(gpus, until_s)
     share = outlook.total_gpus / count
     speedups = outlook.speedups_at(share)
+    next_s = np.inf
     for row in range(count):
-        until_s[row], needed = _due(accounts, outlook, row, bound, early_s, float(speedups[row]))
+        until_s[row], needed, slack_s = _due(accounts, outlook, row, bound, float(speedups[row]))
+        next_s = min(next_s, slack_s) if slack_s > 0.0 else next_s
         gpus[row] = min(needed, max(int(most[row]), int(outlook.least[row])))
     left = outlook.total_gpus
     for row in np.argsort(until_s, kind="stable"):
         given = min(int(gpus[row]), left)
         gpus[row] = given if given >= outlook.least[row] else 0
         left -= int(gpus[row])
-    return Owed(gpus, until_s)
+    return Owed(gpus, until_s, max(next_s, _EARLY_S))
 
 
 def _due(
-    accounts: Accounts, outlook: Outlook, row: int, bound: float, early_s: float, fair_speedup: float
-) -> tuple[float, int]:
-    """Seconds to its bound, and the GPUs a job is owed now."""
+    accounts: Accounts, outlook: Outlook, row: int, bound: float, fair_speedup: float
+) -> tuple[float, int, float]:
+    """Seconds to its bound, the GPUs a job is owed now, and seconds until it will be owed some."""
     job, now_s = outlook.jobs[row], accounts.at_s
     account, least = accounts.jobs[job.id], int(outlook.least[row])
     left_s = float(outlook.left_s[row])
     if account.total is None or np.isnan(left_s):
         behind_gpu_s = account.fair_gpu_s / bound - job.ledger.service_at(now_s)
-        return (0.0, least) if behind_gpu_s > least * early_s else (np.inf, 0)
+        return (0.0, least, 0.0) if behind_gpu_s > least * _EARLY_S else (np.inf, 0, 0.0)
     age_s, fair_s = now_s - job.submit_s, account.over_s
     if fair_s is None:
         missing = max(account.total - account.fair_work, 0.0)
-        fair_s = age_s + missing / max(fair_speedup * float(outlook.alone[row]), _TINY)
+        part = min(1.0, outlook.total_gpus / len(outlook.jobs) / least)
+        fair_s = age_s + account.start_s / part + missing / max(fair_speedup * float(outlook.alone[row]), _TINY)
     until_s = bound * fair_s - age_s
-    within_s = until_s - job.restart_s - early_s
-    if account.over_s is None and within_s >= left_s / max(fair_speedup, _TINY):
-        return until_s, 0
+    within_s = until_s - (0.0 if job.grant else job.restart_s) - _EARLY_S
+    slack_s = within_s - left_s / max(fair_speedup, _TINY)
+    if account.over_s is None and slack_s > _EARLY_S:
+        return until_s, 0, slack_s
     if within_s <= 0.0:  # too late for the bound; an equal share it gets all the same
-        return until_s, max(outlook.total_gpus // len(outlook.jobs), least)
-    curve = outlook.curves[row]
-    wanted = min(left_s / within_s, float(curve.max()) * (1.0 - 1e-9))
-    return until_s, max(int(outlook.sizes[int(np.argmax(curve >= wanted))]), least)
+        needed = max(outlook.total_gpus // len(outlook.jobs), least)
+    else:
+        curve = outlook.curves[row]
+        wanted = min(left_s / within_s, float(curve.max()) * (1.0 - 1e-9))
+        needed = max(int(outlook.sizes[int(np.argmax(curve >= wanted))]), least)
+    stays_s = left_s / max(outlook.speedup_of(row, job.workers), _TINY)
+    moved_s = job.restart_s + left_s / max(outlook.speedup_of(row, needed), _TINY)
+    if job.grant and stays_s <= max(until_s, moved_s):
+        needed = job.workers  # moving it would not bring it home sooner, or it is in time as it is
+    return until_s, needed, 0.0
