@@ -43,6 +43,8 @@ class Principal:
     user: str
     role: Role
     tenant: str
+    expires_s: float | None = None
+    """When the token they came with ends, in Unix seconds; None is never."""
 
 
 class Service(Protocol):

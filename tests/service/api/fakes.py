@@ -44,7 +44,7 @@ class FakeAccounts:
         for held in self.made.values():
             if held.token == token and held.id not in self.revoked and held.user in self.people:
                 user = self.people[held.user]
-                return Principal(user.name, user.role, user.tenant)
+                return Principal(user.name, user.role, user.tenant, held.expires_s)
         return None
 
     def users(self) -> list[UserInfo]:

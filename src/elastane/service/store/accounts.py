@@ -48,7 +48,7 @@ class AccountReads:
         expired = found["expires_s"] is not None and now_s >= found["expires_s"]
         if not matches or expired or found["revoked"]:
             return None
-        return Principal(found["name"], found["role"], found["tenant"])
+        return Principal(found["name"], found["role"], found["tenant"], found["expires_s"])
 
     def user(self, name: str) -> UserInfo | None:
         """The user with exactly this name."""
