@@ -72,8 +72,8 @@ async def _measure(home: Path) -> tuple[_Timed, float, int]:
     async def keep_busy(seconds: float) -> None:
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
-            for _ in range(_JOBS - len(plane.live)):
-                service.submit(_WHO, _spec(rng), "/tmp", None)
+            specs = [_spec(rng) for _ in range(_JOBS - len(plane.live))]
+            await asyncio.gather(*(service.submit(_WHO, spec, "/tmp", None) for spec in specs))
             await asyncio.sleep(0.5)
 
     try:

@@ -24,8 +24,8 @@ SLOW = Delays(2.0, 2.0, 2.0)
 
 def test_a_repeated_key_is_the_same_job(tmp_path: Path) -> None:
     with world(tmp_path) as w:
-        first = w.service.submit(ANN, SPEC, "/tmp", "key")
-        again = w.service.submit(ANN, SPEC, "/tmp", "key")
+        first = w.run(w.service.submit(ANN, SPEC, "/tmp", "key"))
+        again = w.run(w.service.submit(ANN, SPEC, "/tmp", "key"))
         assert (again.id, again.repeated) == (first.id, True)
         assert len(w.plane.live) == 1
 

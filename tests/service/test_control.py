@@ -14,6 +14,7 @@ from elastane.engines.contract import Attempt, Cause, Running
 from elastane.engines.fake import FakeEngine
 from elastane.engines.fake_work import Delays
 from elastane.jobs.states import State
+from elastane.service.asking import LiveService
 from elastane.service.control import ControlPlane, ControlSettings
 from elastane.service.running import BACKOFF_S
 from elastane.service.store import Store
@@ -352,8 +353,8 @@ def test_the_loop_starts_what_arrives_without_waiting_for_a_round(tmp_path: Path
     async def arrive(w: World) -> None:
         plane = ControlPlane(ControlSettings(tmp_path, interval_s=1000.0), w.store, w.engine, w.clock)
         await plane.open()
-        w.plane, w.service._plane = plane, plane
-        job = w.submit()
+        w.plane, w.service = plane, LiveService(plane)
+        job = await w.submitting()
         async with asyncio.timeout(30.0):
             seen = 0
             while w.state(job) is State.QUEUED:

@@ -21,6 +21,7 @@ from elastane.service.control import ControlPlane
 from elastane.service.deciding import ShadowPolicy
 from elastane.service.explaining import explain
 from elastane.service.facade import Conflict, NotFound, Principal, Which
+from elastane.service.intake import Intake, NewJob
 from elastane.service.learning import Learned
 from elastane.service.live import LiveJob, slots_of
 from elastane.service.logfiles import log_files, log_path
@@ -49,6 +50,7 @@ class LiveService:
     def __init__(self, plane: ControlPlane, warnings: Sequence[str] = ()) -> None:
         self._plane = plane
         self._store = plane.store
+        self._intake = Intake(plane)
         self._started_s = plane.clock()
         self._warnings = list(warnings)
 
@@ -114,40 +116,34 @@ class LiveService:
 
     # Jobs.
 
-    def submit(self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None) -> Submitted:
+    async def submit(
+        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
+    ) -> Submitted:
         """Check, store, answer."""
-        known = self._store.job_of_key(who.user, key) if key else None
+        known = await self._of_key(who.user, key) if key else None
         if known is not None:
-            row = self._row(known)
-            return Submitted(id=row.id, name=row.name, repeated=True)
+            return Submitted(id=known.id, name=known.name, repeated=True)
+        row = await self._intake.take(self._looked_at(who, spec, directory, key))
+        return Submitted(id=row.id, name=row.name, warnings=self._doubts(row.kind))
+
+    async def _of_key(self, user: str, key: str) -> JobRow | None:
+        """What this request key stands for; of two that come at once the second waits for the first."""
+        under_way = self._intake.under_way(user, key)
+        if under_way is not None:
+            return await asyncio.shield(under_way)
+        job = self._store.job_of_key(user, key)
+        return None if job is None else self._row(job)
+
+    def _looked_at(self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None) -> NewJob:
         wanted = self._checked(who, spec)
         place = str((Path(directory) / wanted.workdir).resolve()) if wanted.workdir else directory
         looked = self._plane.engine.examine(wanted.kind.value, wanted.command, place, dict(wanted.env))
         if looked.missing:
             raise ElastaneError(f"command: {looked.missing}")
-        if (
-            wanted.kind is Kind.AUTO
-            and looked.kind == "rigid"
-            and wanted.workers.max not in (None, wanted.workers.min)
-        ):
+        most = wanted.workers.max
+        if wanted.kind is Kind.AUTO and looked.kind == "rigid" and most not in (None, wanted.workers.min):
             looked = replace(looked, why=f"{looked.why}; it keeps its {wanted.workers.min} workers")
-        with self._store.transaction() as t:
-            row = t.add_job(
-                name=wanted.name,
-                owner=who.user,
-                tenant=wanted.tenant,
-                spec=json.loads(dump_json(wanted)),
-                directory=place,
-                kind=looked.kind,
-                kind_reason=looked.why,
-                state=State.QUEUED,
-            )
-            if key:
-                t.remember_key(who.user, key, row.id)
-            self._plane.record(t, row, State.SUBMITTED, Event.ADMIT, "")
-        self._plane.live[row.id] = LiveJob.of(row)
-        self._plane.poke("arrival")
-        return Submitted(id=row.id, name=row.name, warnings=self._doubts(looked.kind))
+        return NewJob(who.user, key, wanted, json.loads(dump_json(wanted)), place, looked.kind, looked.why)
 
     def _checked(self, who: Principal, values: Mapping[str, Any]) -> JobSpec:
         given = dict(values)

@@ -80,7 +80,7 @@ class GuardedRoute(APIRoute):
 def _audited(response: Response, request: Request, action: str, outcome: str) -> Response:
     """The response, once it is written down; a change that cannot be accounted for is not confirmed."""
     call = getattr(request.state, "call", None)
-    if isinstance(call, Call):
+    if isinstance(call, Call) and not call.recorded:
         try:
             call.accounts.audit(call.who.user, action, call.target, outcome)
         except Exception as error:

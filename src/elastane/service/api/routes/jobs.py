@@ -28,8 +28,9 @@ routes = APIRouter(route_class=GuardedRoute, tags=["jobs"])
 async def submit_job(call: Asked, submission: Submission, response: Response) -> Submitted:
     """Store a job.  A repeated ``key`` of one user is the same job."""
     spec = _of_own_tenant(call, submission.spec)
-    submitted = call.service.submit(call.who, spec, submission.directory, submission.key)
+    submitted = await call.service.submit(call.who, spec, submission.directory, submission.key)
     call.target = submitted.id
+    call.recorded = not submitted.repeated
     if submitted.repeated:
         response.status_code = 200
     return submitted

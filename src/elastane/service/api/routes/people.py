@@ -76,7 +76,9 @@ def _end_of(call: Call, lifetime_s: float | None) -> float | None:
     if own_s is not None and asked_s is not None and asked_s > own_s:
         left = f"{max(0.0, own_s - now_s):.0f} s"
         raise Refused(
-            403, "forbidden", f"lifetime_s: your own token is good for {left} more, and makes none that outlives it"
+            403,
+            "forbidden",
+            f"lifetime_s: your own token is good for {left} more, and makes none that outlives it",
         )
     return asked_s
 
