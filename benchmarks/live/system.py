@@ -117,6 +117,11 @@ class System:
 
         until(idle, f"rest in {self.home}")
 
+    def cpu_s(self) -> float:
+        """What the control plane has used so far."""
+        assert self._process is not None
+        return sum(map(int, _stat(self._process.pid)[11:13])) / os.sysconf("SC_CLK_TCK")
+
     def _cpu_ticks(self) -> int:
         return sum(sum(map(int, _stat(pid)[11:13])) for pid in self.processes())
 
