@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from benchmarks.train.live import Stuck, environment, processes_of, sweep
 from elastane.client import Client
-from elastane.service.daemon import PID, TOKEN, URL
+from elastane.service.home import PID, TOKEN, URL
 
 T = TypeVar("T")
 PATIENCE_S = 120.0

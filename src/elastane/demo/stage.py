@@ -15,7 +15,7 @@ from pathlib import Path
 from elastane.client import Client
 from elastane.engines.local.layout import Layout
 from elastane.errors import ElastaneError
-from elastane.service.daemon import TOKEN, start_detached, stop
+from elastane.service.home import TOKEN, start_detached, stop
 
 NODES, SLOTS = 2, 2
 _INTERVAL_S = 3.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,11 +24,30 @@ _DIALECT = SQLiteDialect_pysqlite(paramstyle="named", json_serializer=to_json)
 
 
 class Prepared:
-    """A query with its parameters (``sa.bindparam``), or an insertion of whole rows into a table."""
+    """A query with its parameters (``sa.bindparam``), a change, or an insertion of whole rows into a table."""
 
     def __init__(self, statement: sa.Select[Any] | sa.Insert | sa.Update) -> None:
+        self._statement = statement
+
+    def run(self, link: sqlite3.Connection, values: Values | None) -> sqlite3.Cursor:
+        """Ask, or change something."""
+        return self._ready.run(link, values)
+
+    def rows(self, link: sqlite3.Connection, values: Values | None) -> list[Found]:
+        """What a query finds."""
+        ready = self._ready
+        return [ready.row(row) for row in ready.run(link, values).fetchall()]
+
+    @cached_property
+    def _ready(self) -> _Ready:
+        # When it is first asked: to compile all of them is a good part of the time a start takes.
+        return _Ready(self._statement)
+
+
+class _Ready:
+    def __init__(self, statement: sa.Select[Any] | sa.Insert | sa.Update) -> None:
         compiled = statement.compile(dialect=_DIALECT)
-        self.sql = str(compiled)
+        self._sql = str(compiled)
         self._given: Values = dict(compiled.params)
         self._in = _converters({name: bind.type for name, bind in compiled.binds.items()}, _into)
         found = statement.selected_columns if isinstance(statement, sa.Select) else ()
@@ -36,17 +55,12 @@ class Prepared:
         self._out = _converters({column.name: column.type for column in found}, _out_of)
 
     def run(self, link: sqlite3.Connection, values: Values | None) -> sqlite3.Cursor:
-        """Ask, or change something."""
         given = {**self._given, **values} if values else dict(self._given)
         for name, convert in self._in.items():
             given[name] = convert(given[name])
-        return link.execute(self.sql, given)
+        return link.execute(self._sql, given)
 
-    def rows(self, link: sqlite3.Connection, values: Values | None) -> list[Found]:
-        """What a query finds."""
-        return [self._row(row) for row in self.run(link, values).fetchall()]
-
-    def _row(self, row: tuple[Any, ...]) -> Found:
+    def row(self, row: tuple[Any, ...]) -> Found:
         found = dict(zip(self._names, row, strict=True))
         for name, convert in self._out.items():
             found[name] = convert(found[name])

@@ -14,7 +14,7 @@ from elastane.service.api.exposition import exposition
 from elastane.service.api.fields import LARGEST, After
 from elastane.service.api.guarded import GuardedRoute
 from elastane.service.api.streams import send_events
-from elastane.service.messages import Message, ServerInfo, UserInfo
+from elastane.service.messages import Message, Problem, ServerInfo, UserInfo
 
 outside = APIRouter(route_class=GuardedRoute)
 """Routes that monitoring knows by fixed names, outside of the versioned API."""
@@ -40,7 +40,7 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
-@outside.get("/health")
+@outside.get("/health", responses={429: {"model": Problem, "description": "Too many requests."}})
 async def health() -> Health:
     """Whether the service answers."""
     return Health()
