@@ -10,7 +10,6 @@ from starlette.responses import Response, StreamingResponse
 
 from elastane.service.api.answers import Refused
 from elastane.service.api.desk import Asked
-from elastane.service.api.exposition import exposition
 from elastane.service.api.fields import LARGEST, After
 from elastane.service.api.guarded import GuardedRoute
 from elastane.service.api.streams import send_events
@@ -49,6 +48,8 @@ async def health() -> Health:
 @outside.get("/metrics", response_class=Figures)
 async def metrics(call: Asked) -> Response:
     """Figures for Prometheus."""
+    from elastane.service.api.exposition import exposition  # not before somebody asks: starts are short without
+
     return Figures(exposition(call.service.gauges()))
 
 
