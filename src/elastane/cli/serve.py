@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -64,12 +63,10 @@ def up(
 
 
 def _run(options: UpOptions, started: Callable[[str, Sequence[str]], None]) -> None:
-    """Here and now.  What is imported stays for ever: to look through it for garbage would only take time."""
-    gc.disable()
-    from elastane.service.daemon import run
+    from elastane.service.memory import while_importing
 
-    gc.freeze()
-    gc.enable()
+    with while_importing():
+        from elastane.service.daemon import run
     asyncio.run(run(options, started))
 
 

@@ -311,7 +311,7 @@ class ControlPlane:
                     job.row = replace(
                         job.row, training=job.learned.training_json(), profile=job.learned.profile_json()
                     )
-                    t.save_job(job.row)
+                    t.save_training(job.row)
         self._unsaved.clear()
         self._saved_s = now
 

@@ -49,6 +49,12 @@ _CHANGE = Prepared(
     .where(jobs.c.number == sa.bindparam("wanted"))
     .values({name: sa.bindparam(name) for name in (*_FIELDS, "terminal") if name not in (*_IDENTITY, "number")})
 )
+_TRAINING = ("seen", "training", "profile")
+_CHANGE_TRAINING = Prepared(
+    sa.update(jobs)
+    .where(jobs.c.number == sa.bindparam("wanted"), jobs.c.attempt == sa.bindparam("of_attempt"))
+    .values({name: sa.bindparam(name) for name in _TRAINING})
+)
 
 
 class JobReads:
@@ -145,6 +151,11 @@ class JobWrites(JobReads):
         if row != stored:
             values = {name: value for name, value in _values(row).items() if name not in (*_IDENTITY, "number")}
             self._db.write(_CHANGE, {**values, "wanted": row.number})
+
+    def save_training(self, row: JobRow) -> None:
+        """Store what the training of this attempt reported, and nothing else: it comes often, and breaks no rule."""
+        values = {name: getattr(row, name) for name in _TRAINING}
+        self._db.write(_CHANGE_TRAINING, {**values, "wanted": row.number, "of_attempt": row.attempt})
 
     def remember_key(self, user: str, key: str, job: str) -> None:
         """From now on this user's key stands for this job, and for no other."""

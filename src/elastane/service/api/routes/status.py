@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -76,6 +76,9 @@ async def whoami(call: Asked) -> UserInfo:
 async def events(
     call: Asked,
     after: After = 0,
+    follow: Annotated[
+        bool, Query(description="Go on with what happens; else end with what has happened.")
+    ] = True,
     last_event_id: Annotated[str | None, Header(description="Set by a client that reconnects.")] = None,
 ) -> Response:
     """Changes as they happen; ``id`` is the entry's number, with which a client goes on where it was."""
@@ -85,4 +88,4 @@ async def events(
                 400, "request", "Last-Event-ID: not the number of an entry; leave it out to start anew"
             )
         after = min(int(last_event_id), LARGEST)
-    return EventStream(send_events(call, after))
+    return EventStream(send_events(call, after, follow=follow))
