@@ -263,7 +263,7 @@ class LiveService:
                 raise Conflict(f"job {job} is rigid: it cannot be saved, only cancelled")
             row = replace(self._moved(live, Event.SUSPEND), ending="suspend")
             steps = ((Event.SUSPEND, words),)
-        elif live.row.state not in (State.QUEUED, State.SUSPENDED, State.SUSPENDING):
+        elif live.row.state not in (State.QUEUED, State.SUSPENDED, State.SUSPENDING, State.LOST):
             raise Conflict(f"cannot suspend a job that is {live.row.state.value}")
         self._store_change(live, Outcome(replace(row, held=True), steps), "suspend")
         return self._line(live)

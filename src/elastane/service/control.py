@@ -30,7 +30,7 @@ from elastane.policies.registry import make_policy
 from elastane.service.deciding import PATIENCE_S, Asker, Decision, ShadowPolicy
 from elastane.service.layout import Layout
 from elastane.service.live import LiveJob, places_of
-from elastane.service.running import Outcome, after_end, after_running, overlap
+from elastane.service.running import Outcome, after_end, after_running, overlap, retry_at_s
 from elastane.service.store import Store, Transaction
 from elastane.service.store.rows import JobRow
 from elastane.service.views import Scene, Seen, build_view
@@ -123,7 +123,8 @@ class ControlPlane:
         self.store.claim()
         for row in self.store.active():
             try:
-                self.live[row.id] = LiveJob.of(row)
+                job = self.live[row.id] = LiveJob.of(row)
+                job.retry_s = retry_at_s(row)
             except ElastaneError as error:
                 self.problems.append(f"job {row.id} is set aside, its spec cannot be read any more: {error}")
         await self.engine.open()
@@ -427,8 +428,11 @@ class ControlPlane:
         for job in movable:
             if job.row.grant is not None and job.id not in grants:
                 gone = sorted(places_of(job.row.grant).keys() - self._nodes.keys())
-                why = f"{', '.join(gone)} was lost" if gone else "another job needs its place"
-                self._suspend(t, job, withheld.get(job.id, why))
+                if gone and len(gone) == len(places_of(job.row.grant)):
+                    self._lose(t, job, f"{', '.join(gone)} was lost")
+                else:
+                    why = f"{', '.join(gone)} was lost" if gone else "another job needs its place"
+                    self._suspend(t, job, withheld.get(job.id, why))
                 changed.append(job.id)
         for job in sorted(movable, key=lambda j: _growth(j, grants.get(j.id))):
             wanted = grants.get(job.id)
@@ -443,6 +447,12 @@ class ControlPlane:
             return
         row = replace(job.moved(Event.SUSPEND, self.clock()), ending="suspend")
         self.follow(t, job, Outcome(row, ((Event.SUSPEND, why),)))
+
+    def _lose(self, t: Transaction, job: LiveJob, why: str) -> None:
+        """None of its workers is left to save anything; what is left of the attempt is ended."""
+        if job.row.state is not State.LOST:
+            row = replace(job.moved(Event.LOSE, self.clock()), ending="suspend")
+            self.follow(t, job, Outcome(row, ((Event.LOSE, why),)))
 
     def _give(self, t: Transaction, job: LiveJob, wanted: Grant) -> bool:
         free = self._free(besides=job.id)
@@ -510,6 +520,7 @@ class ControlPlane:
             guessed=spec.kind is Kind.AUTO,
             environment=dict(spec.env),
             most_workers=spec.max_workers,
+            worker_slots=job.worker.gpus,
             # Unless its owner wants another, the training library finds an interval from what saving costs.
             checkpoint_s=spec.checkpoint.every if spec.checkpoint.every != Checkpoint().every else None,
             tenant=row.tenant,

@@ -21,12 +21,24 @@ from elastane.service.api.server import serve
 from elastane.service.api.settings import ApiSettings
 from elastane.service.asking import LiveService
 from elastane.service.control import ControlPlane, ControlSettings
-from elastane.service.home import DATABASE, LOCK, PID, TOKEN, URL, UpOptions, make_home, running, write_text
+from elastane.service.home import (
+    DATABASE,
+    LEASH,
+    LOCK,
+    PID,
+    TOKEN,
+    URL,
+    UpOptions,
+    make_home,
+    running,
+    write_text,
+)
 from elastane.service.keeping import StoredAccounts
-from elastane.service.machine import nodes_here, shared_cores
+from elastane.service.machine import devices_of, nodes_here, shared_cores
 from elastane.service.store import StaleControlPlane, Store, StoreError
 
 ADMIN = "admin"
+_LEASH_S = 0.5
 
 
 async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None]) -> None:
@@ -53,10 +65,11 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
             home, options.policy, options.interval_s, min_run_s=options.min_run_s, cores=shared_cores()
         ),
         store,
-        LocalEngine(home, nodes),
+        LocalEngine(home, nodes, devices_of(nodes)),
     )
     ending: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _on_signals(ending)
+    leash = asyncio.create_task(_leashed(ending))
     accounts = StoredAccounts(store, time.time)
     await plane.open()
     try:
@@ -79,6 +92,7 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
                 await broken
             broken.cancel()
     finally:
+        leash.cancel()
         (home / PID).unlink(missing_ok=True)
         with contextlib.suppress(ElastaneError):
             accounts.flush()
@@ -91,6 +105,15 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
 def _api(options: UpOptions) -> ApiSettings:
     names = () if options.host != "0.0.0.0" else (socket.gethostname(), socket.getfqdn())  # noqa: S104
     return ApiSettings(host=options.host, names=names, unavailable=(StaleControlPlane, StoreError))
+
+
+async def _leashed(ending: asyncio.Future[bool]) -> None:
+    """End, and everything with us, when whoever holds our leash is gone; without one, never."""
+    holder = os.environ.pop(LEASH, "")  # not for those whom we start
+    while holder and os.getppid() == int(holder):
+        await asyncio.sleep(_LEASH_S)
+    if holder and not ending.done():
+        ending.set_result(False)
 
 
 def _on_signals(ending: asyncio.Future[bool]) -> None:

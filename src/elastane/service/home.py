@@ -19,6 +19,8 @@ from elastane.engines.local.files import Lock
 from elastane.errors import ElastaneError
 
 PID, URL, TOKEN, LOCK, DATABASE = "elastane.pid", "url", "token", "elastane.lock", "elastane.db"
+LEASH = "ELASTANE_UP_LEASH"
+"""The process with which a system in the background shall end, if it is to."""
 _START_S, _STOP_S = 30.0, 60.0
 
 
@@ -84,8 +86,8 @@ def write_text(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def start_detached(home: Path, arguments: Sequence[str]) -> Address:
-    """``elastane up`` in the background; returns once it answers."""
+def start_detached(home: Path, arguments: Sequence[str], *, leashed: bool = False) -> Address:
+    """``elastane up`` in the background; returns once it answers.  ``leashed``: it ends when this process does."""
     there = running(home)
     if there is not None:
         raise ElastaneError(f"Elastane runs on {home} already (process {there.pid}, {there.url})")
@@ -97,7 +99,7 @@ def start_detached(home: Path, arguments: Sequence[str]) -> Address:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={**os.environ, "ELASTANE_HOME": str(home)},
+            env={**os.environ, "ELASTANE_HOME": str(home), **({LEASH: str(os.getpid())} if leashed else {})},
             start_new_session=True,
         )
     deadline = time.monotonic() + _START_S

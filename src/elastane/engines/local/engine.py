@@ -27,11 +27,17 @@ _END_S = 15.0
 class LocalEngine:
     """Nodes and attempts on this machine."""
 
-    def __init__(self, home: Path, nodes: Mapping[str, Node]) -> None:
+    def __init__(
+        self, home: Path, nodes: Mapping[str, Node], devices: Mapping[str, Sequence[int]] | None = None
+    ) -> None:
+        """``devices`` are the numbers of the accelerators of each node that has any."""
+        numbers = devices or {}
         self._layout = Layout(home)
         self._nodes = dict(nodes)
         self._news = asyncio.Event()
-        self._watches = {name: AgentWatch(self._layout, name, self._news.set) for name in nodes}
+        self._watches = {
+            name: AgentWatch(self._layout, name, self._news.set, numbers.get(name, ())) for name in nodes
+        }
         self._tenders: dict[Attempt, Tender] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._reports: list[Report] = []
