@@ -133,6 +133,20 @@ def test_the_wait_of_a_job_that_failed_is_not_shortened_by_asking_for_another_si
         assert w.state(job) is State.QUEUED
 
 
+def test_the_wait_of_a_job_that_failed_outlives_the_control_plane(tmp_path: Path) -> None:
+    with world(tmp_path) as w:
+        job = started(w, retries=1)
+        w.engine.fail(job)
+        w.round()
+        failed_s = w.clock.now_s
+        w.crash()
+        w.round()
+        assert w.state(job) is State.QUEUED
+        assert w.live(job).retry_s >= failed_s + BACKOFF_S - 1.0
+        w.until_state(job, State.RUNNING)
+        assert w.clock.now_s >= failed_s + BACKOFF_S - 1.0
+
+
 def test_a_crash_loop_ends(tmp_path: Path) -> None:
     with world(tmp_path, delays=NO_DELAY) as w:
         job = w.submit(retries=5)
@@ -178,6 +192,18 @@ def test_a_rigid_job_on_a_lost_node_is_queued_again_free_of_charge(tmp_path: Pat
         assert "lose" in w.causes(job)
         assert row.grant is not None
         assert node not in row.grant.nodes
+
+
+def test_a_job_all_of_whose_nodes_are_lost_is_lost_and_goes_on_elsewhere(tmp_path: Path) -> None:
+    with world(tmp_path, nodes=3, slots=1) as w:
+        job = started(w, samples=100_000, workers=1)
+        (node,) = w.row(job).grant.nodes  # type: ignore[union-attr]
+        w.engine.lose_node(node)
+        w.until(lambda: w.row(job).attempt == 2)
+        w.until_state(job, State.RUNNING)
+        assert "lose" in w.causes(job)
+        assert not {"suspend", "saved"} & set(w.causes(job))
+        assert (w.row(job).restarts, w.row(job).failures) == (1, 0)
 
 
 def test_a_late_report_does_not_make_places_look_empty(tmp_path: Path) -> None:
