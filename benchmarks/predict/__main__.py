@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from benchmarks.figures import Figures
 from benchmarks.predict.catalog import catalog_speed
+from benchmarks.predict.eta import time_left
+from benchmarks.predict.eta_running import resumed_runs
 from benchmarks.predict.published import held_out, unseen_cards, unseen_modern
 from benchmarks.predict.whole import whole_networks
 
@@ -12,6 +14,8 @@ def main() -> None:
     """Quick ones first."""
     figures = Figures("predict")
     catalog_speed(figures)
+    resumed_runs(figures)
+    time_left(figures)
     whole_networks(figures)
     held_out(figures)
     unseen_cards(figures)

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 STDOUT = "-"
 
 
-def check_targets(json_path: str | None, html: Path | None) -> None:
+def check_targets(json_path: str | None, html: Path | None, record_history: Path | None = None) -> None:
     """Refuse files that cannot be written before anyone has waited for a simulation."""
     file = Path(json_path) if json_path is not None and json_path != STDOUT else None
     if file is not None and html is not None and file.absolute() == html.absolute():
         raise ElastaneError(f"--json and --html cannot both be {html}")
-    for option, path in (("--json", file), ("--html", html)):
+    for option, path in (("--json", file), ("--html", html), ("--record-history", record_history)):
         if path is None:
             continue
         try:
@@ -58,6 +58,15 @@ def report(
     if html:
         write_html(first, _with_parent(html), sweep=points)
         typer.echo(f"report: {html}", err=True)
+
+
+def record_history(results: Sequence[RunResult], path: Path) -> None:
+    """What the jobs of these runs leave to others."""
+    from elastane.models.history import save_pool
+    from elastane.sim.past import gathered
+
+    count = save_pool(gathered(results), path)
+    typer.echo(f"history: {path} ({count:,} jobs)", err=True)
 
 
 def _try_writing(path: Path) -> None:

@@ -55,6 +55,10 @@ def command(
     skip_bad: bool = typer.Option(
         False, "--skip-bad", help="Leave out bad rows and jobs that cannot run, and count them."
     ),
+    history: Path | None = typer.Option(
+        None, help="File of past jobs from which every new job is known (elastane history build)."
+    ),
+    record_history: Path | None = typer.Option(None, help="Write what these jobs leave behind, as history."),
     json_path: str | None = typer.Option(None, "--json", help="Write results as JSON; - for standard output."),
     html: Path | None = typer.Option(None, help="Write a self-contained HTML report."),
     jobs: int = typer.Option(0, "--jobs", min=0, help="Parallel processes; 0 uses all cores, 1 stays in one."),
@@ -64,7 +68,7 @@ def command(
     from elastane.lookahead.physics import Physics
     from elastane.sim.spec import RunSpec, parse_cluster
 
-    output.check_targets(json_path, html)
+    output.check_targets(json_path, html, record_history)
     names, numbers = lists.policies(policy), lists.seeds(seed)
     points = _points(load, interval, interference)
     swept = _swept(points)
@@ -83,6 +87,7 @@ def command(
         failures_per_1000_node_days=failures,
         format=trace_format,
         skip_bad=skip_bad,
+        history=str(history) if history else None,
     )
     specs = [
         replace(point.applied(base), policy=name, seed=number)
@@ -92,6 +97,8 @@ def command(
     ]
     results = run(specs, jobs, not no_cache, quiet=json_path == output.STDOUT)
     output.report(results, json_path, html, swept)
+    if record_history:
+        output.record_history(results, record_history)
 
 
 @dataclass(frozen=True)

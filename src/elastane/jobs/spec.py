@@ -74,6 +74,9 @@ class JobSpec(Section):
     )
     data: DataSet | None = Field(default=None, description="Where the training data is, and how much.")
     tenant: Name = Field(default="default", description="Who pays: a team or a person.")
+    share_history: bool = Field(
+        default=False, description="Whether jobs of other tenants may be predicted from this one."
+    )
     env: Environment = Field(default={}, description="Environment variables of all tasks.")
     retries: int = Field(
         default=0, ge=0, le=1000, description="Restarts after a failure of its own; lost nodes are free."

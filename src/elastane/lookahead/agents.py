@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,23 +10,33 @@ import numpy as np
 from elastane.lookahead.behaviour import Pace
 from elastane.lookahead.job import Arrival, JobRun
 from elastane.lookahead.physics import Physics
+from elastane.models.history.memory import Memory
 from elastane.models.online import Learner, choose_batches, refit
 from elastane.models.ps_learner import ServerLearner
 from elastane.policies.contract import Needs
 from elastane.policies.view import Ability, Info, has
 
+Recall = Callable[[Arrival], Memory | None]
+"""What past jobs tell of one that arrives."""
+
 
 class Agents:
     """The agents of all jobs.  ``fits`` counts how often a model was fitted."""
 
-    def __init__(self, needs: Needs, physics: Physics, seed: int) -> None:
+    def __init__(self, needs: Needs, physics: Physics, seed: int, recall: Recall | None = None) -> None:
         self.fits = 0
         self._needs, self._physics = needs, physics
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
         reads_speed = has(needs.info, Info.SPEED) and not needs.oracle
         self._uses_models = needs.rebatch or reads_speed
+        reads_end = has(needs.info, Info.REMAINING) and not needs.oracle
+        self._recall = recall if self._uses_models or reads_end else None
 
-    def learner(self, arrival: Arrival) -> Learner | None:
+    def memory(self, arrival: Arrival) -> Memory | None:
+        """What past jobs tell, if this policy has any use for it."""
+        return self._recall(arrival) if self._recall else None
+
+    def learner(self, arrival: Arrival, memory: Memory | None = None) -> Learner | None:
         """What will be learned of a job's speed; without the leave to adapt, at its owner's batch."""
         limits = arrival.behaviour.limits
         if limits is None:
@@ -34,7 +44,7 @@ class Agents:
         adapts = self._needs.rebatch and has(arrival.abilities, Ability.REBATCH)
         if limits.fixed is None and not adapts:
             limits = replace(limits, fixed=arrival.batch or limits.initial)
-        return Learner(limits)
+        return Learner(limits, memory if self._uses_models else None)
 
     def server_learner(self, arrival: Arrival) -> ServerLearner | None:
         """The same for a job with parameter servers."""
@@ -62,7 +72,7 @@ class Agents:
         shape = run.grant.shape
         learner.observe(run.gpu_type, len(shape), sum(shape), run.batch.per_gpu, gradient_s, step_s)
         if noise is not None:
-            learner.observe_noise(noise)
+            learner.observe_noise(noise, run.done)
 
     def _measure_servers(self, run: JobRun, learner: ServerLearner, pace: Pace) -> None:
         """The speed a job with parameter servers reports, with measurement error."""
@@ -84,8 +94,9 @@ class Agents:
                 self.fits += refit([learner])
             self.rebatch([run], self._physics.rebatch_gain)
 
-    def rebatch(self, runs: Sequence[JobRun], min_gain: float) -> None:
-        """Let jobs choose the batch for what they hold."""
+    def rebatch(self, runs: Sequence[JobRun], min_gain: float) -> list[JobRun]:
+        """Let jobs choose the batch for what they hold; those that chose another."""
+        changed = []
         by_type: dict[str, list[JobRun]] = {}
         for run in runs:
             if run.learner is not None and run.grant is not None:
@@ -97,14 +108,19 @@ class Agents:
             for run, batch in zip(group, chosen, strict=True):
                 if batch != run.batch:
                     run.batch, run.pace = batch, None
+                    changed.append(run)
+        return changed
 
-    def catch_up(self, active: Iterable[JobRun]) -> None:
-        """Bring models up to date before a decision that reads them; many fits in one call."""
+    def catch_up(self, active: Iterable[JobRun]) -> list[JobRun]:
+        """Bring models up to date before a decision that reads them, many fits in one call; who changed its batch."""
         if not self._uses_models:
-            return
+            return []
         runs = list(active)
         running = [run for run in runs if run.grant is not None]
-        self.fits += refit([run.learner for run in running if run.learner and run.learner.stale])
+        news = [run for run in running if run.learner and run.learner.stale]
+        self.fits += refit([run.learner for run in news if run.learner])
         self.fits += sum(run.server_learner.refit() for run in runs if run.server_learner)
-        if self._physics.rounds_only and self._needs.rebatch:
-            self.rebatch(running, self._physics.rebatch_gain)
+        if not self._needs.rebatch:
+            return []
+        # Whoever has learned something looks for a better batch at once, not only at the end of an epoch.
+        return self.rebatch(running if self._physics.rounds_only else news, self._physics.rebatch_gain)

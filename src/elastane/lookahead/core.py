@@ -13,7 +13,7 @@ import numpy as np
 
 from elastane.cluster import Cluster, Grant
 from elastane.errors import ElastaneError
-from elastane.lookahead.agents import Agents
+from elastane.lookahead.agents import Agents, Recall
 from elastane.lookahead.job import Arrival, JobRun
 from elastane.lookahead.physics import Physics
 from elastane.lookahead.views import CHANGING, ViewBuilder
@@ -71,6 +71,7 @@ class World:
         on_decision: Callable[[View, Plan, Decision], None] | None = None,
         on_progress: Callable[[int], None] | None = None,
         timer: Callable[[], float] = time.perf_counter,
+        recall: Recall | None = None,
     ) -> None:
         self.cluster, self.policy, self.physics = cluster, policy, physics or Physics()
         self.now_s = 0.0
@@ -90,7 +91,7 @@ class World:
         self._heap: list[tuple[float, int, int, str, int]] = []
         self._sequence = 0
         self._plans = 0
-        self._agents = Agents(policy.needs, self.physics, seed)
+        self._agents = Agents(policy.needs, self.physics, seed, recall)
         self.period_s = self.physics.interval_s or policy.needs.period_s
         if not self.physics.rounds_only and policy.needs.period_s is None:
             self.period_s = None  # event-driven policies need no rounds
@@ -191,7 +192,8 @@ class World:
 
     def _arrive(self, arrival: Arrival) -> None:
         restart_s = self.physics.restart_s if arrival.restart_s is None else arrival.restart_s
-        run = JobRun(arrival, self._agents.learner(arrival), restart_s, as_of_s=self.now_s)
+        memory = self._agents.memory(arrival)
+        run = JobRun(arrival, self._agents.learner(arrival, memory), restart_s, self.now_s, memory=memory)
         run.server_learner = self._agents.server_learner(arrival)
         self.jobs[run.id] = self.active[run.id] = run
         self._start_ticking(now_too=True)
@@ -279,7 +281,7 @@ class World:
                 self._advance(run, self.now_s)
                 if run.finish_s is not None:
                     self._retire(run)
-        self._agents.catch_up(self.active.values())
+        self._reschedule(self._agents.catch_up(self.active.values()))
 
     def _apply(self, grants: Mapping[str, Grant]) -> None:
         changed = []

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from elastane.cluster import Batch, Grant
 from elastane.lookahead.behaviour import Behaviour, Pace
 from elastane.models.estimate import Estimate
+from elastane.models.history.memory import Memory
 from elastane.models.online import Learner
 from elastane.models.ps_learner import ServerLearner, ServerTraining
 from elastane.models.stopping import StopRule
@@ -69,6 +70,8 @@ class JobRun:
     restart_s: float
     as_of_s: float
     server_learner: ServerLearner | None = None
+    memory: Memory | None = None
+    """What past jobs like it tell."""
     grant: Grant | None = None
     gpus: int = 0
     gpu_type: str = ""

@@ -93,12 +93,14 @@ class ViewBuilder:
         )
 
     def _remaining(self, run: JobRun) -> Estimate | None:
-        """What the owner declared, else what the loss curve foretells, else nothing."""
+        """What the owner declared, else what the loss curve foretells, else what past jobs tell, else nothing."""
         declared = run.arrival.declared_work
         if declared is not None:
             return Estimate(max(declared - run.done, 0.0), source=Provenance.DECLARED)
         end = run.expected_end()
-        return None if end is None else replace(end, mean=max(end.mean - run.done, 0.0))
+        if end is not None:
+            return replace(end, mean=max(end.mean - run.done, 0.0))
+        return run.memory.remaining(run.done) if run.memory else None
 
     def _facts(self, run: JobRun, info: Info) -> Facts:
         if not info:

@@ -117,7 +117,7 @@ def forecast(epochs: Sequence[float], losses: Sequence[float], delta: float = 0.
     if cleaned.min() < 0.0 or top <= 0.0:
         return Forecast(Verdict.CANNOT_TELL, "The loss falls below 0, so the curve's floor cannot hold it.")
     done = converged(epochs, losses, delta)
-    cliff = _last_cliff(cleaned / top)
+    cliff = last_cliff(cleaned / top)
     k, loss = k[cliff:], loss[cliff:] / top
     if len(k) < LEAST_POINTS:
         reason = f"The loss dropped at epoch {k[0]:g} and only {len(k)} losses followed."
@@ -255,7 +255,7 @@ def _remaining(curve: LossCurve, k: FloatArray, delta: float, noise: float) -> E
     return Estimate(mean, math.sqrt(max(variance, 0.0)), len(k), Provenance.FITTED)
 
 
-def _last_cliff(loss: FloatArray) -> int:
+def last_cliff(loss: FloatArray) -> int:
     """Index of the first point after the last sudden and lasting drop; 0 without one.
 
     A curve of 1/k never falls faster than it just did.  A drop counts if the means on its two sides differ by

@@ -33,13 +33,17 @@ _INTER_NODE_PRIOR = 1.1  # several nodes are believed at least this much slower 
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """Distinct configurations of one job with their measured times (arrays of equal length)."""
+    """Distinct configurations of one job with their measured times (arrays of equal length).
+
+    ``weight`` says how much each counts; None: all alike.
+    """
 
     nodes: FloatArray
     workers: FloatArray
     per_gpu: FloatArray
     gradient_s: FloatArray
     step_s: FloatArray
+    weight: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,9 @@ class _Batch:
         self.gradient_s = padded("gradient_s", 0.0)
         self.count = np.array([len(obs.nodes) for obs in observed], dtype=np.float64)
         self.weight = (np.arange(rows) < self.count[:, None]) / self.count[:, None]
+        for row, obs in enumerate(observed):
+            if obs.weight is not None:
+                self.weight[row, : len(obs.weight)] = obs.weight / obs.weight.sum()
         self.inter = (self.nodes > 1) & (self.workers > 1)
         self.intra = (self.nodes == 1) & (self.workers > 1)
         self.beyond_two = np.maximum(self.workers - 2.0, TINY_S)

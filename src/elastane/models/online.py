@@ -10,6 +10,12 @@ from elastane.cluster import Batch
 from elastane.models.estimate import Provenance
 from elastane.models.fitting import Fit, Observations, fit_throughput
 from elastane.models.goodput import BatchLimits, GoodputModel, split_one
+from elastane.models.history.experience import NoisePath, Timing, thinned
+from elastane.models.history.memory import Comparison, Memory, joined
+from elastane.models.throughput import ThroughputParams
+
+_MEMORY_MASS = 2.0
+"""What was remembered counts as much as so many measured configurations, however much it is."""
 
 _Key = tuple[int, int, int]  # nodes, workers, samples per GPU
 
@@ -21,6 +27,7 @@ class _Profile:
         self.times: dict[_Key, tuple[float, float, int]] = {}
         self.fit: Fit | None = None
         self.stale = False
+        self.start: ThroughputParams[float] | None = None
 
     def add(self, key: _Key, gradient_s: float, step_s: float) -> None:
         old = self.times.get(key)
@@ -45,13 +52,18 @@ class Learner:
     """Collects measurements of one job and keeps its goodput model up to date.
 
     A configuration counts once however often it is seen, and only a new one asks for a refit: call ``refit``
-    for many learners together.
+    for many learners together.  ``memory``, what past jobs like it tell, answers until something was measured and
+    fills gaps after that; when measurements contradict it, it is forgotten.
     """
 
-    def __init__(self, limits: BatchLimits) -> None:
+    def __init__(self, limits: BatchLimits, memory: Memory | None = None) -> None:
         self.limits = limits
         self.max_profiled = 0
         self.noise: float | None = None
+        self.noise_path = NoisePath()
+        self.memory = memory if memory is not None and memory.remembered else None
+        self._expected_noise = memory.noise_at(0.0) if memory else None
+        self._comparison = Comparison()
         self._profiles: dict[str, _Profile] = {}
         self._model: GoodputModel | None = None
 
@@ -63,8 +75,10 @@ class Learner:
         profile.add((nodes, workers, per_gpu), gradient_s, step_s)
         self.max_profiled = max(self.max_profiled, workers)
 
-    def observe_noise(self, noise: float) -> None:
-        """The gradient noise scale measured last, in samples."""
+    def observe_noise(self, noise: float, done: float | None = None) -> None:
+        """The gradient noise scale measured last, in samples, when ``done`` work was done (if that is known)."""
+        if done is not None:
+            self.noise_path.add(done, noise)
         if noise != self.noise:
             self.noise = noise
             self._model = None
@@ -74,46 +88,94 @@ class Learner:
         """Whether something new was measured since the last fit."""
         return any(profile.stale for profile in self._profiles.values())
 
-    def stale_profiles(self) -> Iterable[_Profile]:
-        """Profiles that want a new fit."""
-        return (profile for profile in self._profiles.values() if profile.stale)
+    def timings(self) -> dict[str, tuple[Timing, ...]]:
+        """What was measured, by accelerator: some configurations that stand for all."""
+        return {
+            kind: thinned(Timing(*key, *times) for key, times in profile.times.items())
+            for kind, profile in self._profiles.items()
+        }
+
+    def stale_profiles(self) -> Iterable[tuple[_Profile, Observations]]:
+        """Profiles that want a new fit, with what they are to be fitted to."""
+        self._reconsider()
+        for kind, profile in self._profiles.items():
+            if profile.stale:
+                yield profile, self._evidence(kind, profile)
+
+    def _reconsider(self) -> None:
+        """Hold what is remembered against what was measured, and forget it if they do not agree."""
+        if self.memory is None or not self.stale:
+            return
+        own = {kind: profile.observations() for kind, profile in self._profiles.items()}
+        comparison = self.memory.compared(own)
+        if comparison is not None:
+            self._comparison = comparison
+            return
+        self.memory = self._expected_noise = None
+        for profile in self._profiles.values():
+            profile.stale, profile.fit, profile.start = True, None, None
+
+    def _evidence(self, kind: str, profile: _Profile) -> Observations:
+        own = profile.observations()
+        table = self.memory.remembered.get(kind) if self.memory else None
+        if self.memory is None or table is None:
+            return own
+        if profile.fit is None:
+            profile.start = self.memory.expected[kind].scaled(self._comparison.factor)
+        return joined(own, table, self._comparison.factor, _MEMORY_MASS * self._comparison.trust)
 
     def refitted(self) -> None:
         """Told by ``refit`` that fits have changed."""
         self._model = None
 
     def model(self) -> GoodputModel | None:
-        """The present knowledge as an immutable snapshot; None before the first fit."""
+        """The present knowledge as an immutable snapshot; None before the first fit, if nothing is remembered."""
         if self._model is None:
             fits = {kind: p.fit for kind, p in self._profiles.items() if p.fit is not None}
-            if not fits:
+            params = {kind: fit.params for kind, fit in fits.items()}
+            seen = self.max_profiled
+            if self.memory is not None:
+                seen = max(seen, self.memory.most_workers)
+                for kind, known in self.memory.expected.items():
+                    params.setdefault(kind, known.scaled(self._comparison.factor))
+            if not params:
                 return None
             self._model = GoodputModel(
-                params={kind: fit.params for kind, fit in fits.items()},
-                noise=np.inf if self.noise is None else self.noise,
+                params=params,
+                noise=self._noise(),
                 limits=self.limits,
-                max_profiled=self.max_profiled,
-                source=Provenance.FITTED,
-                relative_error=max(fit.relative_error for fit in fits.values()),
+                max_profiled=seen,
+                source=Provenance.FITTED if fits else Provenance.HISTORY,
+                relative_error=self._relative_error(list(fits.values())),
                 observations=sum(fit.count for fit in fits.values()),
             )
         return self._model
 
+    def _noise(self) -> float:
+        if self.noise is not None:
+            return self.noise
+        return np.inf if self._expected_noise is None else self._expected_noise
+
+    def _relative_error(self, fits: list[Fit]) -> float:
+        """Of what was measured; before that, of what is remembered."""
+        if fits or self.memory is None:
+            return max(fit.relative_error for fit in fits)
+        return max(known.error for known in self.memory.expected.values())
+
 
 def refit(learners: Sequence[Learner]) -> int:
     """Refit everything stale in one vectorised call; returns how many fits were made."""
-    profiles = [profile for learner in learners for profile in learner.stale_profiles()]
-    if not profiles:
+    wanted = [pair for learner in learners for pair in learner.stale_profiles()]
+    if not wanted:
         return 0
-    starts = [profile.fit.params if profile.fit else None for profile in profiles]
-    for profile, fit in zip(
-        profiles, fit_throughput([p.observations() for p in profiles], starts), strict=True
-    ):
+    starts = [profile.fit.params if profile.fit else profile.start for profile, _ in wanted]
+    fits = fit_throughput([evidence for _, evidence in wanted], starts)
+    for (profile, _), fit in zip(wanted, fits, strict=True):
         profile.fit = fit
         profile.stale = False
     for learner in learners:
         learner.refitted()
-    return len(profiles)
+    return len(wanted)
 
 
 def first_batch(limits: BatchLimits, workers: int) -> Batch:

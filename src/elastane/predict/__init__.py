@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from elastane.predict.devices import Device, catalog, find
+from elastane.predict.eta.api import ETA
 from elastane.predict.interval import Interval, Unknown
 from elastane.predict.job import JobFactory, TrainingJob, require_torch
 from elastane.predict.prices import load_prices
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from elastane.predict.operators import StepCapture
 
 __all__ = [
+    "ETA",
     "Device",
     "Interval",
     "Machine",

@@ -30,6 +30,7 @@ from elastane.policies.registry import make_policy
 from elastane.service.deciding import PATIENCE_S, Asker, Decision, ShadowPolicy
 from elastane.service.layout import Layout
 from elastane.service.live import LiveJob, places_of
+from elastane.service.past import Past
 from elastane.service.running import Outcome, after_end, after_running, overlap, retry_at_s
 from elastane.service.store import Store, Transaction
 from elastane.service.store.rows import JobRow
@@ -93,6 +94,7 @@ class ControlPlane:
         self.draining: frozenset[str] = frozenset(store.setting("draining") or ())
         self.live: dict[str, LiveJob] = {}
         self.rounds = Rounds(memory=_remembered(store.setting("memory"), self.policy))
+        self.past = Past(store)
         self.changed = asyncio.Condition()
         self._asker = Asker(settings.patience_s)
         self._trigger = ""
@@ -196,6 +198,9 @@ class ControlPlane:
         self._retry(now)
         if not self._trigger and (now >= self.rounds.due_s or any(now >= w for w in self.rounds.wake_s)):
             self._trigger = "tick"
+        self.past.tell(self.live.values(), self.accelerator())
+        if not self.past.complete:
+            self._wake.set()  # there is more to read, and nothing to wait for
         if self._trigger:
             trigger, self._trigger = self._trigger, ""
             await self._decide(trigger)
@@ -292,6 +297,8 @@ class ControlPlane:
             self.record(t, row, before, event, words)
             before = EDGES[before].get(event, before)
         job.row = row
+        if row.terminal:
+            self.past.keep(t, job, self.accelerator())
         if outcome.retry_in_s:
             job.retry_s = self.clock() + outcome.retry_in_s
 
@@ -332,6 +339,10 @@ class ControlPlane:
     def known_nodes(self) -> Mapping[str, Node]:
         """All nodes there should be, whether they answer or not."""
         return self.engine.known_nodes()
+
+    def accelerator(self) -> str:
+        """What nodes have here."""
+        return next((node.gpu_type for node in self.known_nodes().values()), "cpu")
 
     def nodes(self) -> dict[str, Node]:
         """Those that answer; draining ones are marked."""

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-
-import numpy as np
+from collections.abc import Mapping, Sequence
 
 from elastane.cluster import Node
+from elastane.predict.eta import Doing, EtaEngine, Goal, Span
+from elastane.predict.interval import Interval, Unknown
 from elastane.service.learning import Learned
 from elastane.service.messages import CurvePoint, Eta
 
 _LEAST_WINDOWS = 3
-_LEAST_PROGRESS = 1e-9
-"""Part of the whole; less is only the rounding of numbers."""
-_FLOOR = 0.05
-"""The range is never narrower than this part of the time left: paces change."""
 
 
 def end_of(learned: Learned, now_s: float, running: bool) -> Eta | None:
@@ -28,21 +23,28 @@ def end_of(learned: Learned, now_s: float, running: bool) -> Eta | None:
     windows = learned.fractions
     if len(windows) < _LEAST_WINDOWS:
         return Eta(basis="unknown: too little was seen since the last change")
-    times = np.array([at for at, _ in windows])
-    parts = np.array([part for _, part in windows])
-    slope, _ = np.polyfit(times - times[0], parts, 1)
-    if slope * (times[-1] - times[0]) < _LEAST_PROGRESS:
+    left, seen_s = _left(windows), windows[-1][0]
+    if isinstance(left, Unknown):
         return Eta(basis="unknown: it makes no progress")
-    errors = parts - np.polyval(np.polyfit(times - times[0], parts, 1), times - times[0])
-    spread = float(np.std(errors)) / max(float(np.std(times)) * math.sqrt(len(times)), 1e-9)
-    doubt = max(_FLOOR, 2.0 * spread / float(slope), 1.0 / len(windows))
-    left_s, seen_s = (1.0 - fraction) / float(slope), float(times[-1])
     return Eta(
-        low_s=max(now_s, seen_s + left_s / (1.0 + doubt)),
-        mid_s=max(now_s, seen_s + left_s),
-        high_s=max(now_s, seen_s + left_s * (1.0 + doubt)),
+        low_s=max(now_s, seen_s + left.low),
+        mid_s=max(now_s, seen_s + left.middle),
+        high_s=max(now_s, seen_s + left.high),
         basis=f"pace of the last {len(windows)} s of training",
     )
+
+
+def _left(windows: Sequence[tuple[float, float]]) -> Interval | Unknown:
+    """Seconds left as of the last window; time in which lost steps are taken again belongs to the next new one."""
+    (began_s, done), *later = windows
+    engine = EtaEngine(Goal(1.0))
+    engine.resume(done)
+    for at_s, part in later:
+        if part > engine.done:
+            engine.observe(Span(Doing.TRAIN, began_s, at_s, part - engine.done))
+            began_s = at_s
+    engine.go_to(windows[-1][1])
+    return engine.remaining()
 
 
 def curve_of(learned: Learned, nodes: Mapping[str, Node], most: int, chosen: int) -> list[CurvePoint]:

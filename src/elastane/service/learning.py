@@ -12,8 +12,11 @@ from typing import Any
 
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits, GoodputModel
+from elastane.models.history import Memory, NoisePoint, Timing
+from elastane.models.history.experience import NoisePath, thinned
 from elastane.models.online import Learner, refit
 from elastane.models.restart import RestartCost
+from elastane.models.throughput import ThroughputParams
 from elastane.service.messages import Training
 from elastane.train.adapt.profile import StepProfile
 from elastane.train.reports.events import Evaluated as EvaluatedEvent
@@ -47,12 +50,22 @@ class Learned:
         """What its last start took, until all workers ran."""
         self.fractions: list[tuple[float, float]] = []
         """(moment, part of the whole) of the latest windows without a change between them."""
+        self.memory: Memory | None = None
+        """What past jobs like it tell."""
+        self._noise = NoisePath()
         self._profile = _Profile()
         self._model: GoodputModel | None = None
         self._limits: BatchLimits | None = None
         self._batch0 = 0
         self._done = 0.0
         self._wall_s = self._step_s = 0.0
+
+    def recall(self, memory: Memory, accelerator: str) -> None:
+        """Be told of past jobs like it."""
+        self.memory = memory
+        self._profile.recall(memory, accelerator)
+        if memory.restart is not None and not self.restart.pauses_s:
+            self.restart = RestartCost.of(memory.restart.mean)
 
     def hear(self, event: Event, share: float = 1.0) -> bool:
         """Take in a report; whether it is worth storing soon.
@@ -84,6 +97,8 @@ class Learned:
         before = self.training
         self._batch0 = self._batch0 or event.batch
         self._done = event.progress * self._batch0 if event.progress else float(event.step * event.batch)
+        if event.noise is not None:
+            self._noise.add(self._done, event.noise)
         if event.fraction:
             self.fractions = [*self.fractions[1 - _RECENT :], (event.at_s, event.fraction)]
         self._wall_s += event.steps * event.step_s
@@ -159,7 +174,7 @@ class Learned:
         """Work still to do, in samples worth as much as at the owner's batch."""
         fraction = self.fraction
         if not fraction or not self._done:
-            return None
+            return self.memory.remaining(self._done) if self.memory else None
         return Estimate(self._done * (1.0 - fraction) / fraction, source=Provenance.DECLARED)
 
     @property
@@ -168,20 +183,44 @@ class Learned:
         return frozenset(workers for _, workers, _ in self._profile.table)
 
     def speed(self, accelerator: str) -> GoodputModel | None:
-        """Goodput for any number of workers; None before anything was measured."""
-        limits = self.limits
-        if limits is None:
-            return None
-        noise = self.training.noise if self.training is not None else None
-        model = self._profile.model(limits, math.inf if noise is None else noise)
-        if model is None:
-            return None
-        most = max(self.measured, default=1)
-        made = replace(model, params={accelerator: model.params[""]}, max_profiled=most)
+        """Goodput for any number of workers; None before anything was measured, if no past job is like it."""
+        made = self._measured_speed(accelerator) or self._remembered_speed(accelerator)
         # The very same model as long as it says the same: much is computed from it, and remembered by it.
-        if self._model is None or vars(self._model) != vars(made):
+        if made is None or self._model is None or vars(self._model) != vars(made):
             self._model = made
         return self._model
+
+    def _measured_speed(self, accelerator: str) -> GoodputModel | None:
+        limits = self.limits
+        model = self._profile.model(limits, self._expected_noise()) if limits is not None else None
+        if model is None:
+            return None
+        own = model.theta(self._profile.gpu_type)
+        most = max(model.max_profiled, *self.measured, 1)
+        return replace(model, params={accelerator: own, **_without(model, accelerator)}, max_profiled=most)
+
+    def _remembered_speed(self, accelerator: str) -> GoodputModel | None:
+        limits = self.limits or (self.memory.limits if self.memory else None)
+        model = Learner(limits, self.memory).model() if limits is not None else None
+        if model is None or accelerator not in model.params:
+            return None
+        return replace(model, noise=self._expected_noise())
+
+    def _expected_noise(self) -> float:
+        """As measured; before that, as past jobs began."""
+        noise = self.training.noise if self.training is not None else None
+        if noise is None and self.memory is not None:
+            noise = self.memory.noise_at(0.0)
+        return math.inf if noise is None else noise
+
+    def timings(self) -> tuple[Timing, ...]:
+        """What it was seen to take: some configurations that stand for all."""
+        table = self._profile.table.items()
+        return thinned(Timing(*key, each.gradient_s, each.step_s, each.last_count) for key, each in table)
+
+    def noise_points(self) -> tuple[NoisePoint, ...]:
+        """Its gradient noise along the way."""
+        return self._noise.points(self._done / (self.fraction or 1.0))
 
     @property
     def limits(self) -> BatchLimits | None:
@@ -238,6 +277,11 @@ class Learned:
     def fitted(self, learner: Learner) -> None:
         """Its learner has been fitted."""
         self._profile.fitted(learner)
+
+
+def _without(model: GoodputModel, accelerator: str) -> dict[str, ThroughputParams[float]]:
+    """What is known of other accelerators; what has no name was measured here."""
+    return {kind: theta for kind, theta in model.params.items() if kind not in (accelerator, "")}
 
 
 def fit_together(jobs: Iterable[Learned]) -> None:

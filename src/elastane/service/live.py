@@ -9,6 +9,7 @@ from elastane.cluster import Grant
 from elastane.engines.contract import Attempt
 from elastane.jobs import JobSpec, parse_spec
 from elastane.jobs.states import HOLDING, Event, State, advance
+from elastane.models.history import Memory
 from elastane.policies.view import ELASTIC, Ability, Facts, JobState, JobView, Ledger, Request
 from elastane.resources import Resources
 from elastane.service.learning import Learned
@@ -36,6 +37,8 @@ class LiveJob:
     since_s: float | None = None
     """When its present attempt was started, as far as this control plane knows."""
     retry_s: float = 0.0
+    told: int = -1
+    """With which version of the pool of past jobs it was compared last."""
     worker: Resources = field(init=False)
     """Needs of one worker; kept, because it is asked for in every round."""
 
@@ -47,6 +50,11 @@ class LiveJob:
         """From the store."""
         learned = Learned.restored(row.kind, row.training, row.profile)
         return cls(row, parse_spec(dict(row.spec)), learned, places_of(row.grant))
+
+    def recall(self, memory: Memory, accelerator: str) -> None:
+        """Be told of past jobs like it."""
+        self.learned.recall(memory, accelerator)
+        self._seen = None
 
     @property
     def id(self) -> str:

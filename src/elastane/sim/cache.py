@@ -51,7 +51,7 @@ def _content_digest(path: Path) -> str:
 def cache_key(spec: RunSpec) -> str:
     """The name under which a result is kept."""
     parts = [json.dumps(spec_to_plain(spec), sort_keys=True), code_digest()]
-    for text in (spec.workload.split(",")[0], spec.workload, spec.profiles):
+    for text in (spec.workload.split(",")[0], spec.workload, spec.profiles, spec.history):
         if text and Path(text).exists():
             parts.append(_content_digest(Path(text).resolve()))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -6,8 +6,11 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from elastane.lookahead.physics import Physics
+from elastane.models.history.files import from_plain, to_plain
 from elastane.sim.result import JobRecord, RunResult, Stretch
 from elastane.sim.spec import RunSpec
+
+_NESTED = ("stretches", "experience")
 
 
 def spec_to_plain(spec: RunSpec) -> dict[str, Any]:
@@ -28,7 +31,8 @@ def result_to_plain(result: RunResult) -> dict[str, Any]:
 
 
 def _job(job: JobRecord) -> dict[str, Any]:
-    row = {field.name: getattr(job, field.name) for field in fields(job) if field.name != "stretches"}
+    row = {field.name: getattr(job, field.name) for field in fields(job) if field.name not in _NESTED}
+    row["experience"] = to_plain(job.experience) if job.experience else None
     names = [field.name for field in fields(Stretch)]
     row["stretches"] = [[getattr(stretch, name) for name in names] for stretch in job.stretches]
     return row
@@ -37,9 +41,13 @@ def _job(job: JobRecord) -> dict[str, Any]:
 def result_from_plain(plain: dict[str, Any]) -> RunResult:
     """The result that was written; raises ValueError, KeyError or TypeError if it is something else."""
     rows = [dict(row) for row in plain["jobs"]]
-    jobs = tuple(
-        JobRecord(stretches=tuple(Stretch(*values) for values in row.pop("stretches")), **row) for row in rows
-    )
+    jobs = tuple(_record(row) for row in rows)
     rest = {name: value for name, value in plain.items() if name != "jobs"}
     rest["decision_ms"], rest["notes"] = tuple(rest["decision_ms"]), tuple(rest["notes"])
     return RunResult(**rest, jobs=jobs)
+
+
+def _record(row: dict[str, Any]) -> JobRecord:
+    stretches = tuple(Stretch(*values) for values in row.pop("stretches"))
+    past = row.pop("experience")
+    return JobRecord(**row, stretches=stretches, experience=from_plain(past) if past else None)

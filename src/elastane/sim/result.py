@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from elastane.models.history.experience import Experience
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -43,6 +45,8 @@ class JobRecord:
     isolated_s: float
     stretches: tuple[Stretch, ...] = ()
     deadline_s: float | None = None
+    experience: Experience | None = None
+    """What it leaves to jobs after it."""
 
     @property
     def jct_s(self) -> float | None:

@@ -14,6 +14,7 @@ from elastane.policies.contract import Policy
 from elastane.policies.registry import make_policy
 from elastane.sim.binding import bind
 from elastane.sim.fairness import Contention, Isolation
+from elastane.sim.past import experience_of, pool_at, recaller
 from elastane.sim.result import JobRecord, RunResult, Stretch
 from elastane.sim.spec import RunSpec, parse_cluster
 from elastane.sim.workloads import parse_workload
@@ -27,6 +28,8 @@ def simulate(spec: RunSpec, on_progress: Progress | None = None) -> RunResult:
     policy = make_policy(spec.policy)
     cluster, arrivals, notes = prepare(spec)
     notes = (*notes, *_unused(spec, policy))
+    recall, told = recaller(spec.history) if spec.history else (None, "")
+    notes = (*notes, told) if told else notes
     wall, cpu = time.perf_counter(), time.process_time()
     world = World(
         cluster,
@@ -36,6 +39,7 @@ def simulate(spec: RunSpec, on_progress: Progress | None = None) -> RunResult:
         seed=spec.seed,
         outages=_outages(spec, cluster, max((a.submit_s for a in arrivals), default=0.0)),
         on_progress=(lambda done: on_progress(done, len(arrivals))) if on_progress else None,
+        recall=recall,
     )
     world.run()
     if world.rejected:
@@ -50,6 +54,8 @@ def prepare(spec: RunSpec) -> tuple[Cluster, list[Arrival], tuple[str, ...]]:
     trace = parse_workload(
         spec.workload, seed=spec.seed, load=spec.load, skip_bad=spec.skip_bad, format=spec.format
     )
+    if spec.history:
+        pool_at(spec.history)
     arrivals, notes = bind(trace, cluster, spec.binding(), spec.seed)
     return cluster, arrivals, (*trace.notes, *notes)
 
@@ -94,6 +100,7 @@ def _result(
         "truth": _truth(spec),
         "declared": spec.declare,
         "failures_per_1000_node_days": spec.failures_per_1000_node_days,
+        **({"history": spec.history} if spec.history else {}),
     }
     return RunResult(
         policy=spec.policy,
@@ -139,4 +146,5 @@ def _record(run: JobRun, contention: Contention, isolation: Isolation, end_s: fl
             for s in run.spans
         ),
         deadline_s=arrival.deadline_s,
+        experience=experience_of(run),
     )

@@ -42,6 +42,8 @@ class RunSpec:
     failures_per_1000_node_days: float = 0.0
     format: str | None = None
     skip_bad: bool = False
+    history: str | None = None
+    """A file of past jobs (``elastane history build``) that every new job is held against."""
 
     def __post_init__(self) -> None:
         if self.compat is not None and self.compat not in COMPAT:

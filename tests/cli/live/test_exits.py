@@ -56,7 +56,7 @@ def test_the_help_names_every_verb_and_every_exit_code(run: Run) -> None:
 @pytest.mark.parametrize("verb", EVERY_VERB)
 def test_every_verb_takes_json_and_explains_itself(run: Run, verb: str) -> None:
     result = run(verb, "--help")
-    if verb in ("policy", "user", "token", "quota"):
+    if verb in ("policy", "user", "token", "quota", "history"):
         result = run(verb, "show" if verb == "policy" else "list", "--help")
     assert result.exit_code == 0
     assert "--json" in result.stdout

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from elastane.errors import ElastaneError
+from elastane.predict.eta import Doing, EarlyStop
 from elastane.predict.eta.lines import Lines
 from elastane.predict.eta.logs import follow, records
 from elastane.predict.eta.watch import LogWatch
@@ -209,3 +210,132 @@ def test_odd_lines_are_counted_and_passed_over() -> None:
     got = list(lines.feed(f'[1]\nnull\n{{"step": 1e999}}\n{deep}\n{{"step": 5, "time": "soon"}}\n'))
     assert [record.step for record in got] == [None, 5]
     assert lines.skipped == 3
+
+
+def hf(validation_s: float = 20.0) -> list[dict[str, Any]]:
+    """Half a second a step; an evaluation follows the line of its step."""
+    rows, now = [], 1000.0
+    for step in range(10, 401, 10):
+        now += 5.0
+        rows.append({"loss": 1.0, "step": step, "epoch": step / 250, "timestamp": now, "max_steps": 1000})
+        if step % 100 == 0:
+            now += validation_s
+            rows.append(
+                {"eval_loss": 2.0 / step, "eval_runtime": validation_s - 1.0, "step": step, "timestamp": now}
+            )
+    return rows
+
+
+def test_hf_evaluations_are_timed_apart_and_counted(tmp_path: Path) -> None:
+    watch = watched(write(tmp_path / "log.jsonl", hf()))
+    assert watch.engine is not None
+    assert watch.engine.elapsed_s[Doing.VALIDATION] == pytest.approx(80.0)
+    found = watch.remaining()
+    assert isinstance(found, Interval)
+    assert found.middle == pytest.approx(600 * 0.5 + 6 * 20.0, rel=0.01)
+
+
+def test_the_metric_may_stop_a_run_early(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.jsonl", hf())
+    stopping = watched(path, stop=EarlyStop(target=0.0001), metric="eval_loss").remaining()
+    plain = watched(path).remaining()
+    assert isinstance(stopping, Interval)
+    assert isinstance(plain, Interval)
+    assert stopping.low < plain.low
+    assert stopping.high <= plain.high
+    unknown = watched(path, stop=EarlyStop(target=0.9, rising=True), metric="accuracy").remaining()
+    assert isinstance(unknown, Unknown)
+    assert "eval_loss" in unknown.reason
+
+
+def test_hf_closes_its_log_with_a_summary(tmp_path: Path) -> None:
+    rows = [*hf(), {"train_runtime": 260.0, "train_loss": 0.1, "step": 400, "timestamp": 2000.0}]
+    assert left(write(tmp_path / "log.jsonl", rows)) == 0.0
+
+
+def test_hf_checkpoints_that_appear_while_it_is_followed(tmp_path: Path) -> None:
+    def checkpoint(step: int) -> None:
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        history = [{"eval_loss": 1.0 / at, "step": at} for at in range(100, step + 1, 100)]
+        state = {"global_step": step, "max_steps": 1000, "log_history": history}
+        (folder / "trainer_state.json").write_text(json.dumps(state))
+        os.utime(folder / "trainer_state.json", (step * 2.0, step * 2.0))
+
+    checkpoint(100)
+    steps = iter((200, 300, 400))
+
+    def wait() -> bool:
+        step = next(steps, None)
+        if step is not None:
+            checkpoint(step)
+        return step is not None
+
+    watch = LogWatch(stop=EarlyStop(target=0.0001))
+    for record in follow(tmp_path, wait, lambda: 0.0):
+        if record is not None:
+            watch.observe(record)
+    found = watch.remaining()
+    assert watch.engine is not None
+    assert len(watch.engine.values) == 4
+    assert isinstance(found, Interval)
+    assert found.high >= 1200.0
+
+
+def test_lightning_writes_its_table_anew_for_a_new_column(tmp_path: Path) -> None:
+    path, now = tmp_path / "metrics.csv", 0.0
+    path.write_text("epoch,step,train_loss\n0,9,1.0\n")
+    looks = 0
+
+    def wait() -> bool:
+        nonlocal looks, now
+        looks, now = looks + 1, now + 5.0
+        rows = [f"{at // 50},{at},1.0," for at in range(9, 10 * looks + 10, 10)]
+        header = "epoch,step,train_loss,val_loss" if looks >= 5 else "epoch,step,train_loss"
+        if looks >= 5:
+            rows.insert(5, "0,49,,0.7")
+        lines = rows if looks >= 5 else [row.rstrip(",") for row in rows]
+        path.write_text("\n".join([header, *lines]) + "\n")
+        return looks < 12
+
+    watch = LogWatch(epochs=4)
+    for record in follow(path, wait, lambda: now):
+        if record is not None:
+            watch.observe(record)
+    assert watch.metrics == {"val_loss"}
+    found = watch.remaining()
+    assert isinstance(found, Interval)
+    assert found.middle == pytest.approx((200 - watch.step) * 0.5, rel=0.1)
+
+
+def test_ranks_other_than_the_first_and_times_in_words(tmp_path: Path) -> None:
+    rows = [
+        {"step": i, "rank": rank, "timestamp": f"2026-11-16T10:00:{i:02d}+00:00", "max_steps": 100}
+        for i in range(1, 51)
+        for rank in (1, 0)
+    ]
+    assert left(write(tmp_path / "a.jsonl", rows)) == pytest.approx(50.0, rel=0.02)
+
+
+def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"\x00\xff\n" * 50)
+    with pytest.raises(ElastaneError, match="is no log"):
+        watched(path)
+
+
+def test_a_run_that_ended_may_be_taken_up_again(tmp_path: Path) -> None:
+    rows = [
+        *ours(50),
+        {"type": "ended", "at_s": 1060.0, "outcome": "failed", "cause": "", "step": 500, "wall_s": 9.0},
+    ]
+    assert left(write(tmp_path / "a.jsonl", rows)) == 0.0
+    rows += [started(2000.0), *(stepped(2000.0 + i, 500 + 10 * i, 0.5 + i / 100) for i in range(1, 12))]
+    assert left(write(tmp_path / "a.jsonl", rows)) == pytest.approx(39.0, rel=0.02)
+
+
+def test_the_time_since_the_last_report_has_passed_unless_it_is_overdue(tmp_path: Path) -> None:
+    watch = watched(write(tmp_path / "a.jsonl", ours(50)))
+    told = [watch.remaining(1050.0 + late) for late in (0.0, 0.5, 60.0, -5.0)]
+    middles = [each.middle for each in told if isinstance(each, Interval)]
+    assert middles == pytest.approx([50.0, 49.5, 50.0, 50.0], rel=1e-3)

@@ -1,4 +1,4 @@
-"""``elastane history``: jobs that have ended, the latest first."""
+"""``elastane history``: jobs that have ended, the latest first; and what they teach, as files."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from elastane.cli import past
 from elastane.cli.live import calls, options, screen, times
+from elastane.cli.live.exits import Verb
+from elastane.cli.live.groups import ListByDefault, group
 
 if TYPE_CHECKING:
     from elastane.service.messages import JobSummary
 
-HELP = "Show jobs that have ended, the latest first, and why they ended."
+HELP = "Show jobs that have ended; make and look at files of what past jobs teach (docs/history.md)."
+
+app = group(ListByDefault, HELP)
+app.command("build", cls=Verb, help=past.BUILD_HELP)(past.build)
+app.command("export", cls=Verb, help=past.EXPORT_HELP)(past.export)
+app.command("show", cls=Verb, help=past.SHOW_HELP)(past.show)
 
 _COLUMNS = (
     screen.Column("id"),
@@ -27,6 +35,7 @@ _COLUMNS = (
 )
 
 
+@app.command("list", cls=Verb, help="Show jobs that have ended, the latest first, and why (the default).")
 def command(
     limit: int = typer.Option(20, min=1, max=10_000, help="How many jobs."),
     as_json: bool = options.AS_JSON,

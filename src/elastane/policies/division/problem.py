@@ -39,6 +39,8 @@ class Problem:
     usable: NDArray[np.bool_]
     """Whether the job accepts the node's accelerator, per (job, node)."""
     p: float
+    bonus: FloatArray | None = None
+    """What it is worth that a job runs at all, with ``least`` GPUs or more; moves do not lessen it."""
 
     @property
     def held_total(self) -> IntArray:
@@ -62,6 +64,13 @@ class Problem:
         nodes, total = np.count_nonzero(self.held, axis=1), self.held_total
         return np.array([self.speedup_of(j, int(nodes[j]), int(total[j])) for j in range(len(self.jobs))])
 
+    def present_value(self) -> float:
+        """The objective if nothing changes."""
+        value = float(contribution(self.current_speedups(), self.p).sum())
+        if self.bonus is not None:
+            value += float(self.bonus[(self.held_total >= self.least) & (self.held_total > 0)].sum())
+        return value
+
     def count_values(self) -> FloatArray:
         """What each size of each job adds to the objective if laid out perfectly; −inf where not allowed."""
         sizes = np.arange(self.several.shape[1])
@@ -73,13 +82,17 @@ class Problem:
         values[rows[running], held[running]] = np.maximum(
             staying[running], values[rows[running], held[running]]
         )
+        if self.bonus is not None:
+            values += np.where(sizes >= self.least[:, None], self.bonus[:, None], 0.0)
         allowed = ((sizes >= self.least[:, None]) & (sizes <= self.most[:, None])) | (sizes == 0)
         allowed = np.where(self.pinned[:, None], sizes == held[:, None], allowed)
         return np.where(allowed, values, -np.inf)
 
 
-def build_problem(view: View, p: float, delay_s: float, fair_on_one_node: bool, max_explore: float) -> Problem:
-    """Gather the view into arrays."""
+def build_problem(
+    view: View, p: float, delay_s: float, fair_on_one_node: bool, max_explore: float, first: int = 1
+) -> Problem:
+    """Gather the view into arrays; a job that was never measured may have ``first`` GPUs."""
     jobs = tuple(sorted(view.jobs.values(), key=lambda job: _priority(job, view)))
     node_ids = tuple(sorted(view.nodes))
     gpus = _node_gpus(view, node_ids)
@@ -88,7 +101,7 @@ def build_problem(view: View, p: float, delay_s: float, fair_on_one_node: bool, 
     kinds = np.unique(np.array(types, dtype=str), return_inverse=True)[1].astype(np.int64)
     usable = _usable(jobs, types)
     held = _held(jobs, view, node_ids)
-    least, most = _bounds(jobs, _reach(jobs, view), held.sum(axis=1), max_explore)
+    least, most = _bounds(jobs, _reach(jobs, view), held.sum(axis=1), max_explore, first)
     one_node, several = _speedups(jobs, np.maximum(most, held.sum(axis=1)), total, per_node, fair_on_one_node)
     ages = np.array([view.now_s - job.submit_s for job in jobs])
     restarts = np.array([float(job.ledger.restarts) for job in jobs])
@@ -159,7 +172,7 @@ def _reach(jobs: tuple[JobView, ...], view: View) -> list[int]:
 
 
 def _bounds(
-    jobs: tuple[JobView, ...], reach: list[int], held: IntArray, explore: float
+    jobs: tuple[JobView, ...], reach: list[int], held: IntArray, explore: float, first: int
 ) -> tuple[IntArray, IntArray]:
     """Smallest and largest size of each job; a job may at most double what it was ever seen with, or stay."""
     least, most = [], []
@@ -170,7 +183,7 @@ def _bounds(
         else:
             speed = job.speed
             seen = speed.max_profiled if speed else 0
-            explored = max(int(explore * seen), 1)
+            explored = max(int(explore * seen), first)
             if speed is not None:
                 explored = min(explored, speed.max_useful)
             high = max(min(high, max(explored, int(now))), low)

@@ -54,7 +54,7 @@ def as_if(problem: Problem, rows: Rows) -> Problem:
 
 def improves(problem: Problem, rows: Rows) -> bool:
     """Whether this is better than the present state by more than rounding, which would exchange equals for ever."""
-    present = float(contribution(problem.current_speedups(), problem.p).sum())
+    present = problem.present_value()
     return objective(problem, rows) > present + 1e-9 * abs(present)
 
 
@@ -67,7 +67,12 @@ def objective(problem: Problem, rows: Rows) -> float:
             np.count_nonzero(problem.held[job])
         ):
             speedups[job] *= problem.factor[job]
-    return float(contribution(speedups, problem.p).sum())
+    value = float(contribution(speedups, problem.p).sum())
+    if problem.bonus is not None:
+        value += sum(
+            float(problem.bonus[job]) for job, row in rows.items() if sum(row.values()) >= problem.least[job]
+        )
+    return value
 
 
 def grants_of(problem: Problem, rows: Rows) -> dict[str, Grant]:

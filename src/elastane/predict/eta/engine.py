@@ -3,23 +3,23 @@
     remaining = work left · seconds per work + validations left · seconds each + checkpoints left · seconds each
 
 Counts come from the goal, rates from this session alone.  Dividing this session's time by the steps of all sessions
-is the most frequent mistake of progress bars; here a resume simply begins a new session.  A pure state machine: it
-reads no clock and no file.
+is the most frequent mistake of progress bars; here a resume simply begins a new session.  Where a training may stop
+early, the work left is itself a forecast (``stopping``).  A pure state machine: it reads no clock and no file.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from statistics import median
+from dataclasses import replace
 
-from elastane.predict.eta.rates import rate_of
+from elastane.predict.eta.occasions import Occasions, gap_between
+from elastane.predict.eta.rates import PAUSE, PAUSE_LEAST_S, Rate, rate_of
+from elastane.predict.eta.stopping import StopForecast, forecast_stop
 from elastane.predict.eta.values import Doing, Goal, Span
 from elastane.predict.interval import Interval, Unknown
 
 _KEPT = 20_000
 """Training spans remembered; with windows of a second that is hours."""
-_OCCASION_SD = 0.1
 
 
 class EtaEngine:
@@ -29,35 +29,55 @@ class EtaEngine:
         self.goal = goal
         self.done = 0.0
         self.ended = ""
+        self.values: dict[float, float] = {}
+        """What validations measured, by the work done: only the measure that may end the training."""
+        self.occasions = {Doing.VALIDATION: Occasions(), Doing.CHECKPOINT: Occasions()}
         self._spans: list[Span] = []
-        self._occasions: dict[Doing, list[float]] = {Doing.VALIDATION: [], Doing.CHECKPOINT: []}
-        self._at: dict[Doing, list[float]] = {Doing.VALIDATION: [], Doing.CHECKPOINT: []}
+        self._stalled_s = 0.0
         self._elapsed = dict.fromkeys(Doing, 0.0)
+        self._clock_s: float | None = None
+        self._known: tuple[float | None, Rate | None] | None = None
+        self._stop: tuple[tuple[object, ...], StopForecast] | None = None
 
     def resume(self, done: float) -> None:
         """A new session begins with so much work behind it; how long that took says nothing about this one."""
-        self.done = done if math.isfinite(done) and done > 0.0 else 0.0
+        self.go_to(done)
         self.ended = ""
         self.rebase()
         self._elapsed = dict.fromkeys(Doing, 0.0)
-        # How long a validation takes may have changed with the machine; how often one comes has not.
-        self._occasions = {kind: [] for kind in self._occasions}
+        self._clock_s = None
+        for each in self.occasions.values():
+            each.resume()
 
-    def rebase(self) -> None:
-        """Batch or number of workers changed: older rates are of another job."""
+    def rebase(self, goal: Goal | None = None) -> None:
+        """Batch or number of workers changed: older rates are of another job, and the goal may be another number."""
         self._spans.clear()
+        self._stalled_s, self._known = 0.0, None
+        self.goal = goal or self.goal
 
     def observe(self, span: Span) -> None:
-        """Take in one span; spans may come in any order and lengths."""
+        """Take in one span; what lies between it and the one before was no training."""
+        self._gap(span)
         self._elapsed[span.doing] += span.seconds
-        if span.doing is Doing.TRAIN:
-            if span.work > 0.0 and math.isfinite(span.work):
-                self.done += span.work
-                self._spans.append(span)
-                del self._spans[:-_KEPT]
-        elif span.doing in self._occasions:
-            self._occasions[span.doing].append(span.seconds)
-            self._at[span.doing].append(self.done)
+        if span.doing is Doing.TRAIN and span.work > 0.0 and math.isfinite(self.done + span.work):
+            self.done += span.work
+            self._spans.append(span)
+            del self._spans[:-_KEPT]
+            self._known = None
+        elif span.doing in self.occasions:
+            self.occasions[span.doing].add(self.done, span.seconds)
+        elif span.doing is Doing.STALL:
+            self._stalled_s += span.seconds
+
+    def measured(self, value: float) -> None:
+        """A validation found this value of the measure that may end the training."""
+        self.values[self.done] = value
+
+    def go_to(self, done: float) -> None:
+        """So much is done, however it came about; steps that are taken again are validated again."""
+        self.done = done if math.isfinite(done) and done > 0.0 else 0.0
+        for at in [at for at in self.values if at > self.done]:
+            del self.values[at]
 
     def end(self, outcome: str) -> None:
         """The training is over: nothing is left, however it ended."""
@@ -65,20 +85,35 @@ class EtaEngine:
 
     @property
     def elapsed_s(self) -> dict[Doing, float]:
-        """Seconds of this session by what they went into; pauses found among steps count as such."""
-        found = dict(self._elapsed)
-        rate = rate_of(self._spans)
-        if rate is not None and rate.paused_s:
-            moved = min(rate.paused_s, found[Doing.TRAIN])
-            found[Doing.TRAIN] -= moved
-            found[Doing.PAUSE] += moved
+        """Seconds of this session by what they went into; stalls and pauses found among steps count as such."""
+        found, rate = dict(self._elapsed), self._rate()
+        if rate is not None:
+            for kind, seconds in ((Doing.PAUSE, rate.paused_s), (Doing.STALL, rate.stalled_s)):
+                moved = min(seconds, found[Doing.TRAIN])
+                found[Doing.TRAIN] -= moved
+                found[kind] += moved
         return found
 
     @property
     def rate(self) -> Interval | Unknown:
-        """Seconds per unit of work."""
-        rate = rate_of(self._spans)
-        return rate.seconds if rate is not None else Unknown("this session has not yet made two measured steps")
+        """Seconds per unit of work, stalls included."""
+        rate = self._rate()
+        if rate is None:
+            return Unknown("this session has not yet made two measured steps")
+        stalls = self._stalled_s / sum(each.work for each in self._spans)
+        return rate.seconds + Interval.exactly(stalls if math.isfinite(stalls) else 0.0)
+
+    @property
+    def stop(self) -> StopForecast | None:
+        """When it will stop, counted in validations; None without a rule, a budget or a validation."""
+        rule, total, every = self.goal.stop, self.goal.total, self._measured_every
+        if rule is None or total is None or every is None:
+            return None
+        values = tuple(self.values[at] for at in sorted(self.values))
+        key = rule, values, self._validations(total, every)
+        if self._stop is None or self._stop[0] != key:
+            self._stop = key, forecast_stop(*key)
+        return self._stop[1]
 
     def remaining(self) -> Interval | Unknown:
         """Seconds left as of the last span."""
@@ -86,36 +121,69 @@ class EtaEngine:
             return Interval.exactly(0.0)
         if self.goal.total is None:
             return Unknown("nobody said when the training ends; its speed is known, its total is not")
-        left = self.goal.total - self.done
-        if left <= 0.0:
+        if self.goal.total <= self.done:
             return Interval.exactly(0.0)
         rate = self.rate
         if isinstance(rate, Unknown):
             return rate
-        total = rate.scaled(left)
+        ends = self._ends(self.goal.total)
+        low, middle, high = (self._until(end, rate) for end in (ends.low, ends.middle, ends.high))
+        found = Interval(low.low, middle.middle, high.high)
+        if self.goal.may_stop_early and self.goal.stop is None:
+            return replace(found, low=0.0)
+        return found if math.isfinite(found.high) else Unknown("the rates are out of all proportion")
+
+    def _ends(self, total: float) -> Interval:
+        """Work after which the training ends, never beyond its budget."""
+        found, every = self.stop, self._measured_every
+        if found is None or every is None:
+            # A rule that was never tried yet can end it at any time.
+            return Interval(self.done, total, total) if self.goal.stop else Interval.exactly(total)
+        ends = found.ends
+        low, middle, high = (self._work_at(end, total, every) for end in (ends.low, ends.middle, ends.high))
+        return Interval(low, middle, high)
+
+    def _work_at(self, validation: float, total: float, every: float) -> float:
+        """Work done at a validation that is still to come; what is beyond the last one belongs to the budget."""
+        if validation >= self._validations(total, every):
+            return total
+        ahead = (validation - len(self.values)) * every
+        return min(max(max(self.values) + ahead, self.done), total)
+
+    def _validations(self, total: float, every: float) -> int:
+        """All that there can be: those seen, and those that fit into the rest."""
+        return len(self.values) + max(math.floor((total - max(self.values)) / every * (1 + 1e-9)), 0)
+
+    def _until(self, end: float, rate: Interval) -> Interval:
+        found = rate.scaled(max(end - self.done, 0.0))
         for kind, every, prior in (
             (Doing.VALIDATION, self.goal.validate_every, self.goal.validation_s),
             (Doing.CHECKPOINT, self.goal.checkpoint_every, self.goal.checkpoint_s),
         ):
-            total += self._occasions_left(kind, every, prior)
-        if self.goal.may_stop_early:
-            return Interval(0.0, total.middle, total.high)
-        return total
+            found += self.occasions[kind].left(self.done, end, every, prior)
+        return found
 
-    def _occasions_left(self, kind: Doing, every: float | None, prior_s: float | None) -> Interval:
-        assert self.goal.total is not None
-        every = every or _usual_gap(self._at[kind])
-        seen = self._occasions[kind]
-        each = median(seen[-9:]) if seen else prior_s
-        if every is None or each is None:
-            return Interval.exactly(0.0)
-        # Occasions fall on multiples of ``every``: those between what is done and the total.
-        reached = math.floor(self.done / every * (1 + 1e-9) + 1e-9)
-        count = max(math.floor(self.goal.total / every * (1 + 1e-9) + 1e-9) - reached, 0)
-        return Interval.around(each, _OCCASION_SD).scaled(count)
+    @property
+    def _measured_every(self) -> float | None:
+        return (self.goal.validate_every or gap_between(sorted(self.values))) if self.values else None
 
+    def _rate(self) -> Rate | None:
+        epoch = self.goal.validate_every or self.occasions[Doing.VALIDATION].gap
+        if self._known is None or self._known[0] != epoch:
+            left = 0.0 if self.goal.total is None else max(self.goal.total - self.done, 0.0)
+            self._known = epoch, rate_of(self._spans, epoch, left)
+        return self._known[1]
 
-def _usual_gap(at: Sequence[float]) -> float | None:
-    """Work between occasions; with a single one, the work before it."""
-    gaps = [after - before for before, after in zip([0.0, *at], at, strict=False) if after > before]
-    return median(gaps) if gaps else None
+    def _gap(self, span: Span) -> None:
+        """Nobody said what happened between two spans: a stall, or a pause if it was long."""
+        if not (math.isfinite(span.began_s) and math.isfinite(span.ended_s)):
+            return
+        gap = 0.0 if self._clock_s is None else span.began_s - self._clock_s
+        self._clock_s = max(span.began_s, span.ended_s)
+        if 0.0 < gap < math.inf:
+            usual = self._spans[-1].seconds if self._spans else span.seconds
+            if gap > PAUSE_LEAST_S and gap > PAUSE * usual:
+                self._elapsed[Doing.PAUSE] += gap
+            else:
+                self._elapsed[Doing.STALL] += gap
+                self._stalled_s += gap

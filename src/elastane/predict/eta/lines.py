@@ -10,13 +10,15 @@ import csv
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 _TIMES = ("at_s", "timestamp", "_timestamp", "time", "wall_time", "ts")
-_STEPS = ("global_step", "step", "_step", "trainer/global_step", "iteration", "iter")
+_STEPS = ("global_step", "step", "_step", "trainer/global_step", "current_steps", "iteration", "iter")
 _TOTALS = ("max_steps", "total_steps", "num_steps")
 _EPOCHS = ("num_train_epochs", "max_epochs", "epochs", "total_epochs")
+_VALIDATIONS = ("eval_", "eval/", "val_", "val/", "valid_", "valid/", "validation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,10 @@ class Record:
     epochs: float | None = None
     kind: str = ""
     validation: bool = False
+    validation_s: float | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
+    """What a validation measured; may hold values that are not finite."""
+    rank: int = 0
     blocking_s: float | None = None
     setting: tuple[int, int] | None = None
     """Workers and batch: when they change, rates do."""
@@ -79,17 +85,24 @@ def record_of(row: Mapping[str, Any]) -> Record:
     kind = row.get("type")
     if isinstance(kind, str) and "at_s" in row:
         return _own(kind, row)
-    step = _first(row, _STEPS)
+    step, rank = _first(row, _STEPS), _number(row.get("rank"))
+    values = {
+        str(name): number
+        for name, value in row.items()
+        if str(name).startswith(_VALIDATIONS) and (number := _any_number(value)) is not None
+    }
     return Record(
-        at_s=_first(row, _TIMES),
+        at_s=_moment(row),
         step=None if step is None else int(step),
         epoch=_number(row.get("epoch")),
         total_steps=None if (total := _first(row, _TOTALS)) is None else int(total),
         epochs=_first(row, _EPOCHS),
-        validation=any(
-            str(name).startswith(("eval_", "val_", "validation")) and row[name] not in ("", None)
-            for name in row
-        ),
+        validation=bool(values),
+        validation_s=_number(row.get("eval_runtime")),
+        values=values,
+        rank=0 if rank is None else int(rank),
+        # HF Trainer closes its log with a summary.
+        outcome="finished" if "train_runtime" in row else "",
     )
 
 
@@ -105,6 +118,7 @@ def _own(kind: str, row: Mapping[str, Any]) -> Record:
         epochs=_number(row.get("epochs")),
         kind=kind,
         validation=kind == "evaluated",
+        values=_values(row.get("metrics")) if kind == "evaluated" else {},
         blocking_s=_number(row.get("blocking_s")),
         setting=None if workers is None or batch is None else (int(workers), int(batch)),
         outcome=str(row.get("outcome", "")) if kind == "ended" else "",
@@ -119,15 +133,40 @@ def _object(line: str) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
+def _values(metrics: Any) -> dict[str, float]:
+    if not isinstance(metrics, Mapping):
+        return {}
+    found = {str(name): _any_number(value) for name, value in metrics.items()}
+    return {name: number for name, number in found.items() if number is not None}
+
+
+def _moment(row: Mapping[str, Any]) -> float | None:
+    """Unix time, or as ISO 8601 writes it."""
+    number = _first(row, _TIMES)
+    if number is not None:
+        return number
+    for text in (row.get(name) for name in _TIMES):
+        if isinstance(text, str):
+            try:
+                return datetime.fromisoformat(text).timestamp()
+            except (ValueError, OverflowError, OSError):
+                continue
+    return None
+
+
 def _first(row: Mapping[str, Any], names: Sequence[str]) -> float | None:
     return next((value for name in names if (value := _number(row.get(name))) is not None), None)
 
 
 def _number(value: Any) -> float | None:
+    number = _any_number(value)
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _any_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        number = float(value)
+        return float(value)
     except (ValueError, OverflowError):
         return None
-    return number if math.isfinite(number) else None

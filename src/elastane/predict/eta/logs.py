@@ -6,12 +6,21 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from elastane.errors import ElastaneError
 from elastane.predict.eta.lines import Lines, Record, record_of
+from elastane.predict.eta.tail import Tail
 
-_NAMES = ("events.jsonl", "log.jsonl", "metrics.jsonl", "metrics.csv", "trainer_state.json")
-_CHUNK = 1 << 20
+_NAMES = (
+    "events.jsonl",
+    "log.jsonl",
+    "metrics.jsonl",
+    "trainer_log.jsonl",
+    "metrics.csv",
+    "trainer_state.json",
+)
+_STATE = "trainer_state.json"
 
 
 def find_log(path: Path) -> Path:
@@ -33,58 +42,88 @@ def find_log(path: Path) -> Path:
 
 def checkpoints(folder: Path) -> list[Path]:
     """HF Trainer's states in ``checkpoint-N`` folders, by time of writing."""
-    return sorted(folder.glob("checkpoint-*/trainer_state.json"), key=lambda path: path.stat().st_mtime)
+    return sorted(folder.glob(f"checkpoint-*/{_STATE}"), key=lambda path: path.stat().st_mtime)
 
 
 def records(path: Path) -> Iterator[Record]:
     """All records of a log as it is now."""
     log = find_log(path)
-    if log.name == "trainer_state.json":
-        yield from _states(log)
+    if log.name == _STATE:
+        for state in _states_of(log):
+            yield from _state(state)
         return
-    lines = Lines()
-    with log.open(encoding="utf-8", errors="replace") as file:
-        while text := file.read(_CHUNK):
-            yield from lines.feed(text)
+    lines, tail, any_at_all = Lines(), Tail(log), False
+    while text := tail.read():
+        for record in lines.feed(text):
+            any_at_all = True
+            yield record
+    if lines.skipped and not any_at_all:
+        raise ElastaneError(
+            f"{log} is no log: none of its lines is a JSON object or a row of a table with steps"
+        )
 
 
 def follow(path: Path, wait: Callable[[], bool], now: Callable[[], float]) -> Iterator[Record | None]:
-    """Records as they are written, None whenever there is nothing new; ``wait`` says whether to go on.
+    """Records as they are written, None whenever there is nothing new; ``wait`` says whether to go on."""
+    log = find_log(path)
+    for fresh in _fresh_states(log) if log.name == _STATE else _fresh_lines(log, now):
+        yield from fresh
+        if not fresh:
+            yield None
+            if not wait():
+                return
 
-    Lines without a time of their own get that of their arrival, once the log has been read to its end.
+
+def _fresh_lines(log: Path, now: Callable[[], float]) -> Iterator[list[Record]]:
+    """What was written since the last look, again and again.
+
+    Lines without a time of their own get that of their arrival, once the log has been read to its end.  Lightning
+    writes its file anew for every new column, so only steps that are new have just arrived.
     """
-    log, lines, position, live = find_log(path), Lines(), 0, False
+    lines, tail, live, newest = Lines(), Tail(log), False, (-1, False)
     while True:
-        size = log.stat().st_size if log.exists() else 0
-        if size < position:  # the file was rotated or written anew
-            position, lines = 0, Lines()
-        with log.open(encoding="utf-8", errors="replace") as file:
-            file.seek(position)
-            text = file.read(_CHUNK)
-            position = file.tell()
-        for record in lines.feed(text):
-            yield _stamped(record, now()) if live else record
-        if text:
+        text = tail.read()
+        if tail.anew:
+            lines = Lines()
+        fresh = list(lines.feed(text))
+        places = [(-1 if each.step is None else each.step, each.validation) for each in fresh]
+        # Of lines that arrive together only the last arrived when it was written.
+        if live and fresh and fresh[-1].at_s is None and places[-1] > newest:
+            fresh[-1] = replace(fresh[-1], at_s=now())
+        newest = max(newest, *places) if places else newest
+        if text and not fresh:
             continue
-        live = True
-        yield None
-        if not wait():
-            return
+        live = live or not text
+        yield fresh
 
 
-def _stamped(record: Record, now_s: float) -> Record:
-    return record if record.at_s is not None else replace(record, at_s=now_s)
+def _fresh_states(log: Path) -> Iterator[list[Record]]:
+    seen: set[tuple[Path, float]] = set()
+    while True:
+        found = [(path, path.stat().st_mtime) for path in _states_of(log) if path.exists()]
+        yield [record for each in found if each not in seen for record in _state(each[0])]
+        seen.update(found)
 
 
-def _states(latest: Path) -> Iterator[Record]:
+def _states_of(log: Path) -> list[Path]:
+    folder = log.parent.parent if log.parent.name.startswith("checkpoint-") else log.parent
+    return checkpoints(folder) or [log]
+
+
+def _state(path: Path) -> list[Record]:
     """HF Trainer keeps no times, but its checkpoints have been written at some: their files tell."""
-    folder = latest.parent.parent if latest.parent.name.startswith("checkpoint-") else latest.parent
-    for path in checkpoints(folder) or [latest]:
-        try:
-            state = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            continue  # being written
-        if isinstance(state, dict):
-            # Only checkpoints have a time that belongs to their step.
-            timed = path.parent.name.startswith("checkpoint-")
-            yield replace(record_of(state), at_s=path.stat().st_mtime if timed else None)
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []  # being written, or just removed
+    if not isinstance(state, dict):
+        return []
+    # Only checkpoints have a time that belongs to their step.
+    timed = path.parent.name.startswith("checkpoint-")
+    told = replace(record_of(state), at_s=path.stat().st_mtime if timed else None)
+    return [*_validations(state.get("log_history")), told]
+
+
+def _validations(history: Any) -> list[Record]:
+    rows = [each for each in history if isinstance(each, dict)] if isinstance(history, list) else []
+    return [replace(found, at_s=None) for found in map(record_of, rows) if found.validation]

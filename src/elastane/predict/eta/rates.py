@@ -1,7 +1,8 @@
 """Seconds per unit of work, from the training spans of one session: usual, recent, and how much they scatter.
 
-The base is a median (one slow step says nothing), stalls are added as a mean (they come back), and two regimes are
-kept: the latest steps and the last quarter of an hour or so, because contention comes and goes.
+The base is a median (one slow step says nothing), stalls are added as a mean (they come back), pauses are left out.
+Contention comes and goes, so the session is cut into regimes of even speed.  The middle looks at the latest steps and
+at the present regime, the interval at every regime that lasted.
 """
 
 from __future__ import annotations
@@ -9,19 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elastane.models.speed import FloatArray
+from elastane.predict.eta.regimes import cuts_of
 from elastane.predict.eta.values import Span
-from elastane.predict.interval import Interval
+from elastane.predict.interval import Z90, Interval
 
 WARM_STEPS = 20
 WARM_FACTOR = 1.25
 RECENT_STEPS = 800
 REGIME_S = 900.0
-STALL = 4.0
+"""A regime counts by itself when it lasted so long, or for an epoch."""
+STALL = 1.5
 PAUSE = 10.0
 PAUSE_LEAST_S = 30.0
 """A gap is a pause if it is ten times the usual and long enough for a person to notice."""
@@ -30,47 +35,99 @@ _SLOWEST = 1e12
 _WIDEST = 20.0
 """Of the interval, as a logarithm: beyond that nothing is known anyway."""
 _BLOCKS = 10
-_LEAST_SD = 0.02
+_LEAST_SD = 0.03
+_DISTURBED = 1.25
+"""A run that was never slowed down may still be: others come to share its machine, its disk, its network."""
+_LASTED = 0.05
+"""Part of the session's work from which on a regime counts for the interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Seconds per unit of work with its interval; ``paused_s`` was left out of it."""
+    """Seconds per unit of work with its interval; of the training spans, ``stalled_s`` and ``paused_s`` were none."""
 
     seconds: Interval
+    stalled_s: float
     paused_s: float
 
 
-def rate_of(spans: Sequence[Span]) -> Rate | None:
-    """The rate of a session's training spans; None if there are not yet two with work in them."""
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """Spans as columns."""
+
+    seconds: FloatArray
+    work: FloatArray
+    steps: FloatArray
+
+    @property
+    def rates(self) -> FloatArray:
+        return self.seconds / self.work
+
+    def part(self, which: NDArray[np.bool_] | slice) -> _Pace:
+        return _Pace(self.seconds[which], self.work[which], self.steps[which])
+
+    def median(self) -> float:
+        """Weighted by work, halfway between two if the weights fall so."""
+        rates = self.rates
+        order = np.argsort(rates, kind="stable")
+        heights = np.cumsum(self.work[order])
+        half = heights[-1] / 2.0
+        place = int(np.searchsorted(heights, half * (1 - 1e-12)))
+        if place + 1 < len(order) and math.isclose(heights[place], half):
+            return float(rates[order[place : place + 2]].mean())
+        return float(rates[order[place]])
+
+
+def rate_of(spans: Sequence[Span], epoch: float | None = None, left: float = 0.0) -> Rate | None:
+    """The rate of a session's training spans; None if there are not yet two with work in them.
+
+    ``epoch`` is the work between validations, if that is known; ``left`` is the work for which the rate is asked.
+    """
     useful = [each for each in spans if 0.0 < each.seconds < _SLOWEST * each.work]
     useful = _without_warm_up(useful)
     if len(useful) < 2:
         return None
-    seconds = np.array([each.seconds for each in useful])
-    work = np.array([each.work for each in useful])
-    rates = seconds / work
-    usual = _median(rates, work)
-    paused = (rates > PAUSE * usual) & (seconds > PAUSE_LEAST_S)
-    paused_s = float((seconds - usual * work)[paused].sum())
-    rates, work, seconds = rates[~paused], work[~paused], seconds[~paused]
-    steps = np.array([each.steps for each in useful])[~paused]
-    medians = _regimes(rates, work, seconds, steps)
-    stalls = float(np.maximum(seconds - STALL * usual * work, 0.0).sum() / work.sum())
-    middle = math.sqrt(medians[0] * medians[1]) + stalls
-    spread = math.exp(min(1.645 * _scatter(seconds, work), _WIDEST))
-    low, high = (min(medians) + stalls) / spread, (max(medians) + stalls) * spread
-    return Rate(Interval(min(low, middle), middle, max(high, middle)), paused_s)
+    pace = _pace(useful)
+    usual = pace.median()
+    paused = (pace.rates > PAUSE * usual) & (pace.seconds > PAUSE_LEAST_S)
+    paused_s = float((pace.seconds - usual * pace.work)[paused].sum())
+    return _judged(pace.part(~paused), epoch, left, paused_s)
+
+
+def _judged(pace: _Pace, epoch: float | None, left: float, paused_s: float) -> Rate:
+    cuts = [0, *cuts_of(pace.seconds, pace.work), len(pace.work)]
+    regimes = [pace.part(slice(a, b)) for a, b in pairwise(cuts)]
+    usuals = np.concatenate([np.full(len(each.work), each.median()) for each in regimes])
+    excess = np.where(pace.rates > STALL * usuals, pace.seconds - usuals * pace.work, 0.0)
+    stalls = float(excess.sum() / pace.work.sum())
+    present = _present(regimes, epoch)
+    recent = _recent(present, epoch).median()
+    lasting = [each.median() for each in regimes if each.work.sum() >= _LASTED * pace.work.sum()]
+    ends = [recent, present.median(), *lasting]
+    now = math.sqrt(recent * present.median())
+    # A slow stretch lasts on about as long as it has lasted; then the usual speed comes back.
+    share = min(float(present.work.sum()) / left, 1.0) if left > 0.0 else 1.0
+    middle = share * now + (1.0 - share) * min(now, *ends) + stalls
+    spread = math.exp(min(Z90 * _scatter(regimes), _WIDEST))
+    low, high = (min(ends) + stalls) / spread, (max(ends) + stalls) * spread
+    return Rate(
+        Interval(min(low, middle), middle, max(high, _DISTURBED * middle)), float(excess.sum()), paused_s
+    )
+
+
+def _pace(spans: Sequence[Span]) -> _Pace:
+    return _Pace(
+        np.array([each.seconds for each in spans]),
+        np.array([each.work for each in spans]),
+        np.array([float(each.steps) for each in spans]),
+    )
 
 
 def _without_warm_up(spans: Sequence[Span]) -> list[Span]:
     """Without the first steps, as long as they are slower than what follows (compilation, cold caches)."""
     if len(spans) < 3:
         return list(spans)
-    later = spans[len(spans) // 2 :]
-    usual = _median(
-        np.array([each.seconds / each.work for each in later]), np.array([each.work for each in later])
-    )
+    usual = _pace(spans[len(spans) // 2 :]).median()
     steps = first = 0
     while first < len(spans) - 2 and steps < WARM_STEPS:
         if spans[first].seconds / spans[first].work <= WARM_FACTOR * usual:
@@ -80,35 +137,47 @@ def _without_warm_up(spans: Sequence[Span]) -> list[Span]:
     return list(spans[first:])
 
 
-def _regimes(rates: FloatArray, work: FloatArray, seconds: FloatArray, steps: FloatArray) -> list[float]:
-    """Medians of the latest steps, of the present regime, and of the session."""
-    from_end = np.cumsum(seconds[::-1])[::-1]
-    steps_from_end = np.cumsum(steps[::-1])[::-1]
-    recent = steps_from_end <= max(min(RECENT_STEPS, 0.2 * steps.sum()), steps[-1], 5)
-    recent[-1] = True
-    regime = from_end <= max(REGIME_S, 3.0 * seconds[recent].sum())
-    regime[-1] = True
-    return [_median(rates[part], work[part]) for part in (recent, regime, np.ones(len(rates), bool))]
+def _present(regimes: Sequence[_Pace], epoch: float | None) -> _Pace:
+    """The latest regime; together with those before it as long as it is too young to be one."""
+    first = len(regimes) - 1
+    while first > 0 and _young(_joined(regimes[first:]), epoch):
+        first -= 1
+    return _joined(regimes[first:])
 
 
-def _median(values: FloatArray, weights: FloatArray) -> float:
-    """The weighted median, halfway between two if the weights fall so."""
-    order = np.argsort(values, kind="stable")
-    heights = np.cumsum(weights[order])
-    half = heights[-1] / 2.0
-    place = int(np.searchsorted(heights, half * (1 - 1e-12)))
-    if place + 1 < len(order) and math.isclose(heights[place], half):
-        return float(values[order[place : place + 2]].mean())
-    return float(values[order[place]])
+def _young(pace: _Pace, epoch: float | None) -> bool:
+    # Cuts fall between blocks of spans, so an epoch may be found a little short.
+    whole = epoch is not None and float(pace.work.sum()) >= 0.9 * epoch
+    return not whole and float(pace.seconds.sum()) < REGIME_S
 
 
-def _scatter(seconds: FloatArray, work: FloatArray) -> float:
-    """Log standard deviation between blocks of the session; few spans are trusted less."""
-    count = len(seconds)
+def _joined(parts: Sequence[_Pace]) -> _Pace:
+    return _Pace(
+        np.concatenate([each.seconds for each in parts]),
+        np.concatenate([each.work for each in parts]),
+        np.concatenate([each.steps for each in parts]),
+    )
+
+
+def _recent(pace: _Pace, epoch: float | None) -> _Pace:
+    """The latest steps: a fifth of the regime, at most an epoch and 800 steps, at least five."""
+    steps, work = (np.cumsum(each[::-1])[::-1] for each in (pace.steps, pace.work))
+    chosen = steps <= max(min(RECENT_STEPS, 0.2 * pace.steps.sum()), pace.steps[-1], 5)
+    if epoch is not None:
+        chosen &= work <= max(epoch, pace.work[-1])
+    chosen[-1] = True
+    return pace.part(chosen)
+
+
+def _scatter(regimes: Sequence[_Pace]) -> float:
+    """Log standard deviation between blocks of a regime; few spans are trusted less."""
+    count = sum(len(each.work) for each in regimes)
     doubt = max(_LEAST_SD, 0.3 / math.sqrt(count))
-    if count < 2 * _BLOCKS:
-        return doubt
-    parts = np.array_split(np.arange(count), _BLOCKS)
-    logs = [math.log(seconds[part].sum() / work[part].sum()) for part in parts]
-    middle = fmean(logs)
-    return max(doubt, math.sqrt(fmean((each - middle) ** 2 for each in logs)))
+    variances: list[float] = []
+    for each in regimes:
+        if len(each.work) < 2 * _BLOCKS:
+            continue
+        firsts = np.linspace(0, len(each.work), _BLOCKS, endpoint=False).astype(int)
+        logs = np.log(np.add.reduceat(each.seconds, firsts) / np.add.reduceat(each.work, firsts))
+        variances.append(float(logs.var()))
+    return max(doubt, math.sqrt(fmean(variances))) if variances else doubt

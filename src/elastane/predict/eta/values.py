@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from elastane.errors import ElastaneError
+from elastane.predict.eta.early import EarlyStop
 
 
 class Doing(Enum):
@@ -15,6 +16,7 @@ class Doing(Enum):
     TRAIN = "train"
     VALIDATION = "validation"
     CHECKPOINT = "checkpoint"
+    STALL = "stall"
     PAUSE = "pause"
 
 
@@ -44,7 +46,8 @@ class Goal:
     """Where a training ends.  ``total`` is all work from the very beginning, None if nobody knows.
 
     ``validate_every`` and ``checkpoint_every`` are amounts of work; None means: as often as seen so far.  The prior
-    seconds stand for validations and checkpoints until the first was seen.
+    seconds stand for validations and checkpoints until the first was seen.  ``stop`` may end it before ``total``; a run
+    that ``may_stop_early`` by a rule that nobody told can end at any time.
     """
 
     total: float | None
@@ -53,6 +56,7 @@ class Goal:
     checkpoint_every: float | None = None
     checkpoint_s: float | None = None
     may_stop_early: bool = False
+    stop: EarlyStop | None = None
 
     def __post_init__(self) -> None:
         if self.total is not None and not 0.0 < self.total < math.inf:

@@ -89,7 +89,17 @@ _ACCOUNTS = Migration(
     ),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_JOBS_AND_LOG, _ACCOUNTS)
+_EXPERIENCES = Migration(
+    "what ended jobs teach",
+    (
+        """CREATE TABLE experiences (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL UNIQUE REFERENCES jobs (number),
+            body TEXT NOT NULL
+        )""",
+    ),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_JOBS_AND_LOG, _ACCOUNTS, _EXPERIENCES)
 
 NEWEST = len(MIGRATIONS)
 """The version this program reads and writes."""

@@ -24,14 +24,15 @@ from elastane.service.store.files import Files, make_folder, make_private, sync
 from elastane.service.store.jobs import JobReads, JobWrites
 from elastane.service.store.log import LogReads, LogWrites
 from elastane.service.store.migrations import NEWEST, migrate
+from elastane.service.store.past import PastReads, PastWrites
 from elastane.service.store.seal import put_seal, read_seal
 
 
-class Transaction(JobWrites, LogWrites, AccountWrites):
+class Transaction(JobWrites, LogWrites, AccountWrites, PastWrites):
     """What can be written, together."""
 
 
-class Store(JobReads, LogReads, AccountReads):
+class Store(JobReads, LogReads, AccountReads, PastReads):
     """What can be asked; ``open`` makes one."""
 
     def __init__(self, database: Database, warnings: tuple[str, ...]) -> None:

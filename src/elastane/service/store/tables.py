@@ -78,6 +78,14 @@ decisions = sa.Table(
     sa.Column("plan", sa.LargeBinary, nullable=False),
 )
 
+experiences = sa.Table(
+    "experiences",
+    _all,
+    sa.Column("seq", sa.Integer, primary_key=True),
+    sa.Column("job", sa.Integer, nullable=False),
+    sa.Column("body", sa.JSON, nullable=False),
+)
+
 settings = sa.Table(
     "settings",
     _all,

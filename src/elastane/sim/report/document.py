@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from elastane import __version__
+from elastane.models.history.files import to_plain
 from elastane.sim.metrics import FAIRNESS_DEFINITION, rho
 from elastane.sim.report.compare import FIGURES, Figure, Row, rows, varying_physics
 from elastane.sim.result import RunResult
@@ -111,6 +112,7 @@ def _jobs(run: RunResult) -> list[dict[str, object]]:
             "rho": rho(job),
             "restarts": job.restarts,
             "service_gpu_s": job.service_gpu_s,
+            **({"experience": to_plain(job.experience)} if job.experience else {}),
         }
         for job in ordered
     ]

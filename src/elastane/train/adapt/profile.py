@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from elastane.models.goodput import BatchLimits, GoodputModel
+from elastane.models.history.memory import Memory
 from elastane.models.online import Learner, refit
 from elastane.models.throughput import TINY_S
 from elastane.train.errors import TrainError
@@ -76,6 +77,14 @@ class StepProfile:
         self._current: Key | None = None
         self._fitted: dict[Key, float] = {}
         self._model: GoodputModel | None = None
+        self._memory: Memory | None = None
+        self.gpu_type = ""
+        """Under which name the accelerator is remembered; here it does not matter."""
+
+    def recall(self, memory: Memory | None, gpu_type: str) -> None:
+        """Take what past jobs tell into every fit from now on."""
+        self._memory, self.gpu_type = memory, gpu_type
+        self._fitted, self._model = {}, None
 
     def restart(self) -> None:
         """The next step is a first one: after a start, a resize or another batch."""
@@ -98,9 +107,9 @@ class StepProfile:
 
     def learner(self, limits: BatchLimits) -> Learner:
         """A learner that has seen the whole table."""
-        learner = Learner(limits)
+        learner = Learner(limits, self._memory)
         for (nodes, workers, per_worker), times in sorted(self.table.items()):
-            learner.observe("", nodes, workers, per_worker, times.gradient_s, times.step_s)
+            learner.observe(self.gpu_type, nodes, workers, per_worker, times.gradient_s, times.step_s)
         return learner
 
     def model(self, limits: BatchLimits, noise: float) -> GoodputModel | None:

@@ -100,7 +100,6 @@ def test_a_run_over_devices_and_counts_with_prices_and_wishes(folder: Path) -> N
         (("run", "their_job:make", "--samples", "1k", "--epochs", "1", "--gpus", "0"), "--gpus"),
         (("run", "their_job:make", "--samples", "1k", "--epochs", "1", "--sort", "size"), "--sort"),
         (("explain", "their_job:make", "--by", "color"), "--by"),
-        (("eta", "nowhere.jsonl"), "there is no log"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(folder: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -114,16 +113,6 @@ def test_explain_adds_up_to_the_step(folder: Path) -> None:
     document = json.loads(predict("explain", "their_job:make", "--device", "t4", "--json"))
     assert sum(document["by"].values()) == pytest.approx(document["step_s"]["p50"])
     assert "100.0%" in predict("explain", "their_job:make", "--device", "t4", "--by", "module")
-
-
-def test_eta_of_a_log_in_words_and_as_json(folder: Path) -> None:
-    rows = [{"step": i, "time": 2.0 * i, "max_steps": 100} for i in range(1, 41)]
-    (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    document = json.loads(predict("eta", str(folder), "--json"))
-    assert document["remaining_s"]["p50"] == pytest.approx(120.0)
-    assert "left" in predict("eta", "log.jsonl")
-    (folder / "short.jsonl").write_text('{"step": 1, "time": 3.0}\n')
-    assert "unknown, because" in predict("eta", "short.jsonl")
 
 
 def test_devices_show_origin_and_date() -> None:

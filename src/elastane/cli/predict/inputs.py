@@ -1,0 +1,38 @@
+"""From options to what they mean: machines and captured steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from elastane.predict.operators import StepCapture
+    from elastane.predict.step import Machine
+
+
+def machines_for(names: str, device_file: Path | None, profile: Path | None) -> list[Machine]:
+    """The machines that --device names, the local one from its profile."""
+    from elastane.predict.devices import catalog, find, load_devices
+    from elastane.predict.profile import default_path, load_profile
+    from elastane.predict.step import Machine
+
+    own = load_devices(device_file) if device_file else ()
+    known = (*own, *catalog())
+    path = profile or default_path()
+    if names == "all":
+        local = [Machine.local(load_profile(path))] if path.exists() else []
+        return [*local, *(Machine.from_catalog(each) for each in known)]
+    return [
+        Machine.local(load_profile(path)) if name == "local" else Machine.from_catalog(find(name, known))
+        for name in filter(None, (each.strip() for each in names.split(",")))
+    ]
+
+
+def captured_step(reference: str, batch: int) -> StepCapture:
+    """The step of a user's job."""
+    from elastane.predict.job import load_factory, require_torch
+
+    require_torch()
+    from elastane.predict.capturing import capture
+
+    return capture(load_factory(reference), batch)

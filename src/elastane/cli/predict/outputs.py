@@ -1,0 +1,41 @@
+"""Tables and progress on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from elastane.predict.calibration.calibrate import Progress
+    from elastane.predict.operators import StepCapture
+
+
+def show(table: Any, captured: StepCapture | None = None, notes: list[str] | None = None) -> None:
+    """A table, then what has to be known about it."""
+    from rich.console import Console
+
+    console = Console()
+    console.print(table)
+    for note in notes if notes is not None else (captured.notes if captured else ()):
+        console.print(note, style="dim")
+    if captured is not None and captured.unknown and notes is None:
+        names = ", ".join(name for name, _ in captured.unknown)
+        console.print(f"not modelled: {captured.unknown_share:.1%} of bytes ({names})", style="dim")
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Progress]:
+    """A bar on the terminal; nothing where nobody looks."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    # Without a thread that draws: measurements fork this process.
+    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+        task = bar.add_task(text, total=1.0)
+
+        def told(done: float, what: str) -> None:
+            bar.update(task, completed=done, description=what, refresh=True)
+
+        yield told

@@ -1,0 +1,136 @@
+"""Elastane's own policy: every GPU where it shortens the sum of completion times most, and nobody left behind.
+
+Pollux maximises goodput without knowing how much is left; SRTF knows how much is left and nothing of goodput.  Here the
+jobs at hand are taken together: from each one's speed-up curve and what it still has to do follows what a second of its
+work is worth to all (``worth``), and GPUs are divided so that
+
+    Σ  worth_j × speed-up_j(a_j) × (1 − what moving costs)
+
+is largest.  Jobs that are about to take more than ``bound`` times as long as with an equal share go first (``promise``).
+A job that was never measured counts as the smallest, so that it starts at once and its speed becomes known; one of
+which nobody can tell how much is left counts by the service it has had, as if it were half way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from elastane.models.speed import FloatArray
+from elastane.policies.contract import Needs, Policy
+from elastane.policies.division.problem import Problem, build_problem
+from elastane.policies.division.settle import as_if, as_rows, explain, grants_of, improves, solve
+from elastane.policies.elastane.outlook import Outlook, cautious, look
+from elastane.policies.elastane.promise import Accounts, Owed, owed
+from elastane.policies.elastane.worth import shadow_prices
+from elastane.policies.options import OptionError
+from elastane.policies.plan import Exact, Plan
+from elastane.policies.view import Info, View
+
+_TINY = 1e-12
+_MOST_PASSES = 10
+"""One answer may open room for a better one, which the next round would find; nearly always the second is the last."""
+_FIRST_OF_ALL = 1e3
+"""What is owed counts this many times as much as anything else."""
+
+
+@dataclass(frozen=True)
+class Elastane(Policy):
+    """Mean completion time by goodput, remaining work and the cost of moving, with a bound on waiting.
+
+    Attributes:
+        horizon_s: A restart must pay within this time, or within what the job still needs.
+        explore: A job may get at most this many times the GPUs it was ever seen with.
+        first: A job that was never measured may get this many.
+        crowd: Jobs yet to come that are reckoned with when the worth of long jobs is judged.
+        bound: No job takes longer than this many times its fair-share time, plus a restart; 0 promises nothing.
+    """
+
+    horizon_s: float = 300.0
+    explore: float = 4.0
+    first: int = 4
+    crowd: float = 0.0
+    bound: float = 3.0
+    spread: float = 1.0
+    early_s: float = 60.0
+    caution: float = 0.8
+
+    name: ClassVar[str] = "elastane"
+    title: ClassVar[str] = "Elastane"
+    paper: ClassVar[str] = "this project"
+    needs: ClassVar[Needs] = Needs(
+        info=Info.SPEED | Info.REMAINING, period_s=60.0, on_arrival=False, on_finish=False, rebatch=True
+    )
+    elastic: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.horizon_s <= 0.0 or self.explore < 1.0 or self.first < 1:
+            raise OptionError("elastane: horizon_s must be above 0, explore and first at least 1")
+        if self.crowd < 0.0 or (self.bound and self.bound < 1.0):
+            raise OptionError("elastane: crowd must not be negative, and bound is 0 or at least 1")
+
+    def decide(self, view: View) -> Plan:
+        """Weigh every job, divide the GPUs, and keep the present division if that is no better."""
+        problem = build_problem(view, 1.0, 0.0, True, self.explore, self._first(view))
+        problem = cautious(problem, self.caution)
+        outlook = look(problem.jobs, view, self.caution)
+        accounts = Accounts.of(view.memory, view.now_s).carried_on(view, outlook)
+        due = owed(accounts, outlook, problem.most, self.bound, self.early_s)
+        left_s = self._left_s(outlook, view.now_s)
+        plain, problem = problem, self._weighed(problem, self._prices(outlook, left_s), due)
+        rows, there = as_rows(problem.held), problem
+        for _ in range(_MOST_PASSES):
+            there = replace(there, factor=self._kept_by_moving(replace(plain, held=there.held), left_s))
+            better = solve(there)
+            if not improves(there, better):
+                break
+            rows, there = better, as_if(problem, better)
+        return Plan(
+            Exact(grants_of(problem, rows)), explain=explain(problem, rows), memory=accounts.memory()
+        )
+
+    def _first(self, view: View) -> int:
+        """An equal share, as far as a job that was never measured may have it."""
+        return max(min(self.first, view.total_gpus // max(len(view.jobs), 1)), 1)
+
+    def _left_s(self, outlook: Outlook, now_s: float) -> FloatArray:
+        """Seconds left on one GPU; 0 for a job that was never measured."""
+        served = np.array([job.ledger.service_at(now_s) for job in outlook.jobs])
+        left = np.where(np.isnan(outlook.left_work), served, outlook.left_s)
+        out: FloatArray = np.where(outlook.measured, left, 0.0)
+        return out
+
+    def _prices(self, outlook: Outlook, left_s: FloatArray) -> FloatArray:
+        """What a second of one-GPU work of each job is worth."""
+        share = outlook.total_gpus / max(len(outlook.jobs), 1)
+        order = np.argsort(-left_s / outlook.speedups_at(max(share, 1.0)) ** self.spread, kind="stable")
+        weights = np.array([job.weight for job in outlook.jobs])
+        return shadow_prices(
+            outlook.curves, outlook.sizes, order, weights, float(outlook.total_gpus), self.crowd
+        )
+
+    def _weighed(self, problem: Problem, prices: FloatArray, due: Owed) -> Problem:
+        """The problem with worth × relative goodput as what a job gains."""
+        if not problem.jobs or problem.one_node.shape[1] < 2:
+            return problem
+        worth = (prices / np.maximum(problem.one_node[:, 1], _TINY))[:, None]
+        one_node, several = problem.one_node * worth, problem.several * worth
+        late = due.gpus > 0
+        return replace(
+            problem,
+            one_node=one_node,
+            several=several,
+            least=np.where(late, np.maximum(due.gpus, problem.least), problem.least),
+            bonus=np.where(late, _FIRST_OF_ALL * float(prices.max()) * problem.node_gpus.sum(), 0.0),
+        )
+
+    def _kept_by_moving(self, problem: Problem, sizes_s: FloatArray) -> FloatArray:
+        """The part of a gain that a move leaves; a job that waits has to start some time, so that costs nothing."""
+        one = problem.one_node[:, 1] if problem.one_node.shape[1] > 1 else np.ones(len(problem.jobs))
+        speedups = problem.current_speedups() / np.maximum(one, _TINY)
+        left_s = np.maximum(sizes_s / np.maximum(speedups, 1.0), 1.0)
+        restart_s = np.array([job.restart_s for job in problem.jobs])
+        kept = np.clip(1.0 - restart_s / np.minimum(left_s, self.horizon_s), 0.0, 1.0)
+        return np.where(problem.held_total > 0, kept, 1.0)
