@@ -87,9 +87,7 @@ class Elastane(Policy):
             if not improves(there, better):
                 break
             rows, there = better, as_if(problem, better)
-        return Plan(
-            Exact(grants_of(problem, rows)), explain=explain(problem, rows), memory=accounts.memory()
-        )
+        return Plan(Exact(grants_of(problem, rows)), explain=explain(problem, rows), memory=accounts.memory())
 
     def _first(self, view: View) -> int:
         """An equal share, as far as a job that was never measured may have it."""
