@@ -28,7 +28,7 @@ NO_DELAY = Delays(0.0, 0.0, 0.0)
 
 def test_a_job_is_started_runs_and_succeeds(tmp_path: Path) -> None:
     with world(tmp_path) as w:
-        job = w.submit(samples=1000)
+        job = w.submit(samples=1000, workers=1)
         w.round()
         assert w.state(job) is State.STARTING
         w.until_state(job, State.SUCCEEDED)
@@ -336,7 +336,9 @@ def test_workers_that_have_not_left_yet_are_known_to_the_next(tmp_path: Path) ->
 def test_what_was_learned_outlives_the_control_plane(tmp_path: Path) -> None:
     with world(tmp_path, interval_s=5.0) as w:
         job = started(w, samples=100_000, sync_s=0.02)
-        w.until(lambda: len(w.live(job).learned.measured) > 1)
+        for workers in (1, 2):
+            w.service.scale(ANN, job, workers)
+            w.until(lambda n=workers: n in w.live(job).learned.measured)  # type: ignore[misc]
         w.pass_time(10.0)
         known = w.live(job).learned
         w.crash()
@@ -350,7 +352,7 @@ def test_what_was_learned_outlives_the_control_plane(tmp_path: Path) -> None:
 
 def test_a_shutdown_saves_what_can_be_saved_and_the_next_start_goes_on(tmp_path: Path) -> None:
     with world(tmp_path, delays=NO_DELAY) as w:
-        job = started(w, samples=3000)
+        job = started(w, samples=3000, workers=1)
         w.pass_time(10.0)
         w.run(w.plane.close(leave_running=False))
         assert w.engine.workers_of(job) == {}
