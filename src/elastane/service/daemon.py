@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import os
 import signal
@@ -39,6 +40,8 @@ from elastane.service.store import StaleControlPlane, Store, StoreError
 
 ADMIN = "admin"
 _LEASH_S = 0.5
+_LATER = "elastane.predict.eta"
+"""Imported once we serve: nobody has asked how long a job will take before somebody could."""
 
 
 async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None]) -> None:
@@ -85,6 +88,8 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
             write_text(home / URL, url)
             write_text(home / PID, str(os.getpid()))
             started(url, warnings)
+            ready = asyncio.ensure_future(asyncio.to_thread(importlib.import_module, _LATER))
+            ready.add_done_callback(lambda done: done.exception())  # whoever needs it is told
             broken = asyncio.ensure_future(plane.failed())
             waited: set[asyncio.Future[Any]] = {ending, broken}
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
