@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.live.promises import TENANT, Promises
 from benchmarks.live.system import System
-from elastane.service.daemon import DATABASE, TOKEN
+from elastane.service.home import DATABASE, TOKEN
 from elastane.service.store import Store, StoreError
 
 _BLOCK = 512

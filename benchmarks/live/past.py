@@ -9,7 +9,7 @@ from pathlib import Path
 
 from elastane.jobs import parse_spec
 from elastane.jobs.states import State
-from elastane.service.daemon import DATABASE
+from elastane.service.home import DATABASE
 from elastane.service.store import Store
 
 _PER_TRANSACTION = 500

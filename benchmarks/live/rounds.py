@@ -21,6 +21,7 @@ from elastane.engines.fake_work import Delays
 from elastane.service.asking import LiveService
 from elastane.service.control import ControlPlane, ControlSettings
 from elastane.service.facade import Principal
+from elastane.service.memory import while_importing
 from elastane.service.store import Store
 
 _JOBS, _NODES, _SLOTS = 200, 16, 4
@@ -72,8 +73,8 @@ async def _measure(home: Path) -> tuple[_Timed, float, int]:
     async def keep_busy(seconds: float) -> None:
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
-            for _ in range(_JOBS - len(plane.live)):
-                service.submit(_WHO, _spec(rng), "/tmp", None)
+            specs = [_spec(rng) for _ in range(_JOBS - len(plane.live))]
+            await asyncio.gather(*(service.submit(_WHO, spec, "/tmp", None) for spec in specs))
             await asyncio.sleep(0.5)
 
     try:
@@ -95,6 +96,8 @@ def _cpu_s() -> float:
 
 def rounds(figures: Figures) -> None:
     """Round time and share of a core."""
+    with while_importing():  # all is imported by now; as in a process that ``elastane up`` starts
+        pass
     with tempfile.TemporaryDirectory() as home:
         plane, share, live = asyncio.run(_measure(Path(home)))
     taken_ms, cpu_ms = plane.decisions_ms, plane.cpu_ms

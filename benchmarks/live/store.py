@@ -14,7 +14,7 @@ from benchmarks.live.promises import TENANT, Promises
 from benchmarks.live.system import UP, System, until
 from benchmarks.train.bench import Bench
 from elastane.errors import ElastaneError
-from elastane.service.daemon import DATABASE
+from elastane.service.home import DATABASE
 from elastane.service.store import Store
 
 _WRITES = (

@@ -25,11 +25,17 @@ def submissions(bench: Bench) -> None:
         system.start()
         with system.client() as client:
             client.set_quota(TENANT, 0)
-            result = _load(bench.folder, client, _tokens(client), count, float(seconds))
+            tokens, used_s = _tokens(client), system.cpu_s()
+            result = _load(bench.folder, client, tokens, count, float(seconds))
+            used_s = system.cpu_s() - used_s
             stored = {job.id for job in client.jobs("all", limit=10_000)}
             decision_ms = client.policy().last_ms
         system.end()
     _judge(bench, result, count, stored)
+    bench.figures.note(
+        f"CPU of a submission: {used_s / count * 1e3:.2f} ms for the control plane (rounds included), "
+        f"{result.cpu_s / count * 1e3:.2f} ms for its client"
+    )
     bench.figures.note(f"a decision over them took {decision_ms or 0.0:.0f} ms")
 
 

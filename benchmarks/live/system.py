@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from benchmarks.train.live import Stuck, environment, processes_of, sweep
 from elastane.client import Client
-from elastane.service.daemon import PID, TOKEN, URL
+from elastane.service.home import PID, TOKEN, URL
 
 T = TypeVar("T")
 PATIENCE_S = 120.0
@@ -116,6 +116,11 @@ class System:
             return self._cpu_ticks() - before < _IDLE_TICKS
 
         until(idle, f"rest in {self.home}")
+
+    def cpu_s(self) -> float:
+        """What the control plane has used so far."""
+        assert self._process is not None
+        return sum(map(int, _stat(self._process.pid)[11:13])) / os.sysconf("SC_CLK_TCK")
 
     def _cpu_ticks(self) -> int:
         return sum(sum(map(int, _stat(pid)[11:13])) for pid in self.processes())

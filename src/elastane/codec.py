@@ -26,16 +26,37 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 def encoded(value: object) -> Any:
     """A value of a dataclass, or a part of one, as JSON has it."""
+    kind: Any = type(value)
+    if kind in _AS_THEY_ARE:  # most are: the rest is asked in the order of how slow the question is
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else str(value)  # type: ignore[arg-type]
+    names = _names(kind)
+    if names is not None:
+        return {name: encoded(getattr(value, name)) for name in names}
+    return _encoded_other(value)
+
+
+_AS_THEY_ARE = frozenset({NoneType, str, bool, int})
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...] | None:
+    """Fields of a dataclass; None for anything else."""
+    if not is_dataclass(kind) or issubclass(kind, Enum | Mapping):
+        return None
+    return tuple(field.name for field in fields(kind) if field.init)
+
+
+def _encoded_other(value: object) -> Any:
     if isinstance(value, Enum):
         return value.value
-    if value is None or isinstance(value, str | bool | int):
+    if isinstance(value, str | int):
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, Mapping):
         return {str(name): encoded(each) for name, each in value.items()}
-    if is_dataclass(value):
-        return {field.name: encoded(getattr(value, field.name)) for field in fields(value) if field.init}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: encoded(each) for name, each in value._asdict().items()}
     if isinstance(value, tuple | list):

@@ -24,8 +24,8 @@ SLOW = Delays(2.0, 2.0, 2.0)
 
 def test_a_repeated_key_is_the_same_job(tmp_path: Path) -> None:
     with world(tmp_path) as w:
-        first = w.service.submit(ANN, SPEC, "/tmp", "key")
-        again = w.service.submit(ANN, SPEC, "/tmp", "key")
+        first = w.run(w.service.submit(ANN, SPEC, "/tmp", "key"))
+        again = w.run(w.service.submit(ANN, SPEC, "/tmp", "key"))
         assert (again.id, again.repeated) == (first.id, True)
         assert len(w.plane.live) == 1
 
@@ -84,7 +84,7 @@ def starting(w: World) -> str:
 
 def resizing(w: World) -> str:
     job = started(w, samples=100_000)
-    w.service.scale(ANN, job, 2)
+    w.service.scale(ANN, job, 1 if w.workers(job) == 2 else 2)
     w.round()
     return job
 
@@ -174,7 +174,7 @@ def test_a_rigid_job_that_runs_cannot_be_saved(tmp_path: Path) -> None:
 
 def test_a_suspended_job_goes_on_from_where_it_was(tmp_path: Path) -> None:
     with world(tmp_path) as w:
-        job = started(w, samples=5000)
+        job = started(w, samples=5000, workers=1)
         w.pass_time(20.0)
         done = w.engine.done(job)
         w.service.suspend(ANN, job)
@@ -219,6 +219,8 @@ def test_a_size_outside_what_the_job_was_submitted_for_is_refused(tmp_path: Path
 def test_a_job_is_moved_to_a_node_and_stays_there_until_it_is_let_go(tmp_path: Path) -> None:
     with world(tmp_path, interval_s=5.0) as w:
         job = started(w, samples=100_000)
+        w.service.scale(ANN, job, 1)
+        w.until(lambda: sum(w.engine.workers_of(job).values()) == 1)
         for node in ("n1", "n0"):
             w.service.move(ANN, job, node)
             w.until(lambda node=node: w.engine.workers_of(job) == {node: 1})  # type: ignore[misc]
@@ -391,7 +393,7 @@ def test_lists_hold_what_was_asked_for(tmp_path: Path) -> None:
     with world(tmp_path) as w:
         done = started(w, samples=100)
         w.until_state(done, State.SUCCEEDED)
-        live = started(w)
+        live = started(w, workers=1)
         assert [line.id for line in w.service.jobs("active")] == [live]
         assert [line.id for line in w.service.jobs("ended")] == [done]
         assert [line.id for line in w.service.jobs("all")] == [live, done]

@@ -14,6 +14,7 @@ from elastane.engines.contract import Attempt, Cause, Running
 from elastane.engines.fake import FakeEngine
 from elastane.engines.fake_work import Delays
 from elastane.jobs.states import State
+from elastane.service.asking import LiveService
 from elastane.service.control import ControlPlane, ControlSettings
 from elastane.service.running import BACKOFF_S
 from elastane.service.store import Store
@@ -27,7 +28,7 @@ NO_DELAY = Delays(0.0, 0.0, 0.0)
 
 def test_a_job_is_started_runs_and_succeeds(tmp_path: Path) -> None:
     with world(tmp_path) as w:
-        job = w.submit(samples=1000)
+        job = w.submit(samples=1000, workers=1)
         w.round()
         assert w.state(job) is State.STARTING
         w.until_state(job, State.SUCCEEDED)
@@ -132,6 +133,20 @@ def test_the_wait_of_a_job_that_failed_is_not_shortened_by_asking_for_another_si
         assert w.state(job) is State.QUEUED
 
 
+def test_the_wait_of_a_job_that_failed_outlives_the_control_plane(tmp_path: Path) -> None:
+    with world(tmp_path) as w:
+        job = started(w, retries=1)
+        w.engine.fail(job)
+        w.round()
+        failed_s = w.clock.now_s
+        w.crash()
+        w.round()
+        assert w.state(job) is State.QUEUED
+        assert w.live(job).retry_s >= failed_s + BACKOFF_S - 1.0
+        w.until_state(job, State.RUNNING)
+        assert w.clock.now_s >= failed_s + BACKOFF_S - 1.0
+
+
 def test_a_crash_loop_ends(tmp_path: Path) -> None:
     with world(tmp_path, delays=NO_DELAY) as w:
         job = w.submit(retries=5)
@@ -177,6 +192,18 @@ def test_a_rigid_job_on_a_lost_node_is_queued_again_free_of_charge(tmp_path: Pat
         assert "lose" in w.causes(job)
         assert row.grant is not None
         assert node not in row.grant.nodes
+
+
+def test_a_job_all_of_whose_nodes_are_lost_is_lost_and_goes_on_elsewhere(tmp_path: Path) -> None:
+    with world(tmp_path, nodes=3, slots=1) as w:
+        job = started(w, samples=100_000, workers=1)
+        (node,) = w.row(job).grant.nodes  # type: ignore[union-attr]
+        w.engine.lose_node(node)
+        w.until(lambda: w.row(job).attempt == 2)
+        w.until_state(job, State.RUNNING)
+        assert "lose" in w.causes(job)
+        assert not {"suspend", "saved"} & set(w.causes(job))
+        assert (w.row(job).restarts, w.row(job).failures) == (1, 0)
 
 
 def test_a_late_report_does_not_make_places_look_empty(tmp_path: Path) -> None:
@@ -309,7 +336,9 @@ def test_workers_that_have_not_left_yet_are_known_to_the_next(tmp_path: Path) ->
 def test_what_was_learned_outlives_the_control_plane(tmp_path: Path) -> None:
     with world(tmp_path, interval_s=5.0) as w:
         job = started(w, samples=100_000, sync_s=0.02)
-        w.until(lambda: len(w.live(job).learned.measured) > 1)
+        for workers in (1, 2):
+            w.service.scale(ANN, job, workers)
+            w.until(lambda n=workers: n in w.live(job).learned.measured)  # type: ignore[misc]
         w.pass_time(10.0)
         known = w.live(job).learned
         w.crash()
@@ -323,7 +352,7 @@ def test_what_was_learned_outlives_the_control_plane(tmp_path: Path) -> None:
 
 def test_a_shutdown_saves_what_can_be_saved_and_the_next_start_goes_on(tmp_path: Path) -> None:
     with world(tmp_path, delays=NO_DELAY) as w:
-        job = started(w, samples=3000)
+        job = started(w, samples=3000, workers=1)
         w.pass_time(10.0)
         w.run(w.plane.close(leave_running=False))
         assert w.engine.workers_of(job) == {}
@@ -352,8 +381,8 @@ def test_the_loop_starts_what_arrives_without_waiting_for_a_round(tmp_path: Path
     async def arrive(w: World) -> None:
         plane = ControlPlane(ControlSettings(tmp_path, interval_s=1000.0), w.store, w.engine, w.clock)
         await plane.open()
-        w.plane, w.service._plane = plane, plane
-        job = w.submit()
+        w.plane, w.service = plane, LiveService(plane)
+        job = await w.submitting()
         async with asyncio.timeout(30.0):
             seen = 0
             while w.state(job) is State.QUEUED:

@@ -140,3 +140,26 @@ def test_jobs_are_saved_by_down_and_go_on_at_the_next_up(system: System, tmp_pat
     (system.home / "jobs" / training / "run" / "enough").touch()
     until(lambda: system.client.job(training).state == "succeeded")
     assert set(out.read_text().split()) == {"1"}
+
+
+LEASHED = """
+import sys, time
+from pathlib import Path
+from elastane.service.home import start_detached
+there = start_detached(Path(sys.argv[1]), ["--slots=1"], leashed=True)
+print(there.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_a_system_on_a_leash_ends_with_whoever_started_it(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    holder = subprocess.Popen([sys.executable, "-c", LEASHED, str(home)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    pid = int(holder.stdout.readline())
+    assert alive(pid)
+    holder.kill()
+    holder.wait()
+    until(lambda: not alive(pid))
+    assert list(marked(home)) == []

@@ -134,7 +134,7 @@ def test_a_shadow_counts_where_it_differs() -> None:
 @pytest.mark.parametrize("problem", ["raises", "hangs"])
 def test_the_last_plan_stands_while_a_policy_is_of_no_use(tmp_path: Path, problem: str) -> None:
     with world(tmp_path) as w, hangs() as hanging:
-        job = started(w, samples=100_000)
+        job = started(w, samples=100_000, workers=1)
         grant = w.row(job).grant
         w.plane._asker = Asker(0.05 if problem == "hangs" else 30.0)
         w.plane.policy = hanging if problem == "hangs" else raises(ValueError("no"))
@@ -170,7 +170,7 @@ def test_a_shadow_that_crashes_or_hangs_holds_nobody_up(tmp_path: Path) -> None:
         w.plane._asker = Impatient(30.0)
         for policy in (raises(ValueError("no")), hanging):
             w.plane.shadow = ShadowPolicy(policy)
-            job = w.submit()
+            job = w.submit(workers=1)
             w.round()
             assert w.state(job) is State.STARTING
             assert "the last plan stands" in w.service.policy().shadow_last

@@ -152,6 +152,63 @@ def test_however_a_policy_divides_a_tenant_stays_within_its_quota(
         assert request.max_workers == wanted or used + request.gpus_of(1) > slots
 
 
+def lending(*jobs: LiveJob, **quotas: QuotaInfo) -> Seen:
+    return build_view(Scene(10.0, NODES, quotas), jobs, "tick", FIFO)
+
+
+def quota(tenant: str, slots: int, lends: bool = True) -> QuotaInfo:
+    return QuotaInfo(tenant=tenant, slots=slots, lends=lends)
+
+
+def test_what_an_owner_leaves_idle_is_lent_if_it_lends() -> None:
+    jobs = [job(n, 2) for n in (1, 2, 3)]
+    a, b = quota("a", 2), quota("b", 4)
+    assert set(lending(*jobs, a=a, b=b).view.jobs) == {"j1", "j2", "j3"}
+    assert set(lending(*jobs, a=a, b=quota("b", 4, lends=False)).view.jobs) == {"j1"}
+    assert lending(*jobs, a=a, b=quota("b", 2)).withheld == {
+        "j3": "tenant a is at its quota of 2 slots and has borrowed 2 more"
+    }
+
+
+def test_who_borrowed_gives_back_when_the_owner_needs_it_and_the_first_to_come_stay() -> None:
+    jobs = [job(n, 2, held=2) for n in (1, 2, 3)]
+    owner = [job(9, 2, tenant="b")]
+    a, b = quota("a", 2), quota("b", 4)
+    assert set(lending(*jobs, a=a, b=b).view.jobs) == {"j1", "j2", "j3"}
+    back = lending(*jobs, *owner, a=a, b=b)
+    assert set(back.view.jobs) == {"j1", "j2", "j9"}
+    assert set(back.withheld) == {"j3"}
+
+
+def test_a_job_that_cannot_be_suspended_never_borrows() -> None:
+    jobs = [job(1, 2), job(2, 2, kind="rigid"), job(3, 1, kind="rigid")]
+    seen_ = lending(*jobs, a=quota("a", 2), b=quota("b", 4))
+    assert set(seen_.view.jobs) == {"j1", "j2"}  # j1 borrows, so that the quota is there for j2
+
+
+@given(
+    wishes=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3), st.integers(0, 5)), max_size=8),
+    slots=st.tuples(*[st.integers(0, 5)] * 3),
+    lends=st.tuples(*[st.booleans()] * 3),
+)
+def test_no_more_is_borrowed_than_lies_idle(
+    wishes: list[tuple[str, int, int]], slots: tuple[int, ...], lends: tuple[bool, ...]
+) -> None:
+    jobs = [
+        job(n, {"min": least, "max": least + more}, tenant=t) for n, (t, least, more) in enumerate(wishes, 1)
+    ]
+    quotas = {t: quota(t, s, d) for t, s, d in zip("abc", slots, lends, strict=True)}
+    view = lending(*jobs, **quotas).view
+    asked = {t: sum(j.request(8).max_workers for j in jobs if j.row.tenant == t) for t in "abc"}
+    most = {t: sum(j.request.max_workers for j in view.jobs.values() if j.tenant == t) for t in "abc"}
+    idle = sum(max(0, q.slots - asked[t]) for t, q in quotas.items() if q.slots is not None and q.lends)
+    assert sum(max(0, most[t] - (quotas[t].slots or 0)) for t in "abc") <= idle
+    for tenant in "abc":  # an owner's quota is there for the owner, whoever borrows
+        alone = lending(*[j for j in jobs if j.row.tenant == tenant], **{tenant: quotas[tenant]}).view
+        own = sum(j.request.max_workers for j in alone.jobs.values())
+        assert most[tenant] >= own
+
+
 def test_a_policy_sees_only_what_it_declared() -> None:
     assert seen(job(1)).view.visible is Info.NONE
     assert seen(job(1), policy=make_policy("elastane")).view.visible is Info.SPEED | Info.REMAINING

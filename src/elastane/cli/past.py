@@ -45,7 +45,7 @@ def export(
     home: Path = typer.Option(None, help="Home of the live system [default: $ELASTANE_HOME or ~/.elastane]."),
 ) -> None:
     """Write the pool of a live system, whether it runs or not."""
-    from elastane.service.daemon import DATABASE, default_home
+    from elastane.service.home import DATABASE, default_home
     from elastane.service.past import Past
     from elastane.service.store import Store
 

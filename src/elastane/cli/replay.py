@@ -25,7 +25,7 @@ def command(
     as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
 ) -> None:
     """Decide again and compare."""
-    from elastane.service.daemon import DATABASE, default_home
+    from elastane.service.home import DATABASE, default_home
     from elastane.service.store import Store
 
     path = (home or default_home()) / DATABASE

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from elastane.service.home import UpOptions
 
 UP_HELP = "Start the live system here: API, scheduler and workers. Ctrl-C saves all jobs and ends it."
 DOWN_HELP = "End the live system: jobs are saved and go on at the next 'elastane up'."
@@ -33,7 +37,7 @@ def up(
 ) -> None:
     """Start the live system."""
     from elastane.policies.registry import make_policy
-    from elastane.service.daemon import TOKEN, UpOptions, default_home, run, start_detached
+    from elastane.service.home import TOKEN, UpOptions, default_home, start_detached
 
     make_policy(policy)
     place = (home or default_home()).absolute()
@@ -55,14 +59,19 @@ def up(
         there = start_detached(place, _again(options))
         started(there.url, ())
         return
+    _run(options, started)
+
+
+def _run(options: UpOptions, started: Callable[[str, Sequence[str]], None]) -> None:
+    from elastane.service.memory import while_importing
+
+    with while_importing():
+        from elastane.service.daemon import run
     asyncio.run(run(options, started))
 
 
-def _again(options: object) -> list[str]:
+def _again(options: UpOptions) -> list[str]:
     """The same options as words."""
-    from elastane.service.daemon import UpOptions
-
-    assert isinstance(options, UpOptions)
     words = [f"--home={options.home}", f"--host={options.host}", f"--port={options.port}"]
     words += [f"--policy={options.policy}", f"--min-run={options.min_run_s}"]
     given = {
@@ -83,7 +92,7 @@ def down(
     as_json: bool = typer.Option(False, "--json", help="Print what was ended as JSON."),
 ) -> None:
     """End the live system."""
-    from elastane.service.daemon import default_home, stop
+    from elastane.service.home import default_home, stop
 
     place = (home or default_home()).absolute()
     ended = stop(place, leave_running=keep)

@@ -170,9 +170,9 @@ class Client:
         """A job's output from its latest attempt on, until it has ended; the leader's unless a worker is named."""
         return streams.follow_logs(self._wire, job, worker)
 
-    def events(self, after: int = 0) -> Iterator[EventRecord]:
-        """Events after an entry, as they happen, without end; reconnects by itself."""
-        return streams.events(self._wire, after)
+    def events(self, after: int = 0, *, follow: bool = True) -> Iterator[EventRecord]:
+        """Events after an entry, as they happen, without end (or only those so far); reconnects by itself."""
+        return streams.events(self._wire, after, follow)
 
     def nodes(self) -> list[NodeInfo]:
         """All nodes."""

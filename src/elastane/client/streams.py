@@ -18,17 +18,20 @@ _POLL_S = 0.5
 _BREATH_S = 0.1
 
 
-def events(wire: Wire, after: int) -> Iterator[EventRecord]:
-    """Events after an entry, without end."""
+def events(wire: Wire, after: int, follow: bool) -> Iterator[EventRecord]:
+    """Events after an entry, without end, or (not following) up to this moment."""
     pause = wire.pause(_PATIENCE_S)
     while True:
         try:
-            with wire.stream("/events", headers={"Last-Event-ID": str(after)}, quiet_s=_QUIET_S) as answer:
+            headers, query = {"Last-Event-ID": str(after)}, {"follow": follow}
+            with wire.stream("/events", query=query, headers=headers, quiet_s=_QUIET_S) as answer:
                 pause = wire.pause(_PATIENCE_S)
                 for number, data in _sent(answer.iter_lines()):
                     after = max(after, number)
                     if data:
                         yield EventRecord.model_validate_json(data)
+            if not follow:
+                return
             wire.rest(_BREATH_S)  # the server ended it: it is going down, or our token is not good any more
         except (wire.lost, Busy) as error:
             _wait_or_give_up(wire, pause, error)

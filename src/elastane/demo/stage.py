@@ -15,7 +15,7 @@ from pathlib import Path
 from elastane.client import Client
 from elastane.engines.local.layout import Layout
 from elastane.errors import ElastaneError
-from elastane.service.daemon import TOKEN, start_detached, stop
+from elastane.service.home import TOKEN, start_detached, stop
 
 NODES, SLOTS = 2, 2
 _INTERVAL_S = 3.0
@@ -49,7 +49,7 @@ class Stage:
     def open(self) -> Client:
         """Start it in the background."""
         words = [f"--home={self.home}", f"--nodes={NODES}", f"--slots={SLOTS}", f"--interval={_INTERVAL_S:g}"]
-        there = start_detached(self.home, words)
+        there = start_detached(self.home, words, leashed=True)
         self._client = Client(there.url, (self.home / TOKEN).read_text().strip(), timeout_s=20.0)
         return self._client
 

@@ -46,6 +46,8 @@ class Launch:
     """Its kind was found by looking at its source, not told by its owner: it may turn out to be adaptive."""
     environment: Mapping[str, str] = field(default_factory=dict)
     most_workers: int | None = None
+    worker_slots: float = 1.0
+    """Slots, and so accelerators where there are any, that each worker takes."""
     checkpoint_s: float | None = None
     tenant: str = "default"
 

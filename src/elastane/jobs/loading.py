@@ -12,7 +12,6 @@ from elastane.errors import ElastaneError
 from elastane.jobs.problems import Problem, SpecError, shown
 from elastane.jobs.spec import JobSpec
 from elastane.jobs.wording import problems
-from elastane.jobs.yamlio import read_yaml, write_yaml
 
 _LARGEST = 1_000_000  # characters; a spec is a page, not a data set
 
@@ -41,6 +40,8 @@ def parse_spec(values: object, source: str = "") -> JobSpec:
 
 def dump_yaml(spec: JobSpec) -> str:
     """The spec as a person would write it: only what differs from the defaults."""
+    from elastane.jobs.yamlio import write_yaml
+
     return write_yaml(spec.model_dump(mode="json", by_alias=True, exclude_defaults=True))
 
 
@@ -73,6 +74,8 @@ def _values(text: str, source: str) -> Any:
             return json.loads(text, object_pairs_hook=_unique)
         except (ValueError, RecursionError):
             pass
+    from elastane.jobs.yamlio import read_yaml  # a service gets plain values, and starts sooner without
+
     return read_yaml(text, source)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from elastane.cluster import Node
-from elastane.predict.eta import Doing, EtaEngine, Goal, Span
-from elastane.predict.interval import Interval, Unknown
 from elastane.service.learning import Learned
 from elastane.service.messages import CurvePoint, Eta
+
+if TYPE_CHECKING:
+    from elastane.predict.interval import Interval
 
 _LEAST_WINDOWS = 3
 
@@ -24,7 +26,7 @@ def end_of(learned: Learned, now_s: float, running: bool) -> Eta | None:
     if len(windows) < _LEAST_WINDOWS:
         return Eta(basis="unknown: too little was seen since the last change")
     left, seen_s = _left(windows), windows[-1][0]
-    if isinstance(left, Unknown):
+    if left is None:
         return Eta(basis="unknown: it makes no progress")
     return Eta(
         low_s=max(now_s, seen_s + left.low),
@@ -34,8 +36,12 @@ def end_of(learned: Learned, now_s: float, running: bool) -> Eta | None:
     )
 
 
-def _left(windows: Sequence[tuple[float, float]]) -> Interval | Unknown:
+def _left(windows: Sequence[tuple[float, float]]) -> Interval | None:
     """Seconds left as of the last window; time in which lost steps are taken again belongs to the next new one."""
+    # They take their time to import, and a start need not wait for it.
+    from elastane.predict.eta import Doing, EtaEngine, Goal, Span
+    from elastane.predict.interval import Unknown
+
     (began_s, done), *later = windows
     engine = EtaEngine(Goal(1.0))
     engine.resume(done)
@@ -44,7 +50,8 @@ def _left(windows: Sequence[tuple[float, float]]) -> Interval | Unknown:
             engine.observe(Span(Doing.TRAIN, began_s, at_s, part - engine.done))
             began_s = at_s
     engine.go_to(windows[-1][1])
-    return engine.remaining()
+    left = engine.remaining()
+    return None if isinstance(left, Unknown) else left
 
 
 def curve_of(learned: Learned, nodes: Mapping[str, Node], most: int, chosen: int) -> list[CurvePoint]:

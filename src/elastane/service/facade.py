@@ -1,6 +1,7 @@
 """What the control plane can be asked to do.  The API checks who may ask; whoever implements this trusts it.
 
-All calls are quick and happen in the thread of the event loop.  A user's mistake is an ``ElastaneError``.
+All calls but those to await are quick, and happen in the thread of the event loop.  A user's mistake is an
+``ElastaneError``.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Principal:
     user: str
     role: Role
     tenant: str
+    expires_s: float | None = None
+    """When the token they came with ends, in Unix seconds; None is never."""
 
 
 class Service(Protocol):
@@ -52,8 +55,13 @@ class Service(Protocol):
         """Who answers, and what there is."""
         ...
 
-    def submit(self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None) -> Submitted:
-        """Store a job.  ``SpecError`` for a wrong spec, ``ElastaneError`` for a demand no cluster of ours can meet."""
+    async def submit(
+        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
+    ) -> Submitted:
+        """Store a job, together with its entry in the audit log.
+
+        ``SpecError`` for a wrong spec, ``ElastaneError`` for a demand no cluster of ours can meet.
+        """
         ...
 
     def jobs(

@@ -1,7 +1,8 @@
 """Accounts as the API wants them, kept in the store.
 
-Entries of the audit log are written together a moment later: a write to disk for each would double what a submission
-costs.  A kill within that moment loses them; what was changed, and by whom, is in the jobs and their events anyway.
+Entries of the audit log are written together a moment later: a write to disk for each would double what a change costs.
+A kill within that moment loses them; what was changed is in the jobs and their events anyway.  Submissions are the
+exception: they are stored together with their entry.
 """
 
 from __future__ import annotations

@@ -72,12 +72,17 @@ class LiveJob:
         return self.row.state in HOLDING
 
     @property
+    def leaving(self) -> bool:
+        """Whether its attempt has been told to end."""
+        return bool(self.row.ending) or self.row.state in (State.SUSPENDING, State.STOPPING)
+
+    @property
     def movable(self) -> bool:
         """Whether a plan may change what it has: not if it is on its way out, on hold, or of a single place."""
         row = self.row
         if row.grant is None:
             return not row.held and not row.terminal
-        return row.state not in (State.SUSPENDING, State.STOPPING) and ABILITIES[row.kind] is not Ability.NONE
+        return not self.leaving and ABILITIES[row.kind] is not Ability.NONE
 
     def moved(self, event: Event, now_s: float, **changes: object) -> JobRow:
         """The row after an event of its life, with its ledger brought up to date."""
@@ -133,7 +138,7 @@ class LiveJob:
 
     def _view(self, most: int, accelerator: str) -> JobView:
         row, spec = self.row, self.spec
-        fixed = row.state in (State.SUSPENDING, State.STOPPING) or row.pinned_node is not None
+        fixed = self.leaving or row.pinned_node is not None
         abilities = Ability.NONE if fixed else ABILITIES[row.kind]
         state = JobState.RUNNING if row.grant else JobState.SUSPENDED if row.attempt else JobState.PENDING
         return JobView(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastane.cluster import Node
@@ -69,3 +71,13 @@ def nodes_here(nodes: int | None, slots: int | None) -> tuple[dict[str, Node], l
             f"--nodes {count} --slots {each}: {count * each} slots, but {here.count} accelerators"
         )
     return {f"n{i}": Node(f"n{i}", each, here.kind) for i in range(count)}, warnings
+
+
+def devices_of(nodes: Mapping[str, Node]) -> dict[str, tuple[int, ...]]:
+    """Numbers of the accelerators of each node, one after the other; none where slots are cores."""
+    numbers = itertools.count()
+    return {
+        name: tuple(itertools.islice(numbers, node.gpus))
+        for name, node in nodes.items()
+        if node.gpu_type != CPU
+    }

@@ -24,6 +24,18 @@ class Outcome:
     retry_in_s: float = 0.0
 
 
+def retry_at_s(row: JobRow) -> float:
+    """Until when a job waits that failed and is to be tried again; 0 for any other."""
+    if row.state is not State.QUEUED or not row.failures or not row.reason:
+        return 0.0
+    return row.last_change_s + backoff_s(row.failures)
+
+
+def backoff_s(failures: int) -> float:
+    """How long to wait after so many failures."""
+    return min(LONGEST_BACKOFF_S, BACKOFF_S * 2.0 ** (failures - 1))
+
+
 def after_running(job: LiveJob, report: Running) -> Outcome | None:
     """All workers of a grant run."""
     event = {
@@ -31,6 +43,8 @@ def after_running(job: LiveJob, report: Running) -> Outcome | None:
         State.RESIZING: Event.RESIZED,
         State.LOST: Event.RECOVER,
     }.get(job.row.state)
+    if job.row.ending:  # it has been told to leave: what was on its way when it was told means nothing
+        event = None
     kind, why = report.kind or job.row.kind, report.why_kind or job.row.kind_reason
     if event is None:
         return Outcome(replace(job.row, kind=kind, kind_reason=why)) if kind != job.row.kind else None
@@ -46,6 +60,8 @@ def after_end(job: LiveJob, report: Over) -> Outcome:
     state = job.row.state
     if report.cause is Cause.FINISHED:
         return _end(job, report, Event.FINISH, "")
+    if state is State.LOST:
+        return _lost(job, report)
     if state is State.STOPPING:
         return _end(job, report, Event.STOPPED, job.row.reason or "cancelled")
     if state is State.SUSPENDING and report.cause in (Cause.SUSPENDED, Cause.CANCELLED, Cause.LOST):
@@ -56,7 +72,7 @@ def after_end(job: LiveJob, report: Over) -> Outcome:
     if report.cause is not Cause.UNSTARTABLE and job.row.failures < job.spec.retries:
         failures = job.row.failures + 1
         row = replace(_freed(job, report, Event.CRASH), failures=failures, reason=report.detail)
-        back = min(LONGEST_BACKOFF_S, BACKOFF_S * 2.0 ** (failures - 1))
+        back = backoff_s(failures)
         row = replace(row, state=State.QUEUED)
         return Outcome(row, ((Event.CRASH, report.detail), (Event.REQUEUE, f"attempt {failures} failed")), back)
     words = f"out of memory: {report.detail}" if report.cause is Cause.OUT_OF_MEMORY else report.detail
@@ -70,8 +86,11 @@ def _lost(job: LiveJob, report: Over) -> Outcome:
         return _end(
             job, report, Event.FAIL, f"lost {restarts} times without making any progress: {report.detail}"
         )
+    again = (Event.REQUEUE, "goes on from its checkpoint")
+    if job.row.state is State.LOST:  # as everybody knows already
+        return Outcome(replace(_freed(job, report, Event.REQUEUE), restarts=restarts), (again,))
     row = replace(_freed(job, report, Event.LOSE), state=State.QUEUED, restarts=restarts)
-    return Outcome(row, ((Event.LOSE, report.detail), (Event.REQUEUE, "goes on from its checkpoint")))
+    return Outcome(row, ((Event.LOSE, report.detail), again))
 
 
 def _end(job: LiveJob, report: Over, event: Event, reason: str) -> Outcome:

@@ -9,6 +9,7 @@ from elastane.cluster import Grant, Node
 from elastane.policies.contract import Policy
 from elastane.policies.view import Info, JobState, JobView, Tenant, View, has, masked
 from elastane.service.learning import fit_together
+from elastane.service.lending import Allowance, allowances
 from elastane.service.live import LiveJob
 from elastane.service.messages import QuotaInfo
 
@@ -55,10 +56,14 @@ def build_view(scene: Scene, jobs: Iterable[LiveJob], trigger: str, policy: Poli
         if job.row.pinned_node is not None:
             view = replace(view, grant=_pinned_grant(job, view))
         views[job.id] = view
-    for quota in scene.quotas.values():
-        _keep_within(quota, views, withheld)
+    limits = allowances(scene.quotas.values(), views, total)
+    for allowance, borrowed in limits.values():
+        _keep_within(allowance, borrowed, views, withheld)
     views = {job: _within_bounds(view) for job, view in views.items()}
-    tenants = {name: Tenant(quota.weight, quota.slots) for name, quota in scene.quotas.items()}
+    tenants = {
+        name: Tenant(quota.weight, quota.slots + limits[name][1] if quota.slots is not None else None)
+        for name, quota in scene.quotas.items()
+    }
     view_ = View(
         now_s=scene.now_s,
         jobs=views,
@@ -98,22 +103,22 @@ def _within_bounds(view: JobView) -> JobView:
     return replace(view, grant=Grant.of(counts))
 
 
-def _keep_within(quota: QuotaInfo, views: dict[str, JobView], withheld: dict[str, str]) -> None:
-    """Leave out whom the quota has no room for; what the others may have beyond their least is shared evenly."""
-    if quota.slots is None:
-        return
-    left, growing = quota.slots, dict[str, int]()
-    for view in [view for view in views.values() if view.tenant == quota.tenant]:
+def _keep_within(
+    allowance: Allowance, borrowed: int, views: dict[str, JobView], withheld: dict[str, str]
+) -> None:
+    """Leave out whom there is no room for; what the others may have beyond their least is shared evenly."""
+    growing = dict[str, int]()
+    for view in [view for view in views.values() if view.tenant == allowance.quota.tenant]:
         fixed = view.pinned and view.state is JobState.RUNNING
         need = view.request.gpus_of(view.workers if fixed else view.request.min_workers)
-        if need > left and not fixed:
-            withheld[view.id] = f"tenant {quota.tenant} is at its quota of {quota.slots} slots"
+        if not fixed and not allowance.admits(need, view):
+            withheld[view.id] = allowance.refusal(borrowed)
             del views[view.id]
             continue
-        left -= need
+        allowance.take(need, view)
         if not fixed:
             growing[view.id] = view.request.min_workers
-    for job, most in _shared(left, growing, views).items():
+    for job, most in _shared(allowance.left, growing, views).items():
         view = views[job]
         if most < view.request.max_workers:
             views[job] = replace(view, request=replace(view.request, max_workers=most))

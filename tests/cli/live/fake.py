@@ -347,8 +347,8 @@ class Fake:
         self.note("revoke_token", id)
         return self.tokens()[1]
 
-    def events(self, after: int = 0) -> Iterator[EventRecord]:
-        self.note("events", after)
+    def events(self, after: int = 0, *, follow: bool = True) -> Iterator[EventRecord]:
+        self.note("events", after, follow)
         yield from (event for event in self.record if event.seq > after)
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import threading
 from collections.abc import Iterator
 
 import pytest
 
 from cli.live.conftest import Run
 from cli.live.fake import NOW_S, Fake, ended, not_found, queued, running, waiting_for
-from elastane.cli.live import events as events_verb
 from elastane.cli.live.curve import chart
 from elastane.service.messages import CurvePoint, Eta, EventRecord, JobDetail, ServerInfo, Why
 
@@ -210,25 +207,15 @@ def test_followed_events_are_json_lines(run: Run, server: Fake) -> None:
     assert [json.loads(line)["seq"] for line in lines] == [1, 2, 3]
 
 
-def test_events_that_are_not_followed_end_though_the_stream_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events_verb, "QUIET_S", 0.2)
-    over = threading.Event()
-
-    def endless() -> Iterator[EventRecord]:
-        yield from recorded(2)
-        over.wait()
-
-    assert [event.seq for event in events_verb.until_quiet(endless())] == [1, 2]
-    over.set()
-
-
-def test_events_that_are_not_followed_end_though_the_server_is_busy(server: Fake) -> None:
-    newer = (EventRecord(seq=seq, at_s=NOW_S + seq, kind="tick") for seq in itertools.count(3))
-    assert [each.seq for each in events_verb.until_quiet(itertools.chain(recorded(2), newer))] == [1, 2]
+def test_events_are_followed_only_if_asked(run: Run, server: Fake) -> None:
+    server.record = list(recorded(1))
+    run("events")
+    run("events", "-f")
+    assert [call for call in server.asked if call[0] == "events"] == [("events", 0, False), ("events", 0, True)]
 
 
 def test_a_refused_stream_is_an_error_of_the_verb(run: Run, server: Fake) -> None:
-    def refused(after: int = 0) -> Iterator[EventRecord]:
+    def refused(after: int = 0, *, follow: bool = True) -> Iterator[EventRecord]:
         yield from recorded(1)
         raise not_found("j1")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -64,9 +64,11 @@ class House:
 
 
 @asynccontextmanager
-async def house(home: Path, nodes: int = 2, slots: int = 2) -> AsyncIterator[House]:
+async def house(
+    home: Path, nodes: int = 2, slots: int = 2, devices: Mapping[str, Sequence[int]] | None = None
+) -> AsyncIterator[House]:
     """An engine that is ended, with everything in it, when the block ends."""
-    engine = LocalEngine(home, {f"n{i}": Node(f"n{i}", slots, "cpu") for i in range(nodes)})
+    engine = LocalEngine(home, {f"n{i}": Node(f"n{i}", slots, "cpu") for i in range(nodes)}, devices)
     await engine.open()
     living = House(home, engine)
     try:

@@ -55,6 +55,45 @@ def test_a_gang_over_two_nodes_gets_what_torchrun_would_set_and_its_exit_code_is
     live(story)
 
 
+def test_workers_see_accelerators_of_their_own(tmp_path: Path) -> None:
+    """On nodes that are said to have some."""
+    words = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)"
+
+    async def story() -> None:
+        async with house(tmp_path, devices={"n0": (0, 1), "n1": (2, 3)}) as living:
+            job = living.launch("j1", 1, PYTHON, "-c", words)
+            living.want(job, {"n0": 2, "n1": 1})
+            await living.until(lambda: living.over(job) is not None)
+            logs = [(tmp_path / "jobs/j1/run/logs" / f"w{i}.log").read_text().strip() for i in (1, 2, 3)]
+            assert logs[2] == "2"
+            assert set(logs[:2]) <= {"0", "1"}
+
+    live(story)
+
+
+@pytest.mark.slow
+def test_a_supervisor_that_is_killed_again_and_again_does_not_end_the_job(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with house(tmp_path, nodes=1) as living:
+            job = living.launch("j1", 1, *counting(tmp_path / "counts"))
+            living.want(job, {"n0": 1})
+            await living.until(lambda: bool(living.on(job)))
+            tender = living.engine._tenders[job.attempt]
+            for _ in range(5):
+                process = tender._process
+                assert process is not None
+                process.kill()
+                process.wait()
+                await living.until(lambda old=process: tender._process not in (None, old) and tender._lock.held)
+            enough(living, "j1")
+            await living.until(lambda: living.over(job) is not None)
+            over = living.over(job)
+            assert over is not None
+            assert over.cause is Cause.FINISHED
+
+    live(story)
+
+
 def test_what_cannot_be_started_is_told_as_such(tmp_path: Path) -> None:
     async def story() -> None:
         async with house(tmp_path, nodes=1) as living:

@@ -44,7 +44,7 @@ class FakeAccounts:
         for held in self.made.values():
             if held.token == token and held.id not in self.revoked and held.user in self.people:
                 user = self.people[held.user]
-                return Principal(user.name, user.role, user.tenant)
+                return Principal(user.name, user.role, user.tenant, held.expires_s)
         return None
 
     def users(self) -> list[UserInfo]:
@@ -115,6 +115,8 @@ class FakeService:
     chosen: PolicyInfo = field(default_factory=lambda: PolicyInfo(policy="elastane"))
     breaks: Exception | None = None
     """Raised by ``info``, as a defect would be."""
+    accounts: FakeAccounts | None = None
+    """Who has the audit log."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def info(self) -> ServerInfo:
@@ -122,7 +124,15 @@ class FakeService:
             raise self.breaks
         return ServerInfo(version="0", home=str(self.home), started_s=0, policy="elastane", slots=4, nodes=2)
 
-    def submit(self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None) -> Submitted:
+    async def submit(
+        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
+    ) -> Submitted:
+        made = self.add(who, spec, directory, key)
+        if not made.repeated and self.accounts is not None:
+            self.accounts.audit(who.user, "submit_job", made.id, "ok")
+        return made
+
+    def add(self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None) -> Submitted:
         if key and (who.user, key) in self.keys:
             job = self.details[self.keys[who.user, key]]
             return Submitted(id=job.id, name=job.name, repeated=True)

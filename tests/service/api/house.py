@@ -43,7 +43,7 @@ class House:
 
     def __init__(self, home: Path, **settings: Any) -> None:
         self.service = FakeService(home)
-        self.accounts = FakeAccounts()
+        self.accounts = self.service.accounts = FakeAccounts()
         self.settings = ApiSettings(**settings)
         for name, (role, tenant) in PEOPLE.items():
             self.accounts.known(name, role, tenant)  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ class House:
 
     def submit(self, name: str, **spec: Any) -> str:
         who = self.who(name)
-        return self.service.submit(who, {**SPEC, "tenant": who.tenant, **spec}, "/tmp", None).id
+        return self.service.add(who, {**SPEC, "tenant": who.tenant, **spec}, "/tmp", None).id
 
     def ask(self, method: str, path: str, who: str | None = None, **how: Any) -> httpx.Response:
         """One request; ``who`` is the name of a person, ``json`` a body."""

@@ -43,6 +43,14 @@ def test_what_was_and_what_comes_is_sent_once_and_in_order(house: House) -> None
     assert asyncio.run(story()) == [(1, "submitted"), (2, "submitted"), (3, "scaled")]
 
 
+@pytest.mark.parametrize("entries", [0, 3, 500, 1200])
+def test_who_does_not_follow_gets_all_there_is_and_then_the_end(entries: int, house: House) -> None:
+    for _ in range(entries):
+        house.service.happened("round")
+    answer = house.ask("GET", "/api/v1/events?after=2&follow=false", "admin")
+    assert [number for number, _ in parsed(answer.content)] == list(range(3, entries + 3))
+
+
 def test_a_log_longer_than_one_batch_is_sent_whole(house: House) -> None:
     for _ in range(1200):
         house.service.happened("round")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from fastapi import APIRouter
 
@@ -171,6 +172,21 @@ def test_tokens_of_others_are_neither_shown_nor_made_nor_revoked(house: House) -
     assert house.ask("POST", f"{V1}/tokens", "owner", json={"user": "admin"}).status_code == 403
     assert house.ask("DELETE", f"{V1}/tokens/of-other", "owner").status_code == 404
     assert house.ask("POST", f"{V1}/tokens", "admin", json={"user": "other"}).json()["user"] == "other"
+
+
+@pytest.mark.parametrize("maker", ["owner", "admin"])
+def test_a_token_makes_none_that_outlives_it(maker: str, house: House) -> None:
+    hour = house.ask("POST", f"{V1}/tokens", maker, json={"lifetime_s": 3600}).json()
+    bearer = {"Authorization": f"Bearer {hour['token']}"}
+
+    def made(**wish: float | None) -> httpx.Response:
+        return house.ask("POST", f"{V1}/tokens", headers=bearer, json=wish)
+
+    assert made().json()["expires_s"] == hour["expires_s"]
+    assert made(lifetime_s=None).json()["expires_s"] == hour["expires_s"]
+    assert made(lifetime_s=60).json()["expires_s"] < hour["expires_s"]
+    assert made(lifetime_s=7200).status_code == 403
+    assert house.ask("POST", f"{V1}/tokens", maker, json={}).json()["expires_s"] is None
 
 
 def test_an_admin_cannot_lock_themselves_out(house: House) -> None:

@@ -25,7 +25,7 @@ def token_for(store: Store, name: str = "ann", **options: Any) -> NewToken:
 
 def test_a_token_opens_the_door_to_its_owner(store: Store) -> None:
     made = token_for(store, label="laptop")
-    assert store.authenticate(made.token, NOW_S) == Principal("ann", "user", "team")
+    assert store.authenticate(made.token, NOW_S) == Principal("ann", "user", "team", made.expires_s)
     assert made.token.startswith(f"els_{made.id}_")
     (listed,) = store.tokens("ann")
     assert (listed.id, listed.label, listed.revoked) == (made.id, "laptop", False)

@@ -152,8 +152,8 @@ class Calls(Protocol):
         """It opens nothing any more."""
         ...
 
-    def events(self, after: int = 0, /) -> Iterator[EventRecord]:
-        """The event log after an entry, and then what is added to it, without end."""
+    def events(self, after: int = 0, /, *, follow: bool = True) -> Iterator[EventRecord]:
+        """The event log after an entry, and then (following) what is added to it, without end."""
         ...
 
 

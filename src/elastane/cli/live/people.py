@@ -77,7 +77,9 @@ def list_tokens(
 def new_token(
     user: str = typer.Argument(None, metavar="[USER]", help="For whom [default: myself]."),
     label: str = typer.Option("", help="What it is for."),
-    expires: str = typer.Option(None, help="After which time it ends, as in 30d [default: never]."),
+    expires: str = typer.Option(
+        None, help="After which time it ends, as in 30d [default: with your own token]."
+    ),
     as_json: bool = options.AS_JSON,
 ) -> None:
     """Make a token."""

@@ -8,13 +8,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from elastane.engines.local.files import Lock, read_json
 from elastane.engines.local.layout import Layout
 from elastane.train.control import wire
+from elastane.train.control.devices import NODE_DEVICES
 from elastane.train.control.nurseries import Parentage
 
 _AGAIN_S = 1.0
@@ -97,12 +98,15 @@ class AgentNurseries:
 class AgentWatch:
     """One node: starts its agent when there is none, and knows at once when it is gone."""
 
-    def __init__(self, layout: Layout, node: str, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, layout: Layout, node: str, changed: Callable[[], None], devices: Sequence[int] = ()
+    ) -> None:
         self.node = node
         self.alive = False
         self.pid: int | None = None
         self._layout = layout
         self._changed = changed
+        self._devices = devices
         self._facts: dict[str, Any] | None = None
 
     async def run(self) -> None:
@@ -128,9 +132,14 @@ class AgentWatch:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                env=dict(os.environ),
+                env={**os.environ, **self.environment()},
                 start_new_session=True,
             )
+
+    def environment(self) -> dict[str, str]:
+        """What workers there have to know of their node."""
+        numbers = ",".join(map(str, self._devices))
+        return {NODE_DEVICES: f"{self._layout.node(self.node)}|{numbers}"} if numbers else {}
 
     async def _connect(self) -> None:
         """Stay connected as long as it lives."""

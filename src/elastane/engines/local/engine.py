@@ -14,7 +14,7 @@ from typing import Any
 from elastane.cluster import Node
 from elastane.engines.contract import Attempt, Ending, Examined, Report, Wanted, WorkerFacts
 from elastane.engines.local.agents import AgentWatch
-from elastane.engines.local.command import kind_of, missing, runnable
+from elastane.engines.local.examining import Examiner
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.supervisors import Supervisors
 from elastane.engines.local.sweep import Mark, kill_marked
@@ -27,27 +27,28 @@ _END_S = 15.0
 class LocalEngine:
     """Nodes and attempts on this machine."""
 
-    def __init__(self, home: Path, nodes: Mapping[str, Node]) -> None:
+    def __init__(
+        self, home: Path, nodes: Mapping[str, Node], devices: Mapping[str, Sequence[int]] | None = None
+    ) -> None:
+        """``devices`` are the numbers of the accelerators of each node that has any."""
+        numbers = devices or {}
         self._layout = Layout(home)
         self._nodes = dict(nodes)
         self._news = asyncio.Event()
-        self._watches = {name: AgentWatch(self._layout, name, self._news.set) for name in nodes}
+        self._watches = {
+            name: AgentWatch(self._layout, name, self._news.set, numbers.get(name, ())) for name in nodes
+        }
         self._tenders: dict[Attempt, Tender] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._reports: list[Report] = []
+        self._examiner = Examiner()
         self._supervisors = Supervisors(home, lambda s, do: asyncio.get_running_loop().call_later(s, do))
 
     def examine(
         self, kind: str, command: Sequence[str], directory: str, environment: Mapping[str, str]
     ) -> Examined:
         """By its source, if it is a Python script."""
-        place = Path(directory)
-        what = runnable(command, place, environment)
-        lacking = missing(what, place, environment)
-        if lacking:
-            return Examined(kind, "", lacking)
-        choice = kind_of(kind, what, place)
-        return Examined(choice.kind.value, choice.reason)
+        return self._examiner.examine(kind, command, directory, environment)
 
     async def open(self) -> None:
         """Start agents where there are none, and wait for them."""

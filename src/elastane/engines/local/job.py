@@ -21,6 +21,7 @@ from elastane.engines.local.launching import ended_json, launch_from_json
 from elastane.engines.local.layout import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
 from elastane.engines.local.rotation import rotate
 from elastane.train.control.coordinator import Settings
+from elastane.train.control.devices import WORKER_DEVICES
 from elastane.train.control.kinds import Choice, JobKind
 from elastane.train.control.runner import CANNOT_START
 from elastane.train.control.server import NODE_LOST
@@ -92,7 +93,12 @@ class AttemptProcess:
             places=self._places,
             run=launch.run,
             settings=settings,
-            environment={"ELASTANE_JOB": launch.attempt.job, **saving, **launch.environment},
+            environment={
+                "ELASTANE_JOB": launch.attempt.job,
+                **saving,
+                **launch.environment,
+                WORKER_DEVICES: str(launch.worker_slots),
+            },
             directory=Path(launch.directory),
             module=what.module,
             kind=self._choice.kind,

@@ -30,6 +30,7 @@ def launch_from_json(values: Mapping[str, Any]) -> tuple[Launch, dict[str, int]]
         guessed=bool(values.get("guessed", False)),
         environment=dict(values["environment"]),
         most_workers=values["most_workers"],
+        worker_slots=float(values.get("worker_slots", 1.0)),
         checkpoint_s=values["checkpoint_s"],
         tenant=values["tenant"],
     )

@@ -23,6 +23,8 @@ LOOK_S = 0.2
 _START_S = 10.0
 _TRIES, _LIVED_S = 3, 3.0
 """How often its process may be started in a row, and how long it lives when all is well."""
+_KILLS = 20
+"""How often it may be killed in a row: that is none of its doing, but somebody may mean it."""
 
 
 class Tender:
@@ -44,7 +46,7 @@ class Tender:
         self._lock = Lock(wanted.launch.folder / LOCK)
         self._offset = wanted.seen
         self._told: object = None
-        self._starts = 0
+        self._starts = self._kills = 0
         self._started_s = 0.0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -73,7 +75,7 @@ class Tender:
                 return
             if self._lock.held:
                 if time.monotonic() > self._started_s + _LIVED_S:
-                    self._starts = 0
+                    self._starts = self._kills = 0
                 self._read_journal()
                 await self._pass_on()
             else:
@@ -93,11 +95,14 @@ class Tender:
         """Start it, or find out why it is gone."""
         folder = self.wanted.launch.folder
         begun = (folder / BEGUN).exists()
+        self._count_kill()
         if self.wanted.grant is None:
             cause = Cause.SUSPENDED if self.wanted.ending is Ending.SUSPEND else Cause.CANCELLED
             await self._declare(cause, self.wanted.why)
         elif begun and not self._adoptable():
             await self._declare(Cause.LOST, "the process that ran it was killed")
+        elif self._kills >= _KILLS:
+            await self._declare(Cause.LOST, f"the process that runs it was killed {self._kills} times in a row")
         elif self._starts >= _TRIES:
             await self._declare(Cause.UNSTARTABLE, self._last_line())
         else:
@@ -107,6 +112,12 @@ class Tender:
             )
             self._told = places_of(self.wanted.grant) if not begun else None
             await self._start(folder)
+
+    def _count_kill(self) -> None:
+        """A process that was killed has not failed to start."""
+        if self._process is not None and (self._process.poll() or 0) < 0:
+            self._process = None
+            self._starts, self._kills = max(0, self._starts - 1), self._kills + 1
 
     def _adoptable(self) -> bool:
         members = read_json(self.wanted.launch.folder / MEMBERS)

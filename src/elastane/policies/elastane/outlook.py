@@ -122,7 +122,9 @@ def cautious(problem: Problem, caution: float) -> Problem:
     sizes = np.arange(problem.several.shape[1])
     widest = int(problem.node_gpus.max(initial=1))
     several = np.where(sizes[None, :] <= 1, 0.0, problem.several)
-    last = np.where(seen <= widest, problem.one_node[np.arange(len(seen)), np.minimum(seen, len(sizes) - 1)], 0.0)
+    last = np.where(
+        seen <= widest, problem.one_node[np.arange(len(seen)), np.minimum(seen, len(sizes) - 1)], 0.0
+    )
     last = np.maximum(last, several[np.arange(len(seen)), np.minimum(seen, len(sizes) - 1)])
     limit = last[:, None] * np.maximum(sizes[None, :] / seen[:, None], 1.0) ** caution
     new = sizes[None, :] > seen[:, None]

@@ -38,6 +38,8 @@ class Call:
     who: Principal
     token: str = field(repr=False)
     target: str = ""
+    recorded: bool = False
+    """Whether the audit log has it already: what was changed and the entry about it were stored together."""
 
     @property
     def service(self) -> Service:

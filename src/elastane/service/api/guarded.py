@@ -16,7 +16,6 @@ from elastane.service.api.desk import Call, Desk
 from elastane.service.api.gate import admit
 from elastane.service.api.permissions import PERMISSIONS, Reach, Rule
 from elastane.service.api.strict import StrictRequest, must_be_json
-from elastane.service.messages import Problem
 
 _MEANING = {
     400: "A mistake in the request, named in the answer.",
@@ -47,7 +46,7 @@ class GuardedRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         self.rule = PERMISSIONS[endpoint.__name__]
-        told = _documented(self.rule, options["methods"], isinstance(options.get("response_class"), type))
+        told = _documented(self.rule, options["methods"])
         options["responses"] = told | (options.get("responses") or {})
         options["operation_id"] = endpoint.__name__
         if self.rule.least is not None:
@@ -80,7 +79,7 @@ class GuardedRoute(APIRoute):
 def _audited(response: Response, request: Request, action: str, outcome: str) -> Response:
     """The response, once it is written down; a change that cannot be accounted for is not confirmed."""
     call = getattr(request.state, "call", None)
-    if isinstance(call, Call):
+    if isinstance(call, Call) and not call.recorded:
         try:
             call.accounts.audit(call.who.user, action, call.target, outcome)
         except Exception as error:
@@ -88,8 +87,11 @@ def _audited(response: Response, request: Request, action: str, outcome: str) ->
     return response
 
 
-def _documented(rule: Rule, methods: Iterable[str], other_type: bool) -> dict[int | str, dict[str, Any]]:
-    """The refusals a route can give.  They are JSON, also where its answers are of another type."""
+def _documented(rule: Rule, methods: Iterable[str]) -> dict[int | str, dict[str, Any]]:
+    """The refusals a route can give.  They are JSON, also where its answers are of another type.
+
+    By reference (the route for health has it whole): to build the model for each again takes a part of every start.
+    """
     statuses = {*_ALWAYS}
     if rule.least is not None:
         statuses |= {*_WITH_TOKEN}
@@ -97,5 +99,5 @@ def _documented(rule: Rule, methods: Iterable[str], other_type: bool) -> dict[in
         statuses.add(404)
     if set(methods) != {"GET"}:
         statuses |= {*_WRITING}
-    problem = {"content": {"application/json": {"schema": _PROBLEM}}} if other_type else {"model": Problem}
+    problem = {"content": {"application/json": {"schema": _PROBLEM}}}
     return {status: {**problem, "description": _MEANING[status]} for status in sorted(statuses)}

@@ -70,5 +70,5 @@ class MakeToken(Request):
     user: Name | None = None
     label: str = Field(default="", max_length=200)
     lifetime_s: float | None = Field(
-        default=None, gt=0, le=3.2e9, description="How long it is good; null is for ever."
+        default=None, gt=0, le=3.2e9, description="How long it is good; null is as long as the caller's own."
     )

@@ -53,8 +53,11 @@ def _is_over(call: Call, job: str, attempt: int, worker: str) -> bool:
     return any(file.leader for file in files[place + 1 :])
 
 
-async def send_events(call: Call, after: int) -> AsyncIterator[bytes]:
-    """Events after an entry, as server-sent events, with a comment now and then to show that we are there."""
+async def send_events(call: Call, after: int, *, follow: bool = True) -> AsyncIterator[bytes]:
+    """Events after an entry, as server-sent events, with a comment now and then to show that we are there.
+
+    Without ``follow`` it ends with the last one there is.
+    """
     settings = call.desk.settings
     heard_s = settings.clock()
     yield b"retry: 1000\n\n"
@@ -64,7 +67,11 @@ async def send_events(call: Call, after: int) -> AsyncIterator[bytes]:
             after = batch[-1].seq
             heard_s = settings.clock()
             yield b"".join(map(_event, events_for(call, batch))) + b"id: %d\n\n" % after
-        elif settings.clock() - heard_s >= settings.heartbeat_s:
+        if not follow and len(batch) < _BATCH:  # more may come meanwhile; those are for who follows
+            return
+        if batch:
+            continue
+        if settings.clock() - heard_s >= settings.heartbeat_s:
             heard_s = settings.clock()
             yield b": still here\n\n"
         else:

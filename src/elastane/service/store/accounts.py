@@ -13,11 +13,12 @@ from elastane.service.facade import Conflict, NotFound, Principal
 from elastane.service.messages import AuditRecord, NewToken, QuotaInfo, Role, TokenInfo, UserInfo
 from elastane.service.store import secret
 from elastane.service.store.database import Database
+from elastane.service.store.prepared import Found, Prepared
 from elastane.service.store.tables import audit, quotas, tokens, users
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
-_TOKEN = (
+_TOKEN = Prepared(
     sa.select(tokens.c.digest, tokens.c.expires_s, tokens.c.revoked, users.c.name, users.c.role, users.c.tenant)
     .join_from(tokens, users, tokens.c.user == users.c.name)
     .where(tokens.c.id == sa.bindparam("wanted"))
@@ -25,6 +26,8 @@ _TOKEN = (
 _TOKENS = sa.select(
     tokens.c.id, tokens.c.user, tokens.c.label, tokens.c.created_s, tokens.c.expires_s, tokens.c.revoked
 ).order_by(tokens.c.user, tokens.c.created_s, tokens.c.id)
+_ADD_AUDIT = Prepared(sa.insert(audit))
+_QUOTAS = Prepared(sa.select(quotas).order_by(quotas.c.tenant))
 _SET_QUOTA = insert_or(quotas)
 _SET_QUOTA = _SET_QUOTA.on_conflict_do_update(
     index_elements=["tenant"],
@@ -48,7 +51,7 @@ class AccountReads:
         expired = found["expires_s"] is not None and now_s >= found["expires_s"]
         if not matches or expired or found["revoked"]:
             return None
-        return Principal(found["name"], found["role"], found["tenant"])
+        return Principal(found["name"], found["role"], found["tenant"], found["expires_s"])
 
     def user(self, name: str) -> UserInfo | None:
         """The user with exactly this name."""
@@ -73,7 +76,7 @@ class AccountReads:
 
     def quotas(self) -> list[QuotaInfo]:
         """Those that were set, by tenant."""
-        return self._db.all(_quota, sa.select(quotas).order_by(quotas.c.tenant))
+        return self._db.all(_quota, _QUOTAS)
 
     def audit_log(self, after: int = 0, limit: int = 1000) -> list[AuditRecord]:
         """Entries after this one, oldest first."""
@@ -144,13 +147,14 @@ class AccountWrites(AccountReads):
     def add_audit(self, user: str, action: str, target: str = "", outcome: str = "") -> int:
         """Somebody did something; returns its place in the audit log."""
         values = {
+            "seq": None,
             "at_s": self._db.clock(),
             "user": user,
             "action": action,
             "target": target,
             "outcome": outcome,
         }
-        return int(self._db.write(sa.insert(audit), values).lastrowid)
+        return int(self._db.write(_ADD_AUDIT, values).lastrowid or 0)
 
     def _known(self, name: str) -> UserInfo:
         found = self.user(name)
@@ -176,13 +180,13 @@ def _role(role: Role) -> Role:
     return role
 
 
-def _user(found: sa.RowMapping) -> UserInfo:
+def _user(found: Found) -> UserInfo:
     return UserInfo(**found)
 
 
-def _token(found: sa.RowMapping) -> TokenInfo:
+def _token(found: Found) -> TokenInfo:
     return TokenInfo(**found)
 
 
-def _quota(found: sa.RowMapping) -> QuotaInfo:
+def _quota(found: Found) -> QuotaInfo:
     return QuotaInfo(**found)

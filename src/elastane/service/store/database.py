@@ -1,22 +1,20 @@
 """One SQLite connection: its settings, its transactions, and whether we may still write.
 
-Reads and writes are SQLAlchemy Core statements.  One thread at a time; it knows nothing of what the tables mean,
-except for the fence that keeps a replaced control plane from writing.
+Reads and writes are SQLAlchemy Core statements; those that are asked often are ``Prepared``.  One thread at a time; it
+knows nothing of what the tables mean, except for the fence that keeps a replaced control plane from writing.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import zlib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from elastane.errors import ElastaneError
@@ -24,16 +22,17 @@ from elastane.service.store import tables
 from elastane.service.store.errors import StaleControlPlane, StoreError, damaged, failed
 from elastane.service.store.failpoints import reach
 from elastane.service.store.files import Files
+from elastane.service.store.prepared import Found, Prepared, Values, to_json
 from elastane.service.store.seal import break_seal
 
 Clock = Callable[[], float]
-Values = Mapping[str, Any]
 T = TypeVar("T")
-Make = Callable[[sa.RowMapping], T]
+Make = Callable[[Found], T]
+Statement = sa.Executable | Prepared
 
 _BUSY_S = 5.0
 _NONSENSE = (ValueError, KeyError, TypeError, AttributeError, zlib.error)
-_EPOCH = sa.select(tables.fence.c.epoch)
+_EPOCH = Prepared(sa.select(tables.fence.c.epoch))
 _RAISE_EPOCH = sa.update(tables.fence).values(epoch=tables.fence.c.epoch + 1)
 _PRAGMAS = (
     "PRAGMA synchronous=FULL",  # a commit that was acknowledged survives a power cut
@@ -42,6 +41,18 @@ _PRAGMAS = (
     "PRAGMA cell_size_check=ON",
     "PRAGMA journal_size_limit=8388608",
 )
+
+
+class Written(Protocol):
+    """What became of a change."""
+
+    @property
+    def lastrowid(self) -> int | None:
+        """The number of the row that was added."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows were changed."""
 
 
 def connect(files: Files) -> sqlite3.Connection:
@@ -72,7 +83,7 @@ class Database:
             "sqlite://",
             creator=lambda: link,
             poolclass=NullPool,
-            json_serializer=partial(json.dumps, separators=(",", ":")),
+            json_serializer=to_json,
         )
         # SQLAlchemy's own transactions would begin with the first read; ours begin where we say so.
         self._connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -80,25 +91,23 @@ class Database:
         self._open = False
         self._seal_may_stand = True
 
-    def all(self, make: Make[T], statement: sa.Executable, values: Values | None = None) -> list[T]:
+    def all(self, make: Make[T], statement: Statement, values: Values | None = None) -> list[T]:
         """What a query finds, each row made into a value; one that makes no sense is damage."""
         try:
-            return [make(row) for row in self._run(statement, values).mappings()]
-        except DBAPIError as error:
-            raise self._plain(error) from error
+            return [make(row) for row in self._rows(statement, values)]
         except _NONSENSE as error:
             raise damaged(self.files, "is damaged (a row cannot be read)") from error
 
-    def one(self, make: Make[T], statement: sa.Executable, values: Values | None = None) -> T | None:
+    def one(self, make: Make[T], statement: Statement, values: Values | None = None) -> T | None:
         """The value made of the first row."""
         found = self.all(make, statement, values)
         return found[0] if found else None
 
-    def first(self, statement: sa.Executable, values: Values | None = None) -> sa.RowMapping | None:
+    def first(self, statement: Statement, values: Values | None = None) -> Found | None:
         """The first of what a query finds."""
         return self.one(lambda row: row, statement, values)
 
-    def write(self, statement: sa.Executable, values: Values | None = None) -> sa.CursorResult[Any]:
+    def write(self, statement: Statement, values: Values | None = None) -> Written:
         """Change something, as part of the transaction under way."""
         if not self._open:
             raise RuntimeError("the store is written to only within 'with store.transaction()'")
@@ -192,24 +201,37 @@ class Database:
             raise damaged(self.files, "is damaged (the fence is missing)")
         return int(found["epoch"])
 
-    def _run(self, statement: sa.Executable, values: Values | None) -> sa.CursorResult[Any]:
-        try:
+    def _rows(self, statement: Statement, values: Values | None) -> list[Found]:
+        with self._plainly():
+            if isinstance(statement, Prepared):
+                return statement.rows(self._link, values)
+            return [row._asdict() for row in self._connection.execute(statement, values)]
+
+    def _run(self, statement: Statement, values: Values | None) -> Written:
+        with self._plainly():
+            if isinstance(statement, Prepared):
+                return statement.run(self._link, values)
             return self._connection.execute(statement, values)
-        except DBAPIError as error:
+
+    def _command(self, sql: str) -> None:
+        with self._plainly():
+            self._link.execute(sql)
+
+    @contextmanager
+    def _plainly(self) -> Iterator[None]:
+        """Failures become one line for people."""
+        try:
+            yield
+        except (DBAPIError, sqlite3.Error) as error:
             raise self._plain(error) from error
         except UnicodeEncodeError as error:
             raise ElastaneError("a text holds characters that are not valid Unicode; remove them") from error
         except OverflowError as error:
             raise ElastaneError("a number is too large to be stored; use a smaller one") from error
 
-    def _command(self, sql: str) -> None:
-        try:
-            self._connection.exec_driver_sql(sql)
-        except DBAPIError as error:
-            raise self._plain(error) from error
-
-    def _plain(self, error: DBAPIError) -> Exception:
+    def _plain(self, error: DBAPIError | sqlite3.Error) -> Exception:
+        cause = error.orig if isinstance(error, DBAPIError) else error
         # A broken constraint is a defect of ours, not of the file.
-        if isinstance(error, IntegrityError) or not isinstance(error.orig, sqlite3.Error):
+        if isinstance(cause, sqlite3.IntegrityError) or not isinstance(cause, sqlite3.Error):
             return error
-        return failed(self.files, error.orig)
+        return failed(self.files, cause)

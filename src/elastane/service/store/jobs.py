@@ -6,6 +6,7 @@ one user's request key means one job.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
@@ -16,6 +17,7 @@ from elastane.jobs.states import State
 from elastane.service.facade import Conflict, NotFound, Which
 from elastane.service.store.database import Database
 from elastane.service.store.grant_json import grant_from_json, grant_to_json
+from elastane.service.store.prepared import Found, Prepared
 from elastane.service.store.rows import JobRow, id_of, number_of
 from elastane.service.store.tables import jobs, request_keys
 
@@ -23,25 +25,35 @@ _FIELDS = tuple(field.name for field in fields(JobRow))
 _IDENTITY = ("name", "owner", "tenant", "spec", "directory", "submitted_s")
 """What a job is, as against how it fares."""
 
-_ONE = sa.select(jobs).where(jobs.c.number == sa.bindparam("wanted"))
+_ONE = Prepared(sa.select(jobs).where(jobs.c.number == sa.bindparam("wanted")))
 _ACTIVE = sa.select(jobs).where(jobs.c.terminal == sa.false()).order_by(jobs.c.number)
 _ENDED = (
     sa.select(jobs).where(jobs.c.terminal == sa.true()).order_by(jobs.c.ended_s.desc(), jobs.c.number.desc())
 )
-_BY_STATE = sa.select(jobs.c.state, sa.func.count().label("jobs")).group_by(jobs.c.state)
-_SERVICE = (
+_BY_STATE = Prepared(sa.select(jobs.c.state, sa.func.count().label("jobs")).group_by(jobs.c.state))
+_SERVICE = Prepared(
     sa.select(jobs.c.service_gpu_s)
     .where(jobs.c.state == State.SUCCEEDED.value)
     .order_by(jobs.c.ended_s.desc())
     .limit(sa.bindparam("most"))
 )
-_OF_KEY = sa.select(request_keys.c.job).where(
-    request_keys.c.user == sa.bindparam("who"), request_keys.c.key == sa.bindparam("which")
+_OF_KEY = Prepared(
+    sa.select(request_keys.c.job).where(
+        request_keys.c.user == sa.bindparam("who"), request_keys.c.key == sa.bindparam("which")
+    )
 )
-_CHANGE = (
+_ADD = Prepared(sa.insert(jobs))
+_ADD_KEY = Prepared(sa.insert(request_keys))
+_CHANGE = Prepared(
     sa.update(jobs)
     .where(jobs.c.number == sa.bindparam("wanted"))
     .values({name: sa.bindparam(name) for name in (*_FIELDS, "terminal") if name not in (*_IDENTITY, "number")})
+)
+_TRAINING = ("seen", "training", "profile")
+_CHANGE_TRAINING = Prepared(
+    sa.update(jobs)
+    .where(jobs.c.number == sa.bindparam("wanted"), jobs.c.attempt == sa.bindparam("of_attempt"))
+    .values({name: sa.bindparam(name) for name in _TRAINING})
 )
 
 
@@ -104,8 +116,9 @@ class JobWrites(JobReads):
         kind_reason: str = "",
         state: State = State.SUBMITTED,
         reason: str = "",
+        key: str | None = None,
     ) -> JobRow:
-        """A new job, with a number nobody had before."""
+        """A new job, with a number nobody had before; ``key`` is the request key that stands for it from now on."""
         now_s = self._db.clock()
         row = JobRow(
             number=0,
@@ -123,9 +136,11 @@ class JobWrites(JobReads):
             as_of_s=now_s,
             ended_s=None,
         )
-        values = {key: value for key, value in _values(row).items() if key != "number"}
-        made = self._db.write(sa.insert(jobs), values)
-        return replace(row, number=int(made.lastrowid))
+        made = self._db.write(_ADD, {**_values(row), "number": None})
+        row = replace(row, number=int(made.lastrowid or 0))
+        if key:
+            self._add_key(owner, key, row.number)
+        return row
 
     def save_job(self, row: JobRow) -> None:
         """Store how a job fares now; refused where it would break one of the rules above."""
@@ -137,18 +152,28 @@ class JobWrites(JobReads):
             values = {name: value for name, value in _values(row).items() if name not in (*_IDENTITY, "number")}
             self._db.write(_CHANGE, {**values, "wanted": row.number})
 
+    def save_training(self, row: JobRow) -> None:
+        """Store what the training of this attempt reported, and nothing else: it comes often, and breaks no rule."""
+        values = {name: getattr(row, name) for name in _TRAINING}
+        self._db.write(_CHANGE_TRAINING, {**values, "wanted": row.number, "of_attempt": row.attempt})
+
     def remember_key(self, user: str, key: str, job: str) -> None:
         """From now on this user's key stands for this job, and for no other."""
-        known = self.job_of_key(user, key)
-        if known == job:
+        if self.job_of_key(user, key) == job:
             return
-        if known is not None:
+        number = number_of(job)
+        if number is None or self.job(job) is None:
+            raise NotFound(f"there is no job {job}")
+        self._add_key(user, key, number)
+
+    def _add_key(self, user: str, key: str, number: int) -> None:
+        try:
+            self._db.write(_ADD_KEY, {"user": user, "key": key, "job": number})
+        except sqlite3.IntegrityError:
+            known = self.job_of_key(user, key)
             raise Conflict(
                 f"request key {key!r} stands for job {known} already; use another key for another job"
-            )
-        if self.job(job) is None:
-            raise NotFound(f"there is no job {job}")
-        self._db.write(sa.insert(request_keys), {"user": user, "key": key, "job": number_of(job)})
+            ) from None
 
 
 def _only(query: sa.Select[Any], owner: str | None, tenant: str | None) -> sa.Select[Any]:
@@ -159,7 +184,7 @@ def _only(query: sa.Select[Any], owner: str | None, tenant: str | None) -> sa.Se
     return query
 
 
-def _row(found: sa.RowMapping) -> JobRow:
+def _row(found: Found) -> JobRow:
     values = {name: value for name, value in found.items() if name != "terminal"}
     grant = None if found["grant"] is None else grant_from_json(found["grant"])
     return JobRow(**{**values, "grant": grant, "state": State(found["state"])})

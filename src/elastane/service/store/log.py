@@ -13,19 +13,29 @@ from sqlalchemy.dialects.sqlite import insert as insert_or
 from elastane.service.facade import NotFound
 from elastane.service.messages import EventRecord
 from elastane.service.store.database import Database
+from elastane.service.store.prepared import Found, Prepared
 from elastane.service.store.rows import Decision, id_of, number_of
 from elastane.service.store.tables import decisions, events, settings
 
 _AFTER = sa.select(events).where(events.c.seq > sa.bindparam("after")).order_by(events.c.seq)
-_EVENTS = _AFTER.limit(sa.bindparam("most"))
-_EVENTS_OF_JOB = _AFTER.where(events.c.job == sa.bindparam("number")).limit(sa.bindparam("most"))
-_DECISIONS = (
+_EVENTS = Prepared(_AFTER.limit(sa.bindparam("most")))
+_EVENTS_OF_JOB = Prepared(_AFTER.where(events.c.job == sa.bindparam("number")).limit(sa.bindparam("most")))
+_ADD_EVENT = Prepared(sa.insert(events))
+_ADD_DECISION = Prepared(sa.insert(decisions))
+_DECISIONS = Prepared(
     sa.select(decisions)
     .where(decisions.c.seq > sa.bindparam("after"))
     .order_by(decisions.c.seq)
     .limit(sa.bindparam("most"))
 )
-_SETTING = sa.select(settings.c.value).where(settings.c.key == sa.bindparam("wanted"))
+_SETTING = Prepared(sa.select(settings.c.value).where(settings.c.key == sa.bindparam("wanted")))
+_name = sa.column("name", sa.Text)
+_LAST = Prepared(
+    # Not the newest row: after pruning there may be none, and readers must not start again at 0.
+    sa.select(sa.column("seq", sa.Integer))
+    .select_from(sa.table("sqlite_sequence"))
+    .where(_name == sa.bindparam("table"))
+)
 _SET = insert_or(settings)
 _SET = _SET.on_conflict_do_update(index_elements=["key"], set_={"value": _SET.excluded.value})
 
@@ -73,7 +83,7 @@ class LogWrites(LogReads):
         if job is not None and number is None:
             raise NotFound(f"there is no job {job}")
         values = {"at_s": self._db.clock(), "kind": kind, "job": number, "body": body or {}}
-        return int(self._db.write(sa.insert(events), values).lastrowid)
+        return int(self._db.write(_ADD_EVENT, {**values, "seq": None}).lastrowid or 0)
 
     def add_decision(
         self,
@@ -93,7 +103,7 @@ class LogWrites(LogReads):
             "view": _packed(view),
             "plan": _packed(plan),
         }
-        return int(self._db.write(sa.insert(decisions), values).lastrowid)
+        return int(self._db.write(_ADD_DECISION, {**values, "seq": None}).lastrowid or 0)
 
     def set_setting(self, key: str, value: Any) -> None:
         """Remember a JSON value."""
@@ -113,22 +123,15 @@ class LogWrites(LogReads):
 
 
 def _last(database: Database, table: sa.Table) -> int:
-    # Not the newest row: after pruning there may be none, and readers must not start again at 0.
-    name = sa.column("name", sa.Text)
-    query = (
-        sa.select(sa.column("seq", sa.Integer))
-        .select_from(sa.table("sqlite_sequence"))
-        .where(name == table.name)
-    )
-    return database.one(lambda row: int(row["seq"]), query) or 0
+    return database.one(lambda row: int(row["seq"]), _LAST, {"table": table.name}) or 0
 
 
-def _event(found: sa.RowMapping) -> EventRecord:
+def _event(found: Found) -> EventRecord:
     job = None if found["job"] is None else id_of(found["job"])
     return EventRecord(**{**found, "job": job})
 
 
-def _decision(found: sa.RowMapping) -> Decision:
+def _decision(found: Found) -> Decision:
     return Decision(**{**found, "view": _unpacked(found["view"]), "plan": _unpacked(found["plan"])})
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from elastane.errors import ElastaneError
+from elastane.train.control import devices
 from elastane.train.errors import Released
 
 ORDER, PARENT = "ELASTANE_ORDER", "ELASTANE_PARENT"
@@ -101,6 +102,10 @@ def run(order: Order) -> None:
     """Become this worker; ends the process."""
     _redirect(order.log)
     os.environ.update(order.environment)
+    lacking = devices.claim(os.environ)
+    if lacking:
+        print(f"elastane: error: {lacking}", file=sys.stderr)  # noqa: T201
+        os._exit(CANNOT_START)
     try:
         os.chdir(order.directory)
     except OSError as error:

@@ -23,16 +23,20 @@ routes = APIRouter(route_class=GuardedRoute, tags=["jobs"])
 @routes.post(
     "/jobs",
     status_code=201,
-    responses={200: {"model": Submitted, "description": "The key was used before: this is that job."}},
+    response_model=None,  # a message as it is: to check it once more would take longer than to store the job
+    responses={
+        201: {"model": Submitted, "description": "The job is stored."},
+        200: {"model": Submitted, "description": "The key was used before: this is that job."},
+    },
 )
-async def submit_job(call: Asked, submission: Submission, response: Response) -> Submitted:
+async def submit_job(call: Asked, submission: Submission) -> Response:
     """Store a job.  A repeated ``key`` of one user is the same job."""
     spec = _of_own_tenant(call, submission.spec)
-    submitted = call.service.submit(call.who, spec, submission.directory, submission.key)
+    submitted = await call.service.submit(call.who, spec, submission.directory, submission.key)
     call.target = submitted.id
-    if submitted.repeated:
-        response.status_code = 200
-    return submitted
+    call.recorded = not submitted.repeated
+    status = 200 if submitted.repeated else 201
+    return Response(submitted.model_dump_json().encode(), status, media_type="application/json")
 
 
 def _of_own_tenant(call: Call, spec: dict[str, Any]) -> dict[str, Any]:

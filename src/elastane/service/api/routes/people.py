@@ -62,12 +62,25 @@ async def list_tokens(call: Asked, user: AskedName = None) -> list[TokenInfo]:
 
 @routes.post("/tokens", status_code=201)
 async def new_token(call: Asked, wish: MakeToken) -> NewToken:
-    """A new token.  It is shown this once."""
+    """A new token.  It is shown this once, and ends no later than the token it was asked for with."""
     user = _oneself(call, wish.user) or call.who.user
-    expires_s = None if wish.lifetime_s is None else call.desk.settings.now() + wish.lifetime_s
-    made = call.accounts.new_token(user, wish.label, expires_s)
+    made = call.accounts.new_token(user, wish.label, _end_of(call, wish.lifetime_s))
     call.target = f"{user}/{made.id}"
     return made
+
+
+def _end_of(call: Call, lifetime_s: float | None) -> float | None:
+    """When a new token ends; or who found a token that is good for an hour would have access for ever."""
+    own_s, now_s = call.who.expires_s, call.desk.settings.now()
+    asked_s = own_s if lifetime_s is None else now_s + lifetime_s
+    if own_s is not None and asked_s is not None and asked_s > own_s:
+        left = f"{max(0.0, own_s - now_s):.0f} s"
+        raise Refused(
+            403,
+            "forbidden",
+            f"lifetime_s: your own token is good for {left} more, and makes none that outlives it",
+        )
+    return asked_s
 
 
 def _oneself(call: Call, user: str | None) -> str | None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from elastane.service.api.answers import Refused
 from elastane.service.api.desk import Asked
-from elastane.service.api.exposition import exposition
 from elastane.service.api.fields import LARGEST, After
 from elastane.service.api.guarded import GuardedRoute
 from elastane.service.api.streams import send_events
-from elastane.service.messages import Message, ServerInfo, UserInfo
+from elastane.service.messages import Message, Problem, ServerInfo, UserInfo
 
 outside = APIRouter(route_class=GuardedRoute)
 """Routes that monitoring knows by fixed names, outside of the versioned API."""
@@ -40,7 +39,7 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
-@outside.get("/health")
+@outside.get("/health", responses={429: {"model": Problem, "description": "Too many requests."}})
 async def health() -> Health:
     """Whether the service answers."""
     return Health()
@@ -49,6 +48,8 @@ async def health() -> Health:
 @outside.get("/metrics", response_class=Figures)
 async def metrics(call: Asked) -> Response:
     """Figures for Prometheus."""
+    from elastane.service.api.exposition import exposition  # not before somebody asks: starts are short without
+
     return Figures(exposition(call.service.gauges()))
 
 
@@ -75,6 +76,9 @@ async def whoami(call: Asked) -> UserInfo:
 async def events(
     call: Asked,
     after: After = 0,
+    follow: Annotated[
+        bool, Query(description="Go on with what happens; else end with what has happened.")
+    ] = True,
     last_event_id: Annotated[str | None, Header(description="Set by a client that reconnects.")] = None,
 ) -> Response:
     """Changes as they happen; ``id`` is the entry's number, with which a client goes on where it was."""
@@ -84,4 +88,4 @@ async def events(
                 400, "request", "Last-Event-ID: not the number of an entry; leave it out to start anew"
             )
         after = min(int(last_event_id), LARGEST)
-    return EventStream(send_events(call, after))
+    return EventStream(send_events(call, after, follow=follow))

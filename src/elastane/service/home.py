@@ -1,0 +1,133 @@
+"""The home of a live system: which files lie there, whether one runs on it, and how to start and end it.
+
+Nothing of the system itself is imported: whoever starts or ends one in the background need not wait for that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastane.engines.local.files import Lock
+from elastane.errors import ElastaneError
+
+PID, URL, TOKEN, LOCK, DATABASE = "elastane.pid", "url", "token", "elastane.lock", "elastane.db"
+LEASH = "ELASTANE_UP_LEASH"
+"""The process with which a system in the background shall end, if it is to."""
+_START_S, _STOP_S = 30.0, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """How to start."""
+
+    home: Path
+    nodes: int | None = None
+    slots: int | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    policy: str = "elastane"
+    interval_s: float | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    insecure: bool = False
+    min_run_s: float = 60.0
+    restore: bool = False
+    """Go back to the last good copy of the store first."""
+
+
+def default_home() -> Path:
+    """Where everything is kept: ``$ELASTANE_HOME``, or a folder in the user's own."""
+    return Path(os.environ.get("ELASTANE_HOME") or Path.home() / ".elastane")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a running one is."""
+
+    pid: int
+    url: str
+
+
+def running(home: Path) -> Address | None:
+    """The system that runs on a home, if any does."""
+    if not Lock(home / LOCK).held:
+        return None
+    try:
+        return Address(int((home / PID).read_text()), (home / URL).read_text().strip())
+    except (OSError, ValueError):
+        return None
+
+
+def make_home(home: Path) -> None:
+    """For its owner's eyes only."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        home.chmod(0o700)
+    except OSError as error:
+        raise ElastaneError(
+            f"{home} cannot be the home of Elastane: {error.strerror}; set ELASTANE_HOME"
+        ) from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file that is there wholly or not at all, for its owner's eyes only."""
+    part = path.with_name(f".{path.name}.part")
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "w") as file:
+        file.write(text + "\n")
+    part.replace(path)
+
+
+def start_detached(home: Path, arguments: Sequence[str], *, leashed: bool = False) -> Address:
+    """``elastane up`` in the background; returns once it answers.  ``leashed``: it ends when this process does."""
+    there = running(home)
+    if there is not None:
+        raise ElastaneError(f"Elastane runs on {home} already (process {there.pid}, {there.url})")
+    make_home(home)
+    log = home / "elastane.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "elastane", "up", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "ELASTANE_HOME": str(home), **({LEASH: str(os.getpid())} if leashed else {})},
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline:
+        there = running(home)
+        if there is not None:
+            return there
+        if process.poll() is not None:
+            lines = log.read_text(errors="replace").strip().splitlines()
+            last = lines[-1] if lines else f"it ended with exit code {process.returncode}"
+            raise ElastaneError(last.removeprefix("error: "))
+        time.sleep(0.05)
+    raise ElastaneError(f"Elastane did not start within {_START_S:g} s; see {log}")
+
+
+def stop(home: Path, *, leave_running: bool) -> Address:
+    """End what runs on a home, and wait for it."""
+    there = running(home)
+    if there is None:
+        (home / PID).unlink(missing_ok=True)
+        raise ElastaneError(f"Elastane does not run on {home}; start it with 'elastane up'")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(there.pid, signal.SIGHUP if leave_running else signal.SIGTERM)
+    lock, deadline = Lock(home / LOCK), time.monotonic() + _STOP_S
+    while lock.held and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if lock.held:
+        raise ElastaneError(
+            f"process {there.pid} did not end within {_STOP_S:g} s; see {home / 'elastane.log'}"
+        )
+    return there

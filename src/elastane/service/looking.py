@@ -1,0 +1,206 @@
+"""What the control plane answers when somebody only looks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from elastane import __version__
+from elastane.service.control import ControlPlane
+from elastane.service.explaining import explain
+from elastane.service.facade import NotFound, Which
+from elastane.service.learning import Learned
+from elastane.service.live import slots_of
+from elastane.service.logfiles import log_files, log_path
+from elastane.service.messages import (
+    EventRecord,
+    JobDetail,
+    JobSummary,
+    LogFile,
+    NodeInfo,
+    PolicyInfo,
+    QuotaInfo,
+    ServerInfo,
+    Why,
+)
+from elastane.service.store.rows import JobRow
+from elastane.service.telling import detail, node_infos, summary
+
+
+class Looking:
+    """Questions about jobs, the cluster and the service itself."""
+
+    def __init__(self, plane: ControlPlane, warnings: Sequence[str] = ()) -> None:
+        self._plane = plane
+        self._store = plane.store
+        self._started_s = plane.clock()
+        self._warnings = list(warnings)
+
+    def info(self) -> ServerInfo:
+        """Who answers, and what there is."""
+        nodes = self._plane.engine.nodes()
+        counts = {state.value: count for state, count in self._store.count_by_state().items()}
+        return ServerInfo(
+            version=__version__,
+            home=str(self._plane.settings.home),
+            started_s=self._started_s,
+            policy=self._plane.policy.label(),
+            slots=sum(node.gpus for node in nodes.values()),
+            nodes=len(nodes),
+            jobs=counts,
+            warnings=[*self._warnings, *self._plane.problems, *filter(None, [self._plane.rounds.problem])],
+        )
+
+    def events(self, after: int, limit: int = 1000) -> Sequence[EventRecord]:
+        """The event log after an entry."""
+        return self._store.events(after, limit)
+
+    async def wait_for_events(self, after: int, timeout_s: float) -> bool:
+        """Until there is an entry after this one."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while self._store.last_event_seq() <= after:
+            left = deadline - loop.time()
+            if left <= 0:
+                return False
+            try:
+                async with asyncio.timeout(left), self._plane.changed:
+                    await self._plane.changed.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    def gauges(self) -> Mapping[str, float | Mapping[str, float]]:
+        """Figures for Prometheus."""
+        plane = self._plane
+        nodes = plane.engine.nodes()
+        held = sum(slots_of(j.spec, j.row.grant.workers) for j in plane.live.values() if j.row.grant)
+        return {
+            "elastane_slots": float(sum(node.gpus for node in nodes.values())),
+            "elastane_slots_used": float(held),
+            "elastane_nodes": float(len(nodes)),
+            "elastane_jobs{state}": {
+                state.value: float(count) for state, count in self._store.count_by_state().items()
+            },
+            "elastane_decisions_total": float(plane.rounds.count),
+            "elastane_decision_ms": plane.rounds.last_ms or 0.0,
+            "elastane_job_goodput{job}": {
+                j.id: float(t.goodput)
+                for j in plane.live.values()
+                if (t := j.learned.training) is not None and t.goodput is not None and j.row.grant
+            },
+            "elastane_job_workers{job}": {
+                j.id: float(j.row.grant.workers) for j in plane.live.values() if j.row.grant
+            },
+        }
+
+    def jobs(
+        self, which: Which, *, owner: str | None = None, tenant: str | None = None, limit: int = 1000
+    ) -> list[JobSummary]:
+        """Lines of the queue."""
+        now = self._plane.clock()
+        lines: list[JobSummary] = []
+        if which != "ended":
+            live = sorted(self._plane.live.values(), key=lambda j: (j.row.grant is None, j.row.number))
+            lines += [
+                summary(j.row, j.learned, now, j.waiting)
+                for j in live
+                if owner in (None, j.row.owner) and tenant in (None, j.row.tenant)
+            ]
+        if which != "active" and len(lines) < limit:
+            rows = self._store.ended(owner=owner, tenant=tenant, limit=limit - len(lines))
+            lines += [summary(row, _learned(row), now) for row in rows]
+        return lines[:limit]
+
+    def job(self, job: str) -> JobDetail:
+        """Everything about one job."""
+        plane, live = self._plane, self._plane.live.get(job)
+        row = live.row if live is not None else self._row(job)
+        learned = live.learned if live is not None else _learned(row)
+        nodes = plane.engine.nodes()
+        total = sum(node.gpus for node in nodes.values())
+        most = live.request(total).max_workers if live is not None else total
+        processes = plane.engine.processes(live.attempt) if live is not None and live.holding else []
+        return detail(
+            row,
+            learned,
+            plane.clock(),
+            waiting=live.waiting if live is not None else "",
+            nodes=nodes,
+            most=most,
+            life=self._store.events(0, 1000, job=row.id),
+            processes=processes,
+        )
+
+    def _row(self, job: str) -> JobRow:
+        row = self._store.job(job)
+        if row is None:
+            raise NotFound(f"there is no job {job}")
+        return row
+
+    def owner_of(self, job: str) -> tuple[str, str]:
+        """(owner, tenant) of a job."""
+        row = self._row(job)
+        return row.owner, row.tenant
+
+    def life(self, job: str) -> list[EventRecord]:
+        """The job's part of the event log."""
+        return list(self._store.events(0, 10_000, job=self._row(job).id))
+
+    def why(self, job: str, *, instead: bool = False) -> Why:
+        """What binds it."""
+        live = self._plane.live.get(job)
+        if live is None:
+            row = self._row(job)
+            return Why(id=job, state=row.state.value, reason=row.reason or f"it has {row.state.value}")
+        return explain(self._plane, live, instead=instead)
+
+    def logs(self, job: str) -> list[LogFile]:
+        """Its log files, in order."""
+        return log_files(self._folder(job))
+
+    def log_path(self, job: str, attempt: int, worker: str) -> Path:
+        """Where one of them lies."""
+        return log_path(self._folder(job), attempt, worker)
+
+    def _folder(self, job: str) -> Path:
+        return self._plane.settings.home / "jobs" / self._row(job).id
+
+    def nodes(self) -> list[NodeInfo]:
+        """All nodes, with who is on them."""
+        plane = self._plane
+        return node_infos(plane.known_nodes(), plane.engine.nodes(), plane.draining, list(plane.live.values()))
+
+    def policy(self) -> PolicyInfo:
+        """How decisions are made."""
+        plane, shadow = self._plane, self._plane.shadow
+        return PolicyInfo(
+            policy=plane.policy.label(),
+            title=plane.policy.title,
+            period_s=plane.settings.interval_s or plane.policy.needs.period_s,
+            decisions=plane.rounds.count,
+            last_ms=plane.rounds.last_ms,
+            problem=plane.rounds.problem,
+            shadow=shadow.policy.label() if shadow is not None else None,
+            shadow_differs=shadow.differs if shadow is not None else 0,
+            shadow_decisions=shadow.decisions if shadow is not None else 0,
+            shadow_last=shadow.last if shadow is not None else "",
+        )
+
+    def quotas(self) -> list[QuotaInfo]:
+        """Of all tenants, with what they hold."""
+        return [replace_used(quota, self._used(quota.tenant)) for quota in self._store.quotas()]
+
+    def _used(self, tenant: str) -> int:
+        live = [j for j in self._plane.live.values() if j.row.tenant == tenant and j.row.grant is not None]
+        return sum(slots_of(j.spec, j.row.grant.workers) for j in live if j.row.grant)
+
+
+def replace_used(quota: QuotaInfo, used: int) -> QuotaInfo:
+    """The quota with what is in use now."""
+    return quota.model_copy(update={"used": used})
+
+
+def _learned(row: JobRow) -> Learned:
+    return Learned.restored(row.kind, row.training, row.profile)
