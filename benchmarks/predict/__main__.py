@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.figures import Figures
 from benchmarks.predict.catalog import catalog_speed
-from benchmarks.predict.published import held_out, unseen_cards, unseen_modern
+from benchmarks.predict.published import rows_left_out, unseen_cards, unseen_modern
 from benchmarks.predict.whole import whole_networks
 
 
@@ -13,7 +13,7 @@ def main() -> None:
     figures = Figures("predict")
     catalog_speed(figures)
     whole_networks(figures)
-    held_out(figures)
+    rows_left_out(figures)
     unseen_cards(figures)
     unseen_modern(figures)
     figures.finish()

@@ -12,10 +12,12 @@ import numpy as np
 
 from elastane.models.speed import FloatArray
 from elastane.predict.costs.contract import Basis, CostModel, Times
+from elastane.predict.costs.shipped import Shipped, shipped_fits
 from elastane.predict.costs.simple import Roofline
 from elastane.predict.devices import Device
 from elastane.predict.interval import Interval
 from elastane.predict.operators import Operator, Phase, StepCapture, together
+from elastane.predict.probes import CardProbes
 from elastane.predict.profile import Composition, Profile
 
 CORRELATION = 0.5
@@ -37,16 +39,26 @@ class Machine:
     @classmethod
     def local(cls, profile: Profile) -> Machine:
         """The calibrated machine."""
-        age_h = max(time.time() - profile.made_at_s, 0.0) / 3600.0
-        about = f"calibrated {age_h:.0f} h ago, {len(profile.measured)} operators"
+        about = f"calibrated {_age(profile.made_at_s)} ago, {len(profile.measured)} operators"
         return cls(profile.device, profile.model, profile.composition, about)
 
     @classmethod
-    def from_catalog(cls, device: Device) -> Machine:
-        """A device of the catalog that nobody measured here."""
-        return cls(
-            device, Roofline(), Composition(1.0, 0.0, 0.1), f"roofline only, specification of {device.as_of}"
-        )
+    def from_catalog(cls, device: Device, probes: CardProbes | None = None) -> Machine:
+        """A device of the catalog: accelerators by the shipped fits, with the factors of probes where there are any."""
+        if not device.accelerator:
+            model: CostModel = Roofline(factors=probes.by_kind if probes else {})
+            about = f"roofline only, specification of {device.as_of}"
+        else:
+            model = Shipped(shipped_fits(), probes.by_kind if probes else {})
+            about = model.about(device)
+        if probes is not None:
+            about += f", probed {_age(probes.made_at_s)} ago with {probes.layers} layers"
+        return cls(device, model, Composition(1.0, 0.0, 0.1), about)
+
+
+def _age(since_s: float) -> str:
+    hours = max(time.time() - since_s, 0.0) / 3600.0
+    return f"{hours:.0f} h" if hours < 72 else f"{hours / 24:.0f} days"
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,9 +125,8 @@ def estimate_step(capture: StepCapture, machine: Machine, precision: str = "fp32
 def _log_sd(times: Times, machine: Machine, capture: StepCapture) -> float:
     """Operators' errors with their correlation, the device's, the composition's; wider for unknown operators."""
     own = _correlated(times.seconds, times.log_sd) / times.total
-    device = machine.model.basis.device_sd
     unknown = _UNKNOWN_WIDENING * capture.unknown_share
-    return math.sqrt(own**2 + device**2 + machine.composition.log_sd**2) + unknown
+    return math.sqrt(own**2 + times.shared_sd**2 + machine.composition.log_sd**2) + unknown
 
 
 def _correlated(seconds: FloatArray, log_sd: FloatArray) -> float:

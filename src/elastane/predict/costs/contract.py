@@ -21,11 +21,6 @@ class Basis(Enum):
     RATIO = "fitted to timings of other devices"
     ROOFLINE = "roofline only"
 
-    @property
-    def device_sd(self) -> float:
-        """Log standard deviation that all operators of a device share, on top of their own errors."""
-        return {Basis.CALIBRATED: 0.0, Basis.RATIO: 0.18, Basis.ROOFLINE: 0.3}[self]
-
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -47,6 +42,8 @@ class Times:
     seconds: FloatArray
     log_sd: FloatArray
     distance: FloatArray
+    shared_sd: float = 0.0
+    """Log standard deviation that all operators of the device share, on top of their own errors."""
 
     @property
     def total(self) -> float:
