@@ -7,8 +7,10 @@ unpickled.  A profile belongs to one machine, one number of threads and one vers
 from __future__ import annotations
 
 import json
+import math
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -20,9 +22,12 @@ from elastane.errors import ElastaneError
 from elastane.predict.costs.contract import CostModel, Timing
 from elastane.predict.costs.ratio import RatioModel
 from elastane.predict.devices import Device
+from elastane.predict.interval import Z90
 from elastane.predict.operators import Kind, Operator, Phase
 
-VERSION = 1
+VERSION = 2
+ENOUGH_STEPS = 10
+"""Networks from which the spread of whole steps is learnt."""
 
 
 @dataclass(frozen=True)
@@ -45,25 +50,39 @@ class Measured:
 
 @dataclass(frozen=True)
 class WholeStep:
-    """A whole network's step: seconds in its operators, calls, and seconds in all."""
+    """A whole network's step: seconds in its operators, calls, and seconds in all.
+
+    ``predicted_s`` is what a model fitted without this network says its operators take, ``predicted_sd`` how sure it
+    is (log standard deviation); 0 if nobody asked.
+    """
 
     operators_s: float
     calls: int
     whole_s: float
+    predicted_s: float = 0.0
+    predicted_sd: float = 0.0
 
 
 @dataclass(frozen=True)
 class Composition:
-    """How operators add up to a step: ``factor``·Σ + ``per_call_s``·calls, and the spread of what is left."""
+    """How operators add up to a step: ``factor``·Σ + ``per_call_s``·calls, and the spread of what is left.
+
+    ``trust`` is the factor on the model's own doubt that covers nine in ten networks that it was not fitted to.
+    """
 
     factor: float = 1.07
     per_call_s: float = 0.0
     log_sd: float = 0.15
+    trust: float = 1.0
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A calibrated machine.  ``made_at_s`` is Unix time."""
+    """A calibrated machine.  ``made_at_s`` is Unix time.
+
+    All times are at the tick ``tick_s`` (see ``calibration.ticks``), which varied by ``drift_sd`` (of its logarithm)
+    while they were taken.  ``factors`` per kind come from a later probe.
+    """
 
     device: Device
     made_at_s: float
@@ -72,6 +91,10 @@ class Profile:
     host: str
     measured: tuple[Measured, ...]
     steps: tuple[WholeStep, ...]
+    tick_s: float = 0.0
+    drift_sd: float = 0.0
+    factors: Mapping[str, float] = field(default_factory=dict)
+    probed_at_s: float = 0.0
     version: int = VERSION
 
     @cached_property
@@ -81,8 +104,9 @@ class Profile:
 
     @cached_property
     def model(self) -> CostModel:
-        """Our cost model, fitted to these measurements."""
-        return RatioModel.fit(self.timings)
+        """Our cost model, fitted to these measurements, times the factors of the last probe."""
+        fitted = RatioModel.fit(self.timings)
+        return fitted.rescaled({Kind(name): factor for name, factor in self.factors.items()})
 
     @cached_property
     def composition(self) -> Composition:
@@ -106,7 +130,21 @@ def composition(steps: tuple[WholeStep, ...]) -> Composition:
     (factor, per_call), _ = nnls(parts, np.ones(len(steps)))
     left = np.log(np.maximum(parts @ np.array([factor, per_call]), 1e-9))
     spread = max(float(np.quantile(np.abs(left), 0.68)), 0.02)
-    return Composition(float(factor), float(per_call), spread)
+    found = Composition(float(factor), float(per_call), spread)
+    asked = [each for each in steps if each.predicted_s > 0.0]
+    return found if len(asked) < ENOUGH_STEPS else replace(found, log_sd=0.0, trust=_trust(asked, found))
+
+
+def _trust(steps: Sequence[WholeStep], found: Composition) -> float:
+    """From networks left out: how many of the model's own deviations nine in ten of them are away."""
+    scores = [
+        abs(math.log((found.factor * each.predicted_s + found.per_call_s * each.calls) / each.whole_s))
+        / each.predicted_sd
+        for each in steps
+    ]
+    # One more than the count: the quantile of so few is itself uncertain, and a narrow interval misleads.
+    rank = min(0.9 * (len(scores) + 1) / len(scores), 1.0)
+    return float(np.quantile(scores, rank)) / Z90
 
 
 def load_profile(path: Path) -> Profile:
@@ -135,5 +173,15 @@ def load_profile(path: Path) -> Profile:
 
 def default_path() -> Path:
     """Where this user's profile of this machine lies."""
+    return _folder() / "local.json"
+
+
+def probes_path(device: str) -> Path:
+    """Where the probes of a card lie."""
+    safe = "".join(each if each.isalnum() or each in "-_." else "_" for each in device)
+    return _folder() / "probes" / f"{safe}.json"
+
+
+def _folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "elastane" / "predict" / "local.json"
+    return Path(base) / "elastane" / "predict"

@@ -54,7 +54,7 @@ def test_a_step_on_all_devices_has_an_interval_and_a_basis(folder: Path) -> None
         assert each["basis"]
     table = predict("step", "their_job:make", "--device", "t4,h100")
     assert "t4" in table
-    assert "roofline only" in table
+    assert "shipped fit" in table
 
 
 def test_a_run_over_devices_and_counts_with_prices_and_wishes(folder: Path) -> None:

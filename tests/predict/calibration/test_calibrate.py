@@ -62,13 +62,13 @@ def test_a_damaged_profile_is_refused_with_the_way_out(tmp_path: Path, text: str
 
 
 def test_a_network_of_a_number_is_always_the_same() -> None:
-    for index in range(6):
+    for index in range(7):
         (one, batch), (other, same) = network(3, index), network(3, index)
         assert batch == same
         assert str(one.model) == str(other.model)
 
 
-@pytest.mark.parametrize("index", range(6))
+@pytest.mark.parametrize("index", range(7))
 def test_measured_operators_are_those_that_a_capture_predicts(index: int) -> None:
     job, _ = network(1, index)
     bench = Bench(job, 2, clock())

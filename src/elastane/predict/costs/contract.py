@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -49,6 +50,17 @@ class Times:
     def total(self) -> float:
         """Seconds of all operators one after the other."""
         return float(self.seconds.sum())
+
+    @property
+    def own_sd(self) -> float:
+        """Log standard deviation of the total, √((1−ρ)·Σ(tᵢsᵢ)² + ρ·(Σtᵢsᵢ)²) / Σtᵢ."""
+        parts = self.seconds * self.log_sd
+        alone, together = float((parts**2).sum()), float(parts.sum()) ** 2
+        return math.sqrt((1.0 - CORRELATION) * alone + CORRELATION * together) / self.total
+
+
+CORRELATION = 0.5
+"""ρ, between the errors of two operators of one step: a biased fit shifts all of them (measured, not 0)."""
 
 
 class CostModel(Protocol):

@@ -10,18 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elastane.models.speed import FloatArray
 from elastane.predict.costs.contract import Basis, CostModel, Times
 from elastane.predict.costs.shipped import Shipped, shipped_fits
 from elastane.predict.costs.simple import Roofline
 from elastane.predict.devices import Device
 from elastane.predict.interval import Interval
-from elastane.predict.operators import Operator, Phase, StepCapture, together
+from elastane.predict.operators import Memory, Operator, Phase, StepCapture, together
 from elastane.predict.probes import CardProbes
 from elastane.predict.profile import Composition, Profile
 
-CORRELATION = 0.5
-"""Between the errors of two operators of one step: a biased fit shifts all of them (measured, not 0)."""
 HOST_CALL_S = 5e-6
 """What Python and the dispatcher take per call; on an accelerator the step cannot be faster than its host."""
 _UNKNOWN_WIDENING = 1.0
@@ -40,6 +37,10 @@ class Machine:
     def local(cls, profile: Profile) -> Machine:
         """The calibrated machine."""
         about = f"calibrated {_age(profile.made_at_s)} ago, {len(profile.measured)} operators"
+        if profile.drift_sd >= 0.05:
+            about += f", when this machine's speed varied by ±{profile.drift_sd:.0%}"
+        if profile.factors:
+            about += f", probed {_age(profile.probed_at_s)} ago"
         return cls(profile.device, profile.model, profile.composition, about)
 
     @classmethod
@@ -78,6 +79,21 @@ class StepEstimate:
     def basis(self) -> Basis:
         """What it rests on."""
         return self.machine.model.basis
+
+    @property
+    def ms(self) -> Interval:
+        """The step in milliseconds."""
+        return self.seconds.scaled(1e3)
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes of one worker."""
+        return self.capture.memory
+
+    @property
+    def unmodelled(self) -> dict[str, int]:
+        """Operators no rule knows, with their number of calls."""
+        return dict(self.capture.unknown)
 
     def phase_s(self, phase: Phase) -> float:
         """Seconds of one phase."""
@@ -123,13 +139,7 @@ def estimate_step(capture: StepCapture, machine: Machine, precision: str = "fp32
 
 
 def _log_sd(times: Times, machine: Machine, capture: StepCapture) -> float:
-    """Operators' errors with their correlation, the device's, the composition's; wider for unknown operators."""
-    own = _correlated(times.seconds, times.log_sd) / times.total
-    unknown = _UNKNOWN_WIDENING * capture.unknown_share
-    return math.sqrt(own**2 + times.shared_sd**2 + machine.composition.log_sd**2) + unknown
-
-
-def _correlated(seconds: FloatArray, log_sd: FloatArray) -> float:
-    """√((1−ρ)·Σ(tᵢsᵢ)² + ρ·(Σtᵢsᵢ)²)."""
-    parts = seconds * log_sd
-    return math.sqrt((1 - CORRELATION) * float((parts**2).sum()) + CORRELATION * float(parts.sum()) ** 2)
+    """Operators' errors as a step of known networks had them, the device's, the composition's, and the unknown."""
+    own = machine.composition.trust * times.own_sd
+    known = math.sqrt(own**2 + times.shared_sd**2 + machine.composition.log_sd**2)
+    return known + _UNKNOWN_WIDENING * capture.unknown_share
