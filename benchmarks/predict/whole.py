@@ -135,8 +135,7 @@ def _others(figures: Figures, profile: Profile, cases: Sequence[Case], ours: flo
     together = profile.composition
     for model in models:
         predicted = [
-            together.factor * model.times(case.captured.operators, profile.device).total
-            + together.per_call_s * case.captured.calls
+            together.whole_s(model.times(case.captured.operators, profile.device).total, case.captured.calls)
             for case in cases
         ]
         errors = _errors(predicted, cases)

@@ -123,7 +123,7 @@ def estimate_step(capture: StepCapture, machine: Machine, precision: str = "fp32
     device = machine.device
     operators = together(capture.operators) if device.accelerator else capture.operators
     times = machine.model.times(operators, device, precision)
-    middle = machine.composition.factor * times.total + machine.composition.per_call_s * capture.calls
+    middle = machine.composition.whole_s(times.total, capture.calls)
     if device.accelerator:
         middle = max(middle, HOST_CALL_S * len(operators))
     log_sd = _log_sd(times, machine, capture)
@@ -139,7 +139,10 @@ def estimate_step(capture: StepCapture, machine: Machine, precision: str = "fp32
 
 
 def _log_sd(times: Times, machine: Machine, capture: StepCapture) -> float:
-    """Operators' errors as a step of known networks had them, the device's, the composition's, and the unknown."""
-    own = machine.composition.trust * times.own_sd
-    known = math.sqrt(own**2 + times.shared_sd**2 + machine.composition.log_sd**2)
+    """What networks left out of a calibration had, or operators', device's and composition's; more for the unknown."""
+    together, own = machine.composition, times.own_sd
+    if together.usual_sd > 0.0:
+        known = together.log_sd * max(own / together.usual_sd, 1.0)
+    else:
+        known = math.sqrt(own**2 + times.shared_sd**2 + together.log_sd**2)
     return known + _UNKNOWN_WIDENING * capture.unknown_share

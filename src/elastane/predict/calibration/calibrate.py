@@ -29,6 +29,8 @@ from elastane.predict.profile import Measured, Profile, WholeStep
 
 SECONDS = 100.0
 PASSES = 3
+SHARES = (0.46, 0.92)
+"""Of the time, at which the passes over all networks end; the rest is for fitting."""
 FOLDS = 5
 AT_MOST = 84
 """Networks: more would tell little that is new."""
@@ -58,7 +60,7 @@ def calibrate(
     device = decoded(Device, in_child(lambda: encoded(probe_device(ticks))))
     rounds: list[dict[int, MeasuredStep]] = []
     order = [*range(-len(own), 0), *range(AT_MOST)]
-    for share in (0.5, 1.0):
+    for share in SHARES:
         steps: dict[int, MeasuredStep] = {}
         for index in order:
             steps[index] = _measured(partial(drawn, index), ticks)

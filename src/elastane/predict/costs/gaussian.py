@@ -20,6 +20,8 @@ LENGTHS = np.geomspace(0.2, 15.0, 9)
 NOISES = np.geomspace(3e-3, 30.0, 14)
 """Squares of noise over squares of signal."""
 LEAST_SPREAD = 0.05
+LEAST_NOISE = 0.05
+"""Of a log time: no measurement is repeated more closely, and a few rows may look as if they were."""
 _JITTER = 1e-8
 
 
@@ -95,7 +97,7 @@ def _search(gaps: FloatArray, targets: FloatArray, columns: int) -> tuple[float,
             signal = max(float(np.mean(squares / spread)), 1e-8)
             misfit = 0.5 * len(targets) * math.log(signal) + 0.5 * float(np.log(spread).sum())
             if misfit < best[0]:
-                best = (misfit, math.sqrt(signal), float(length), math.sqrt(signal * ratio))
+                best = (misfit, math.sqrt(signal), float(length), max(math.sqrt(signal * ratio), LEAST_NOISE))
     return best[1:]
 
 
