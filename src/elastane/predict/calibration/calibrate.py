@@ -56,7 +56,7 @@ def calibrate(
         """Numbers below 0 are the user's jobs."""
         return (own[index][0](), own[index][1]) if index < 0 else network(seed, index)
 
-    _prepare()
+    prepare()
     device = decoded(Device, in_child(lambda: encoded(probe_device(ticks))))
     rounds: list[dict[int, MeasuredStep]] = []
     order = [*range(-len(own), 0), *range(AT_MOST)]
@@ -73,7 +73,7 @@ def calibrate(
     return profile_of(rounds, device)
 
 
-def _prepare() -> None:
+def prepare() -> None:
     """Let PyTorch import here what every child would import again; a capture computes nothing, so no threads start."""
     for index in range(3):
         capture(lambda index=index: network(0, index)[0], 1)  # type: ignore[misc]

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map
 
 from elastane.codec import decoded, encoded
 from elastane.errors import ElastaneError
-from elastane.predict.calibration.calibrate import Progress
+from elastane.predict.calibration.calibrate import Progress, prepare
 from elastane.predict.calibration.child import in_child
 from elastane.predict.calibration.timing import Bench, MeasuredStep, clock
 from elastane.predict.costs.contract import Timing
@@ -37,6 +37,7 @@ def this_card() -> Device | None:
 def probe(device: Device, layers: int = LAYERS, progress: Progress = lambda _done, _text: None) -> list[Timing]:
     """Times of the operators of so many layers, as if ``device`` were what they run on."""
     found: list[Timing] = []
+    prepare()
     jobs = list(islice(_layers(large=device.accelerator), layers))
     for place, (job, batch) in enumerate(jobs):
         progress(place / len(jobs), f"layer {place + 1} of {len(jobs)}")
