@@ -6,7 +6,7 @@ from benchmarks.figures import Figures
 from benchmarks.predict.catalog import catalog_speed
 from benchmarks.predict.eta import time_left
 from benchmarks.predict.eta_running import resumed_runs
-from benchmarks.predict.published import held_out, unseen_cards, unseen_modern
+from benchmarks.predict.published import rows_left_out, unseen_cards, unseen_modern
 from benchmarks.predict.whole import whole_networks
 
 
@@ -17,7 +17,7 @@ def main() -> None:
     resumed_runs(figures)
     time_left(figures)
     whole_networks(figures)
-    held_out(figures)
+    rows_left_out(figures)
     unseen_cards(figures)
     unseen_modern(figures)
     figures.finish()

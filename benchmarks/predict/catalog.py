@@ -60,8 +60,11 @@ def catalog_speed(figures: Figures) -> None:
         captured = capture(resnet50, 32)
         return [estimate_step(captured, Machine.from_catalog(each)).seconds.middle for each in catalog()]
 
-    began = time.monotonic()
+    began, computing = time.monotonic(), time.process_time()
     first = predicted()
-    figures.at_most("ResNet-50 on all catalog devices", time.monotonic() - began, 10.0, "gate", "s")
+    spent = time.process_time() - computing
+    # On a shared machine the clock on the wall counts others' work as well.
+    figures.at_most("ResNet-50 on all catalog devices, CPU seconds", spent, 10.0, "gate", "s")
+    figures.note(f"{time.monotonic() - began:.1f} s on the wall")
     differing = float(sum(a != b for a, b in zip(first, predicted(), strict=True)))
     figures.at_most("devices with another answer the second time", differing, 0.0, "gate")

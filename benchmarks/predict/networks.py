@@ -1,4 +1,4 @@
-"""Six small networks that no calibration draws: CNN, residual, separable, MLP, LSTM, transformer."""
+"""Twelve small networks that no calibration draws: two each of CNN, residual, separable, MLP, LSTM, transformer."""
 
 from __future__ import annotations
 
@@ -89,12 +89,71 @@ def transformer2() -> TrainingJob:
     return _words_job(Attentive(2000, 160, 2, 4, 0.1), 2000, 40)
 
 
+def lenet() -> TrainingJob:
+    """Few channels, wide kernels, and fully connected layers."""
+    return _image_job(
+        *(nn.Conv2d(3, 12, 5), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(12, 32, 5), nn.Tanh(), nn.AvgPool2d(2)),
+        *(nn.Flatten(), nn.Linear(800, 160), nn.Tanh(), nn.Linear(160, 84), nn.Tanh(), nn.Linear(84, 10)),
+    )
+
+
+def resnet12() -> TrainingJob:
+    """Five residual blocks, wider and on larger images."""
+    stem = (nn.Conv2d(3, 24, 5, 2, 2, bias=False), nn.BatchNorm2d(24), nn.ReLU(), nn.MaxPool2d(2))
+    blocks = [
+        Residual(24, 40, 1),
+        Residual(40, 40, 1),
+        Residual(40, 80, 2),
+        Residual(80, 80, 1),
+        Residual(80, 112, 2),
+    ]
+    return _image_job(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(112, 10), size=64)
+
+
+def mobile_wide() -> TrainingJob:
+    """Separable convolutions with many channels on small images."""
+    stem = (nn.Conv2d(3, 40, 3, 1, 1, bias=False), nn.BatchNorm2d(40), nn.ReLU())
+    body = (_inverted(40, 2, 80), _inverted(80, 1, 80), _inverted(80, 2, 160), _inverted(160, 1, 160))
+    return _image_job(*stem, *body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(160, 10))
+
+
+def mlp6() -> TrainingJob:
+    """Six fully connected layers with normalisation, trained by SGD."""
+    layers = [each for a, b in pairwise((300, 640, 640, 320, 320, 160)) for each in _normed(a, b)]
+    return TrainingJob(
+        nn.Sequential(*layers, nn.Linear(160, 20)),
+        lambda n: (torch.randn(n, 300), torch.randint(0, 20, (n,))),
+        lambda model, batch: functional.cross_entropy(model(batch[0]), batch[1]),
+        lambda parameters: torch.optim.SGD(parameters, lr=1e-2, momentum=0.9),
+    )
+
+
+def _normed(c_in: int, c_out: int) -> tuple[nn.Module, ...]:
+    return nn.Linear(c_in, c_out), nn.LayerNorm(c_out), nn.GELU()
+
+
+def lstm1() -> TrainingJob:
+    """One wide LSTM layer over 20 words."""
+    return _words_job(Recurrent(800, 224, 1, gated=True), 800, 20)
+
+
+def transformer3() -> TrainingJob:
+    """Three narrow transformer layers over 64 words, without dropout."""
+    return _words_job(Attentive(600, 112, 3, 4, 0.0), 600, 64)
+
+
 NETWORKS: dict[str, JobFactory] = {
     "vgg8": vgg8,
+    "lenet": lenet,
     "resnet8": resnet8,
+    "resnet12": resnet12,
     "mobile": mobile,
+    "mobile_wide": mobile_wide,
     "mlp4": mlp4,
+    "mlp6": mlp6,
     "lstm2": lstm2,
+    "lstm1": lstm1,
     "transformer2": transformer2,
+    "transformer3": transformer3,
 }
 BATCHES = (4, 16, 64)

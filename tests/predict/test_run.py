@@ -19,8 +19,8 @@ from elastane.predict.collectives import Sharing
 from elastane.predict.interval import Interval
 from elastane.predict.operators import Memory, Phase
 from elastane.predict.prices import Offer, best_offer, load_prices
-from elastane.predict.run import sorted_runs
-from elastane.predict.step import StepEstimate
+from elastane.predict.runs import sorted_runs
+from elastane.predict.steps import StepEstimate
 from predict.models import image_job, lstm_job, mlp_job
 
 HEAD = "provider,device,gpus,usd_per_hour,source,as_of,billing_granularity_s,min_gpus,spot\n"

@@ -2,27 +2,31 @@
 
     from elastane import predict
 
-    captured = predict.capture(make_job, batch=32)              # needs PyTorch, computes nothing
-    machine = predict.Machine.from_catalog(predict.find("a100-80g"))
-    step = predict.estimate_step(captured, machine, "bf16")
-    run = predict.estimate_run(step, predict.RunPlan(samples=1_281_167, epochs=90))
+    step = predict.step(make_job, device="a100-80g", precision="bf16", batch=32)
+    step.ms.p50, step.ms.interval(0.9), step.by_operator(), step.by_module(), step.unmodelled, step.memory, step.basis
+    run = predict.run(step, samples=1_281_167, epochs=90, validation_samples=50_000, workers=8)
     run.total_s.low, run.total_s.middle, run.total_s.high, run.basis
+    run.cost(predict.load_prices(path))                          # None if no price is known
 
-``capture`` and ``calibrate`` import PyTorch when they are called; importing this package does not.
+``step`` needs PyTorch and computes nothing.  In parts: ``capture``, ``Machine``, ``estimate_step``, ``RunPlan``,
+``estimate_run``.  ``capture`` and ``calibrate`` import PyTorch when they are called; importing this package does not.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from elastane.predict.collectives import Sharing
 from elastane.predict.devices import Device, catalog, find
 from elastane.predict.eta.api import ETA
 from elastane.predict.interval import Interval, Unknown
 from elastane.predict.job import JobFactory, TrainingJob, require_torch
+from elastane.predict.loading import measure_loader
 from elastane.predict.prices import load_prices
-from elastane.predict.profile import Profile, load_profile
-from elastane.predict.run import RunEstimate, RunPlan, estimate_run
-from elastane.predict.step import Machine, StepEstimate, estimate_step
+from elastane.predict.probes import load_probes
+from elastane.predict.profile import Profile, default_path, load_profile, probes_path
+from elastane.predict.runs import RunEstimate, RunPlan, estimate_run
+from elastane.predict.steps import Machine, StepEstimate, estimate_step
 
 if TYPE_CHECKING:
     from elastane.predict.operators import StepCapture
@@ -46,6 +50,9 @@ __all__ = [
     "find",
     "load_prices",
     "load_profile",
+    "measure_loader",
+    "run",
+    "step",
 ]
 
 
@@ -63,3 +70,28 @@ def calibrate(seconds: float = 100.0) -> Profile:
     from elastane.predict.calibration.calibrate import calibrate as measured
 
     return measured(seconds)
+
+
+def step(
+    job: TrainingJob | JobFactory, device: str | Device = "local", precision: str = "fp32", batch: int = 32
+) -> StepEstimate:
+    """One step of a job on a device of the catalog, on one of your own, or on this machine (``local``)."""
+    if device == "local":
+        machine = Machine.local(load_profile(default_path()))
+    else:
+        row = find(device) if isinstance(device, str) else device
+        machine = Machine.from_catalog(row, load_probes(probes_path(row.name)))
+    return estimate_step(capture(job, batch), machine, precision)
+
+
+def run(
+    step: StepEstimate,
+    samples: int,
+    epochs: float,
+    validation_samples: int = 0,
+    loader_s: float | None = None,
+    workers: int = 1,
+) -> RunEstimate:
+    """A whole run of such steps; ``estimate_run`` takes more."""
+    plan = RunPlan(samples, epochs, validation_samples, loader_s=loader_s)
+    return estimate_run(step, plan, Sharing(workers))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from elastane.errors import ElastaneError
 
@@ -46,6 +47,20 @@ class Interval:
         if self.middle <= 0.0:
             return self.high
         return float(self.middle * (self.high / self.middle) ** (_Z80_QUANTILE / Z90))
+
+    @property
+    def p50(self) -> float:
+        """The middle, by its other name."""
+        return self.middle
+
+    def interval(self, share: float = 0.9) -> tuple[float, float]:
+        """Borders of another share of cases than nine in ten, by a log-normal to either side."""
+        if not 0.0 < share < 1.0:
+            raise ElastaneError(f"a share of cases lies between 0 and 1, not at {share}")
+        if self.low <= 0.0:
+            return self.low, self.high
+        wider = NormalDist().inv_cdf(0.5 + share / 2.0) / Z90
+        return self.middle * (self.low / self.middle) ** wider, self.middle * (self.high / self.middle) ** wider
 
     def scaled(self, factor: float) -> Interval:
         """So many times as much."""

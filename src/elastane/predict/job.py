@@ -18,12 +18,14 @@ class TrainingJob:
 
     ``batch_fn(size)`` makes a batch (tensors in any nesting), ``loss_fn(model, batch)`` returns a scalar to
     differentiate, ``optimizer_fn(parameters)`` makes the optimizer; None means that no step is taken.
+    ``loader_fn(size)`` gives the real batches, for those who want their loading measured.
     """
 
     model: Any
     batch_fn: Callable[[int], Any]
     loss_fn: Callable[[Any, Any], Any]
     optimizer_fn: Callable[[Iterable[Any]], Any] | None = None
+    loader_fn: Callable[[int], Iterable[Any]] | None = None
 
 
 JobFactory = Callable[[], TrainingJob]

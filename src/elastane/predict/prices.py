@@ -1,7 +1,8 @@
 """What devices cost per hour, from a file the user gives, with provider and date.  There are no built-in prices.
 
 A CSV file with the columns provider, device, gpus, usd_per_hour (of the whole offer), source, as_of (YYYY-MM-DD) and,
-if they apply, billing_granularity_s, min_gpus and spot (yes/no).
+if they apply, billing_granularity_s, min_gpus and spot (yes/no), for which restarts_per_day and restart_s say how often
+it is taken away and what a restart loses.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from elastane.errors import ElastaneError
 from elastane.predict.interval import Interval
 
 STALE_DAYS = 30
+SPOT_RESTARTS = 1.0
+"""Per day, where the price file does not say; the label of the offer shows it."""
 _NEEDED = ("provider", "device", "gpus", "usd_per_hour", "source", "as_of")
 
 
@@ -33,10 +36,17 @@ class Offer:
     billing_granularity_s: float = 1.0
     min_gpus: int = 1
     spot: bool = False
+    restarts_per_day: float = 0.0
+    restart_s: float = 600.0
+
+    def paid(self, duration: Interval) -> Interval:
+        """The run with what restarts of a spot offer lose; for how long it is paid."""
+        return duration.scaled(1.0 + self.restarts_per_day * self.restart_s / 86_400.0)
 
     def cost(self, duration: Interval, gpus: int) -> Interval:
         """Dollars for a run: whole offers, time rounded up to what is billed."""
         offers = math.ceil(max(gpus, self.min_gpus) / self.gpus)
+        duration = self.paid(duration)
 
         def bill(seconds: float) -> float:
             billed = math.ceil(seconds / self.billing_granularity_s - 1e-9) * self.billing_granularity_s
@@ -51,7 +61,8 @@ class Offer:
     def label(self, today: date) -> str:
         """Provider and date, and a warning if the price is old."""
         old = f", {self.age_days(today)} days old" if self.age_days(today) > STALE_DAYS else ""
-        return f"{self.provider}, {self.as_of}{', spot' if self.spot else ''}{old}"
+        spot = f", spot with {self.restarts_per_day:g} restarts a day" if self.spot else ""
+        return f"{self.provider}, {self.as_of}{spot}{old}"
 
 
 def load_prices(path: Path) -> tuple[Offer, ...]:
@@ -85,10 +96,12 @@ def _offer(row: dict[str, str], path: Path, line: int) -> Offer:
             as_of=date.fromisoformat(row["as_of"].strip()),
             billing_granularity_s=float(row.get("billing_granularity_s") or 1.0),
             min_gpus=int(row.get("min_gpus") or 1),
-            spot=(row.get("spot") or "no").strip().casefold() in ("yes", "true", "1"),
+            spot=(spot := (row.get("spot") or "no").strip().casefold() in ("yes", "true", "1")),
+            restarts_per_day=float(row.get("restarts_per_day") or (SPOT_RESTARTS if spot else 0.0)),
+            restart_s=float(row.get("restart_s") or 600.0),
         )
     except ValueError as error:
         raise ElastaneError(f"{path}, line {line}: {error}") from error
-    if min(offer.gpus, offer.usd_per_hour, offer.billing_granularity_s, offer.min_gpus) <= 0:
+    if min(offer.gpus, offer.usd_per_hour, offer.billing_granularity_s, offer.min_gpus, offer.restart_s) <= 0:
         raise ElastaneError(f"{path}, line {line}: gpus, usd_per_hour and billing must be above 0")
     return offer

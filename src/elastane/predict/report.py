@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from elastane.predict.devices import Device
 from elastane.predict.interval import Interval
 from elastane.predict.operators import Phase, StepCapture
-from elastane.predict.run import RunEstimate
-from elastane.predict.step import StepEstimate
+from elastane.predict.runs import RunEstimate
+from elastane.predict.steps import StepEstimate
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-_BAR = 24
 
 
 def duration(seconds: float) -> str:
@@ -84,15 +82,6 @@ def run_json(run: RunEstimate) -> dict[str, Any]:
     }
 
 
-def shares_json(estimate: StepEstimate, shares: Mapping[str, float]) -> dict[str, Any]:
-    """Seconds by name."""
-    return {
-        "device": estimate.machine.device.name,
-        "step_s": interval_json(estimate.seconds),
-        "by": dict(shares),
-    }
-
-
 def step_table(estimates: Iterable[StepEstimate]) -> Table:
     """One row per device."""
     table = _table("device", "step p50 [p05 – p95]", "forward", "backward", "optimizer", "memory", "basis")
@@ -103,13 +92,11 @@ def step_table(estimates: Iterable[StepEstimate]) -> Table:
     return table
 
 
-def run_table(runs: Sequence[RunEstimate]) -> Table:
-    """One row per device and number of workers."""
-    table = _table(
-        "device", "GPUs", "step p50 [p05 – p95]", "epoch", "total", "cost p50 [p95]", "memory", "basis"
-    )
-    for each in runs:
-        table.add_row(
+def run_cells(runs: Sequence[RunEstimate]) -> tuple[list[str], list[list[str]]]:
+    """Headings, and one row per device and number of workers."""
+    headings = ["device", "GPUs", "step p50 [p05 – p95]", "epoch", "total", "cost p50 [p95]", "memory", "basis"]
+    rows = [
+        [
             each.step.machine.device.name,
             str(each.sharing.workers),
             spread(each.step_s),
@@ -118,23 +105,18 @@ def run_table(runs: Sequence[RunEstimate]) -> Table:
             _cost(each),
             "fits" if each.fits_memory else f"needs {each.memory_gb:.0f} GB",
             each.basis,
-        )
-    return table
+        ]
+        for each in runs
+    ]
+    return headings, rows
 
 
-def share_table(estimate: StepEstimate, shares: Mapping[str, float], by: str) -> Table:
-    """Shares with bars and their cumulative sum; the tail beyond 99 % is one row."""
-    total = sum(shares.values())
-    table = _table(by, "time", "share", "cumulative", "")
-    table.title = f"{estimate.machine.device.name}: {spread(estimate.seconds)}"
-    seen = 0.0
-    for name, seconds in shares.items():
-        if seen > 0.99 * total:
-            table.add_row("(the rest)", duration(total - seen), f"{1 - seen / total:.1%}", "100.0%", "")
-            break
-        seen += seconds
-        bar = "█" * max(round(_BAR * seconds / total), 0)
-        table.add_row(name, duration(seconds), f"{seconds / total:.1%}", f"{seen / total:.1%}", bar)
+def run_table(runs: Sequence[RunEstimate]) -> Table:
+    """One row per device and number of workers."""
+    headings, rows = run_cells(runs)
+    table = _table(*headings)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

@@ -62,13 +62,13 @@ def test_a_damaged_profile_is_refused_with_the_way_out(tmp_path: Path, text: str
 
 
 def test_a_network_of_a_number_is_always_the_same() -> None:
-    for index in range(6):
+    for index in range(7):
         (one, batch), (other, same) = network(3, index), network(3, index)
         assert batch == same
         assert str(one.model) == str(other.model)
 
 
-@pytest.mark.parametrize("index", range(6))
+@pytest.mark.parametrize("index", range(7))
 def test_measured_operators_are_those_that_a_capture_predicts(index: int) -> None:
     job, _ = network(1, index)
     bench = Bench(job, 2, clock())
@@ -84,11 +84,12 @@ def test_measured_operators_are_those_that_a_capture_predicts(index: int) -> Non
 
 def test_steps_are_composed_of_operators_and_calls() -> None:
     steps = tuple(
-        WholeStep(s, c, 1.1 * s + 1e-5 * c) for s, c in ((0.1, 100), (0.01, 500), (0.05, 50), (0.2, 900))
+        WholeStep(s, c, 1.1 * s + 1e-5 * c + 1e-3) for s, c in ((0.1, 100), (0.01, 500), (0.05, 50), (0.2, 900))
     )
     found = composition(steps)
     assert found.factor == pytest.approx(1.1)
     assert found.per_call_s == pytest.approx(1e-5)
+    assert found.per_step_s == pytest.approx(1e-3)
     assert composition(steps[:2]).factor == 1.07
 
 

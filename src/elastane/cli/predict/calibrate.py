@@ -16,19 +16,27 @@ HELP = "Measure this machine, so that predictions for it are worth something."
 
 def command(
     seconds: float = typer.Option(100.0, min=5.0, help="About how long to measure."),
+    from_job: str = typer.Option(
+        None, metavar="MODULE:FUNCTION", help="Measure this job as well, before others."
+    ),
+    batch: int = options.BATCH,
+    threads: int = typer.Option(None, min=1, help="Threads to measure with [default: PyTorch's own]."),
     profile: Path = options.PROFILE,
     as_json: bool = options.JSON,
 ) -> None:
     """Write a profile."""
-    from elastane.predict.job import require_torch
+    from elastane.predict.job import load_factory, require_torch
     from elastane.predict.profile import default_path
 
-    require_torch()
+    torch = require_torch()
+    own = [(load_factory(from_job), batch)] if from_job else []
+    if threads:
+        torch.set_num_threads(threads)
     from elastane.predict.calibration.calibrate import calibrate
 
     target = profile or default_path()
     with progress("measuring") as told:
-        found = calibrate(seconds, progress=told)
+        found = calibrate(seconds, progress=told, own=own)
     found.save(target)
     about = {
         "profile": str(target),

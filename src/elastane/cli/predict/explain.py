@@ -1,4 +1,4 @@
-"""``elastane predict explain``: where the time of a step goes."""
+"""``elastane predict explain``: where the time of a step goes, predicted and measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from elastane.cli.predict import options
 from elastane.cli.predict.inputs import captured_step, machines_for
-from elastane.cli.predict.outputs import show
+from elastane.cli.predict.outputs import check_page, show
 from elastane.errors import ElastaneError
 
 HELP = "Where the time of a step goes, by operator and by module."
@@ -22,20 +22,41 @@ def command(
     device: str = options.DEVICE,
     device_file: Path = options.DEVICE_FILE,
     profile: Path = options.PROFILE,
-    by: str = typer.Option("operator", help="operator or module."),
+    by: str = typer.Option("operator", help="operator, kind, module or layer."),
+    measured: bool = typer.Option(
+        False, "--measured", help="Run a few real steps here and show them beside it."
+    ),
+    html: Path = typer.Option(None, help="Write a page with all groupings (one device)."),
     as_json: bool = options.JSON,
 ) -> None:
     """Shares with their cumulative sum."""
-    from elastane.predict.report import share_table, shares_json
-    from elastane.predict.step import estimate_step
+    from elastane.predict.explaining import By, shares_of
+    from elastane.predict.explaining.tables import shares_json, shares_table
+    from elastane.predict.job import load_factory
+    from elastane.predict.steps import estimate_step
 
-    if by not in ("operator", "module"):
-        raise ElastaneError(f"--by must be operator or module, not {by!r}")
-    machines, captured = machines_for(device, device_file, profile), captured_step(job, batch)
+    if by not in {each.value for each in By}:
+        raise ElastaneError(f"--by must be {', '.join(each.value for each in By)}, not {by!r}")
+    machines = machines_for(device, device_file, profile)
+    if html and len(machines) != 1:
+        raise ElastaneError("--html shows one device; name it with --device")
+    if measured and any(each.device.accelerator for each in machines):
+        raise ElastaneError("--measured runs on this machine's processor; use it with --device local")
+    check_page(html)
+    captured, seen = captured_step(job, batch), None
+    if measured:
+        from elastane.predict.explaining.measuring import measured_step
+
+        seen = measured_step(load_factory(job), batch)
     for machine in machines:
         estimate = estimate_step(captured, machine, precision)
-        shares = estimate.by_operator() if by == "operator" else estimate.by_module()
+        shares = shares_of(estimate, By(by), seen)
         if as_json:
             typer.echo(json.dumps(shares_json(estimate, shares), indent=2))
         else:
-            show(share_table(estimate, shares, by), captured)
+            show(shares_table(estimate, shares), captured)
+        if html:
+            from elastane.predict.pages import write_explained
+
+            write_explained(html, job, estimate, [shares_of(estimate, each, seen) for each in By])
+            typer.echo(f"page: {html}", err=True)

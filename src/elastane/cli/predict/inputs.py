@@ -7,23 +7,28 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from elastane.predict.operators import StepCapture
-    from elastane.predict.step import Machine
+    from elastane.predict.steps import Machine
 
 
 def machines_for(names: str, device_file: Path | None, profile: Path | None) -> list[Machine]:
     """The machines that --device names, the local one from its profile."""
-    from elastane.predict.devices import catalog, find, load_devices
-    from elastane.predict.profile import default_path, load_profile
-    from elastane.predict.step import Machine
+    from elastane.predict.devices import Device, catalog, find, load_devices
+    from elastane.predict.probes import load_probes
+    from elastane.predict.profile import default_path, load_profile, probes_path
+    from elastane.predict.steps import Machine
 
     own = load_devices(device_file) if device_file else ()
     known = (*own, *catalog())
     path = profile or default_path()
+
+    def card(device: Device) -> Machine:
+        return Machine.from_catalog(device, load_probes(probes_path(device.name)))
+
     if names == "all":
         local = [Machine.local(load_profile(path))] if path.exists() else []
-        return [*local, *(Machine.from_catalog(each) for each in known)]
+        return [*local, *(card(each) for each in known)]
     return [
-        Machine.local(load_profile(path)) if name == "local" else Machine.from_catalog(find(name, known))
+        Machine.local(load_profile(path)) if name == "local" else card(find(name, known))
         for name in filter(None, (each.strip() for each in names.split(",")))
     ]
 

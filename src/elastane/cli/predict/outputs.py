@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +23,13 @@ def show(table: Any, captured: StepCapture | None = None, notes: list[str] | Non
     if captured is not None and captured.unknown and notes is None:
         names = ", ".join(name for name, _ in captured.unknown)
         console.print(f"not modelled: {captured.unknown_share:.1%} of bytes ({names})", style="dim")
+
+
+def check_page(path: Path | None) -> None:
+    """Refuse a page that cannot be written before anyone has waited for it."""
+    from elastane.cli.output import check_targets
+
+    check_targets(None, path)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from elastane.errors import ElastaneError
 
 
@@ -32,3 +34,22 @@ def dollars(text: str) -> float:
         return float(text.strip().removeprefix("$"))
     except ValueError:
         raise ElastaneError(f"--budget {text!r} is not an amount such as $200") from None
+
+
+def epochs(text: str, option: str) -> float:
+    """A number of epochs, as in 1, 0.5 or 2epochs."""
+    body = text.strip().removesuffix("s").removesuffix("epoch")
+    try:
+        found = float(body)
+    except ValueError:
+        found = 0.0
+    if not 0.0 < found < float("inf"):
+        raise ElastaneError(f"{option} {text!r} is not a number of epochs such as 1 or 0.5epoch")
+    return found
+
+
+def one_of(text: str, known: Sequence[str], option: str) -> str:
+    """One of a few words."""
+    if text not in known:
+        raise ElastaneError(f"{option} must be {', '.join(known[:-1])} or {known[-1]}, not {text!r}")
+    return text

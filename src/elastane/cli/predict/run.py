@@ -10,11 +10,12 @@ import typer
 
 from elastane.cli.predict import options, read
 from elastane.cli.predict.inputs import captured_step, machines_for
-from elastane.cli.predict.outputs import show
+from elastane.cli.predict.outputs import check_page, show
 from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
-    from elastane.predict.run import RunEstimate
+    from elastane.predict.prices import Offer
+    from elastane.predict.runs import RunEstimate
 
 HELP = "Predict a whole run: time, cost, memory, over devices and numbers of workers."
 
@@ -29,54 +30,92 @@ def command(
     device_file: Path = options.DEVICE_FILE,
     profile: Path = options.PROFILE,
     val_samples: str = typer.Option("0", help="Validation samples."),
-    val_every: float = typer.Option(1.0, help="Epochs between validations."),
-    loader: str = typer.Option(None, help="Measured time to load one batch, as in 20ms."),
+    val_every: str = typer.Option("1", help="Epochs between validations, as in 1 or 0.5epoch."),
+    checkpoint: str = typer.Option(None, help="Time one checkpoint takes, as in 30s."),
+    checkpoint_every: str = typer.Option("1", help="Epochs between checkpoints."),
+    loader: str = typer.Option(None, help="Time to load one batch, as in 20ms."),
+    measure_data: bool = typer.Option(False, "--measure-data", help="Measure it with the job's loader_fn."),
     gpus: str = typer.Option("1", help="Numbers of workers, as in 1,2,4,8."),
     per_node: int = typer.Option(8, min=1, help="Workers per node."),
+    parallel: str = typer.Option("data", help="data, model or hybrid parallelism."),
+    scheme: str = typer.Option("ring", help="Exchange: ring, tree, butterfly, one-to-all or mixing."),
     price_file: Path = typer.Option(None, help="Prices, CSV; there are no built-in ones."),
     budget: str = typer.Option(None, help="Show what keeps within it, as in '$200'."),
     deadline: str = typer.Option(None, help="Show what keeps within it, as in 24h."),
     sort: str = typer.Option("time", help="cost or time."),
+    html: Path = typer.Option(None, help="Write a page with time and cost against GPUs."),
     as_json: bool = options.JSON,
 ) -> None:
     """A table over devices and numbers of workers."""
     from elastane.jobs.units import DURATION
-    from elastane.predict.collectives import Sharing
-    from elastane.predict.prices import load_prices
-    from elastane.predict.report import capture_json, run_json, run_table
-    from elastane.predict.run import RunPlan, estimate_run, sorted_runs
-    from elastane.predict.step import estimate_step
+    from elastane.predict.collectives import AllReduce, Sharing
+    from elastane.predict.parallelism import Parallel
+    from elastane.predict.runs import RunPlan, estimate_run, sorted_runs
+    from elastane.predict.steps import estimate_step
 
-    if sort not in ("cost", "time"):
-        raise ElastaneError(f"--sort must be cost or time, not {sort!r}")
+    read.one_of(sort, ("cost", "time"), "--sort")
+    spread_by = Parallel(read.one_of(parallel, [each.value for each in Parallel], "--parallel"))
+    exchange = AllReduce(read.one_of(scheme, [each.value for each in AllReduce], "--scheme"))
     limit_usd = read.dollars(budget) if budget else None
     limit_s = DURATION.read(deadline) if deadline else None
-    offers = load_prices(price_file) if price_file else ()
-    if (limit_usd is not None or sort == "cost") and not offers:
-        raise ElastaneError(
-            "costs need --price-file: a CSV with provider, device, gpus, usd_per_hour, source, as_of"
-        )
+    offers = _offers(price_file, needed=limit_usd is not None or sort == "cost")
     plan = RunPlan(
         samples=read.count(samples, "--samples"),
         epochs=epochs,
         validation_samples=read.count(val_samples, "--val-samples"),
-        validate_every=val_every,
-        loader_s=DURATION.read(loader) if loader else None,
+        validate_every=read.epochs(val_every, "--val-every"),
+        loader_s=_loader_s(job, batch, loader, measure_data),
+        checkpoint_s=DURATION.read(checkpoint) if checkpoint else 0.0,
+        checkpoint_every=read.epochs(checkpoint_every, "--checkpoint-every"),
     )
-    counts = read.counts(gpus)
+    ways = [Sharing(count, per_node, exchange) for count in read.counts(gpus)]
+    check_page(html)
     machines, captured = machines_for(device, device_file, profile), captured_step(job, batch)
     steps = [estimate_step(captured, each, precision) for each in machines]
-    runs = [estimate_run(each, plan, Sharing(count, per_node), offers) for each in steps for count in counts]
-    kept = [each for each in runs if each.within(limit_usd, limit_s)]
-    ordered = sorted_runs(kept, by_cost=sort == "cost")
+    runs = [estimate_run(each, plan, way, offers, parallel=spread_by) for each in steps for way in ways]
+    kept = sorted_runs([each for each in runs if each.within(limit_usd, limit_s)], by_cost=sort == "cost")
+    _tell(job, runs, kept, html, as_json)
+
+
+def _tell(job: str, runs: list[RunEstimate], kept: list[RunEstimate], html: Path | None, as_json: bool) -> None:
+    from elastane.predict.report import capture_json, run_json, run_table
+
+    captured = runs[0].step.capture
+    notes = sorted({note for each in kept for note in each.notes})
     if as_json:
-        document = {"capture": capture_json(captured), "runs": [run_json(each) for each in ordered]}
+        document = {"capture": capture_json(captured), "runs": [run_json(each) for each in kept]}
         typer.echo(json.dumps(document, indent=2))
-        return
-    if not ordered:
+    elif not kept:
         typer.echo(_nothing(runs))
-        return
-    show(run_table(ordered), captured, sorted({note for each in ordered for note in each.notes}))
+    else:
+        show(run_table(kept), captured, notes)
+    if html and kept:
+        from elastane.predict.pages import write_runs
+
+        write_runs(html, job, kept, notes)
+        typer.echo(f"page: {html}", err=True)
+
+
+def _offers(path: Path | None, needed: bool) -> tuple[Offer, ...]:
+    from elastane.predict.prices import load_prices
+
+    offers = load_prices(path) if path else ()
+    if needed and not offers:
+        raise ElastaneError(
+            "costs need --price-file: a CSV with provider, device, gpus, usd_per_hour, source, as_of"
+        )
+    return offers
+
+
+def _loader_s(job: str, batch: int, told: str | None, measure: bool) -> float | None:
+    """What the user says, else what is measured, else nobody knows."""
+    from elastane.jobs.units import DURATION
+    from elastane.predict.job import load_factory
+    from elastane.predict.loading import measure_loader
+
+    if told:
+        return DURATION.read(told)
+    return measure_loader(load_factory(job)(), batch) if measure else None
 
 
 def _nothing(runs: list[RunEstimate]) -> str:

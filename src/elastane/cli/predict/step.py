@@ -25,7 +25,7 @@ def command(
 ) -> None:
     """Time of a step on each device."""
     from elastane.predict.report import capture_json, step_json, step_table
-    from elastane.predict.step import estimate_step
+    from elastane.predict.steps import estimate_step
 
     machines, captured = machines_for(device, device_file, profile), captured_step(job, batch)
     estimates = [estimate_step(captured, each, precision) for each in machines]

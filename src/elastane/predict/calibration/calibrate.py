@@ -5,104 +5,142 @@ from __future__ import annotations
 import math
 import os
 import platform
+import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from functools import partial
 from statistics import median
 
+import numpy as np
 import torch
 
 from elastane.codec import decoded, encoded
 from elastane.predict.calibration.child import in_child
 from elastane.predict.calibration.networks import network
-from elastane.predict.calibration.timing import Bench, Clock, MeasuredStep, clock
+from elastane.predict.calibration.ticks import Clock
+from elastane.predict.calibration.timing import Bench, MeasuredStep, clock
 from elastane.predict.capturing import capture
+from elastane.predict.costs.ratio import RatioModel
 from elastane.predict.devices import Device, Link
+from elastane.predict.job import JobFactory, TrainingJob
 from elastane.predict.profile import Measured, Profile, WholeStep
 
 SECONDS = 100.0
 PASSES = 3
-AT_MOST = 72
+SHARES = (0.46, 0.92)
+"""Of the time, at which the passes over all networks end; the rest is for fitting."""
+FOLDS = 5
+AT_MOST = 84
 """Networks: more would tell little that is new."""
 
 Progress = Callable[[float, str], None]
 
 
 def calibrate(
-    seconds: float = SECONDS, seed: int = 0, progress: Progress = lambda _done, _text: None
+    seconds: float = SECONDS,
+    seed: int = 0,
+    progress: Progress = lambda _done, _text: None,
+    own: Sequence[tuple[JobFactory, int]] = (),
 ) -> Profile:
     """Measure this machine for about so many seconds; ``progress`` hears the share done.
 
-    Networks are drawn until half of the time is over; the other half measures the same ones again, so that a
-    disturbance of minutes does not fall on some of them alone.
+    ``own`` are jobs of the user's with their batches, measured before all others.
+    Networks are drawn until half of the time is over; the other half measures the same ones again in another order,
+    so that a disturbance of minutes does not fall on some of them alone.
     """
     began, ticks = time.monotonic(), clock()
-    _prepare()
+
+    def drawn(index: int) -> tuple[TrainingJob, int]:
+        """Numbers below 0 are the user's jobs."""
+        return (own[index][0](), own[index][1]) if index < 0 else network(seed, index)
+
+    prepare()
     device = decoded(Device, in_child(lambda: encoded(probe_device(ticks))))
-    rounds: list[list[MeasuredStep]] = []
-    count = AT_MOST
-    for share in (0.5, 1.0):
-        steps: list[MeasuredStep] = []
-        for index in range(count):
-            steps.append(_measured(seed, index, ticks))
+    rounds: list[dict[int, MeasuredStep]] = []
+    order = [*range(-len(own), 0), *range(AT_MOST)]
+    for share in SHARES:
+        steps: dict[int, MeasuredStep] = {}
+        for index in order:
+            steps[index] = _measured(partial(drawn, index), ticks)
             spent = time.monotonic() - began
             progress(min(spent / seconds, 1.0), f"{len(steps)} networks, pass {len(rounds) + 1}")
             if spent > share * seconds:
                 break
         rounds.append(steps)
-        count = len(steps)
-    return profile_of(_typical(rounds), device)
+        order = random.Random(seed).sample(sorted(steps), len(steps))
+    return profile_of(rounds, device)
 
 
-def _prepare() -> None:
+def prepare() -> None:
     """Let PyTorch import here what every child would import again; a capture computes nothing, so no threads start."""
     for index in range(3):
         capture(lambda index=index: network(0, index)[0], 1)  # type: ignore[misc]
 
 
-def _measured(seed: int, index: int, ticks: Clock) -> MeasuredStep:
+def _measured(drawn: Callable[[], tuple[TrainingJob, int]], ticks: Clock) -> MeasuredStep:
+    """The network is made where it is measured, so that nothing here changes."""
+
     def work() -> object:
-        torch.manual_seed(index)
-        job, batch = network(seed, index)
-        bench = Bench(job, batch, ticks)
+        torch.manual_seed(0)
+        bench = Bench(*drawn(), ticks)
         bench.measure(PASSES)
         return encoded(bench.result())
 
     return decoded(MeasuredStep, in_child(work))
 
 
-def _typical(rounds: Sequence[Sequence[MeasuredStep]]) -> Iterator[MeasuredStep]:
-    """Between two measurements: a run goes through good minutes and bad ones, so the better is not the truth."""
-    for one, other in zip_longest(*rounds):
-        if other is None or len(other.seconds) != len(one.seconds):
-            yield one
-        else:
-            seconds = tuple(math.sqrt(a * b) for a, b in zip(one.seconds, other.seconds, strict=True))
-            yield replace(one, seconds=seconds, whole_s=math.sqrt(one.whole_s * other.whole_s))
-
-
-def profile_of(steps: Iterable[MeasuredStep], device: Device) -> Profile:
-    """Timings of equal operators joined to their median."""
-    seen, wholes = defaultdict(list), []
-    for step in steps:
-        wholes.append(WholeStep(sum(step.seconds), step.calls, step.whole_s))
-        for operator, seconds in zip(step.operators, step.seconds, strict=True):
-            seen[operator].append(seconds)
-    measured = tuple(
-        Measured(each.name, each.kind, each.phase, each.flops, each.bytes, each.dims, median(times))
-        for each, times in seen.items()
-    )
+def profile_of(rounds: Sequence[Mapping[int, MeasuredStep]], device: Device) -> Profile:
+    """All times brought to the usual tick, and those of equal operators joined to their median."""
+    heard = np.array([each.tick_s for steps in rounds for each in steps.values()])
+    usual = float(np.median(heard))
+    steps = [_typical([each[index].at(usual) for each in rounds if index in each]) for index in rounds[0]]
     return Profile(
         device=device,
         made_at_s=time.time(),
         torch=str(torch.__version__),
         threads=torch.get_num_threads(),
         host=platform.node(),
-        measured=measured,
-        steps=tuple(wholes),
+        measured=joined(steps),
+        steps=whole_steps(steps, device),
+        tick_s=usual,
+        drift_sd=round(float(np.quantile(np.abs(np.log(heard / usual)), 0.68)), 4),
     )
+
+
+def _typical(times: Sequence[MeasuredStep]) -> MeasuredStep:
+    """Between several measurements: a run goes through good minutes and bad ones, so the best is not the truth."""
+    alike = [each for each in times if len(each.seconds) == len(times[0].seconds)]
+    seconds = np.exp(np.mean(np.log([each.seconds for each in alike]), axis=0))
+    whole = math.exp(sum(math.log(each.whole_s) for each in alike) / len(alike))
+    return replace(times[0], seconds=tuple(float(each) for each in seconds), whole_s=whole)
+
+
+def joined(steps: Iterable[MeasuredStep]) -> tuple[Measured, ...]:
+    """One timing per operator and sizes."""
+    seen = defaultdict(list)
+    for step in steps:
+        for operator, seconds in zip(step.operators, step.seconds, strict=True):
+            seen[operator].append(seconds)
+    return tuple(
+        Measured(each.name, each.kind, each.phase, each.flops, each.bytes, each.dims, median(times))
+        for each, times in seen.items()
+    )
+
+
+def whole_steps(steps: Sequence[MeasuredStep], device: Device) -> tuple[WholeStep, ...]:
+    """Every network, with what a model that was not fitted to it says; too few networks are not asked about."""
+    plain = [WholeStep(sum(each.seconds), each.calls, each.whole_s) for each in steps]
+    if len(steps) < 2 * FOLDS:
+        return tuple(plain)
+    for fold in range(FOLDS):
+        known = joined(each for place, each in enumerate(steps) if place % FOLDS != fold)
+        model = RatioModel.fit([each.timing(device) for each in known])
+        for place in range(fold, len(steps), FOLDS):
+            times = model.times(steps[place].operators, device)
+            plain[place] = replace(plain[place], predicted_s=times.total, predicted_sd=times.own_sd)
+    return tuple(plain)
 
 
 def probe_device(ticks: Clock) -> Device:

@@ -17,7 +17,7 @@ from elastane.predict.job import TrainingJob
 
 CHANNELS = (8, 16, 24, 32, 48, 64, 96, 128)
 BATCHES = (2, 4, 8, 12, 16, 24, 32, 48, 64)
-MOST_FLOPS = 20e9
+MOST_FLOPS = 10e9
 """Of a step: networks small enough that many can be measured."""
 
 
@@ -157,6 +157,32 @@ def _words(draw: random.Random, recurrent: bool) -> Drawn:
     return job, 6.0 * length * sum(each.numel() for each in model.parameters())
 
 
+class Sequence(nn.Module):
+    """An LSTM over vectors: the cheapest way to see many of its sizes."""
+
+    def __init__(self, inner: int, width: int, layers: int) -> None:
+        super().__init__()
+        self.cells = nn.LSTM(inner, width, layers, batch_first=True)
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of the last step."""
+        return self.head(self.cells(x)[0][:, -1])  # type: ignore[no-any-return]
+
+
+def _sequences(draw: random.Random) -> Drawn:
+    inner, width = (draw.choice((32, 64, 96, 128, 160, 192, 256, 320)) for _ in range(2))
+    length, layers = draw.choice((8, 12, 16, 24, 32, 48, 64)), draw.randint(1, 3)
+    model = Sequence(inner, width, layers)
+    job = TrainingJob(
+        model,
+        lambda n: (torch.randn(n, length, inner), torch.randint(0, 10, (n,))),
+        lambda model, batch: functional.cross_entropy(model(batch[0]), batch[1]),
+        _optimizer(draw),
+    )
+    return job, 6.0 * length * sum(each.numel() for each in model.parameters())
+
+
 def _optimizer(draw: random.Random) -> Callable[..., torch.optim.Optimizer]:
     if draw.random() < 0.5:
         return lambda parameters: torch.optim.AdamW(parameters, lr=1e-3)
@@ -170,6 +196,7 @@ _FAMILIES: tuple[Callable[[random.Random], Drawn], ...] = (
     lambda draw: _images(draw, _separable),
     lambda draw: _words(draw, recurrent=True),
     lambda draw: _words(draw, recurrent=False),
+    lambda draw: _sequences(draw),
 )
 
 

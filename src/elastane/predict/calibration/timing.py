@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +12,13 @@ import numpy as np
 import torch
 
 from elastane.predict.calibration.child import in_child
+from elastane.predict.calibration.ticks import Clock, Tick
 from elastane.predict.capturing.recorder import Recorder
 from elastane.predict.job import JobFactory, TrainingJob
 from elastane.predict.operators import Operator, Phase
 
-Clock = Callable[[], float]
+QUANTILE = 0.25
+"""Of repeated measurements: interruptions only ever add."""
 
 
 def clock() -> Clock:
@@ -87,42 +90,78 @@ def watching_s(ticks: Clock, calls: int = 300) -> float:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStep:
-    """A network's step: its operators with their seconds each, calls in all, and seconds of the whole."""
+    """A network's step: its operators with their seconds each, calls in all, seconds of the whole, and the tick."""
 
     operators: tuple[Operator, ...]
     seconds: tuple[float, ...]
     calls: int
     whole_s: float
+    tick_s: float
+
+    def at(self, tick_s: float) -> MeasuredStep:
+        """As it would have been measured at another tick."""
+        factor = tick_s / self.tick_s
+        seconds = tuple(each * factor for each in self.seconds)
+        return replace(self, seconds=seconds, whole_s=self.whole_s * factor, tick_s=tick_s)
 
 
 class Bench:
-    """One network ready to be measured again and again; keeps the best quarter of what it saw."""
+    """One network ready to be measured again and again, with a tick before and after each time."""
 
-    def __init__(self, job: TrainingJob, batch: int, ticks: Clock) -> None:
-        self._job, self._ticks = job, ticks
+    def __init__(self, job: TrainingJob, batch: int, ticks: Clock, modules: bool = False) -> None:
+        self._job, self._ticks, self._modules = job, ticks, modules
         self._data = job.batch_fn(batch)
         trained = [each for each in job.model.parameters() if each.requires_grad]
         self._optimizer = job.optimizer_fn(trained) if job.optimizer_fn is not None else None
         self._passes: list[list[float]] = []
         self._wholes: list[float] = []
+        self._tick = Tick(ticks)
+        self._heard: list[float] = []
         self._last: TimedRecorder | None = None
         self._watching_s = watching_s(ticks)
         self.step()  # caches fill, optimizer state is made
 
     def measure(self, passes: int) -> None:
-        """So many passes: the whole step alone, then operator by operator."""
+        """So many passes over whole steps, then so many operator by operator."""
         for _ in range(passes):
-            self._wholes.append(self.step())
+            self._wholes.append(self._whole())
+        for _ in range(passes):
+            self._hear()
             self._passes.append(self._timed())
+        self._hear()
+
+    def wholes(self, passes: int) -> tuple[float, float]:
+        """Lower quartiles of whole steps and of the ticks among them."""
+        for _ in range(passes):
+            self._wholes.append(self._whole())
+        return float(np.quantile(self._wholes, QUANTILE)), self._tick_s
+
+    def _whole(self) -> float:
+        """A tick, then a step that follows another, as in training: a tick leaves other things in the caches."""
+        self._hear()
+        self.step()
+        return self.step()
+
+    def _hear(self) -> None:
+        self._heard.append(self._tick.seconds())
+
+    @property
+    def _tick_s(self) -> float:
+        return float(np.quantile(self._heard, QUANTILE))
 
     def result(self) -> MeasuredStep:
         """Lower quartiles: interruptions only ever add."""
         assert self._last is not None
-        seen = np.quantile(np.array(self._passes), 0.25, axis=0)
+        seen = np.quantile(np.array(self._passes), QUANTILE, axis=0)
         seconds = np.maximum(seen - self._watching_s, 0.2 * seen)
-        whole = float(np.quantile(self._wholes, 0.25))
-        operators = tuple(replace(each, module="", inputs=(), outputs=()) for each in self._last.operators)
-        return MeasuredStep(operators, tuple(float(each) for each in seconds), self._last.calls, whole)
+        whole = float(np.quantile(self._wholes, QUANTILE))
+        operators = tuple(
+            replace(each, module=each.module if self._modules else "", inputs=(), outputs=())
+            for each in self._last.operators
+        )
+        return MeasuredStep(
+            operators, tuple(float(each) for each in seconds), self._last.calls, whole, self._tick_s
+        )
 
     def step(self) -> float:
         """Seconds of one step, without looking at its operators."""
@@ -133,7 +172,7 @@ class Bench:
 
     def _timed(self) -> list[float]:
         recorder = TimedRecorder(self._ticks)
-        with recorder:
+        with recorder.modules if self._modules else nullcontext(), recorder:
             loss = self._job.loss_fn(self._job.model, self._data)
             recorder.phase = Phase.BACKWARD
             loss.backward()
@@ -148,11 +187,11 @@ class Bench:
             self._optimizer.zero_grad()
 
 
-def measure_step(make: JobFactory, batch: int, passes: int = 7) -> float:
-    """Seconds of a real training step, in a fresh process: the lower quartile of several."""
+def measure_step(make: JobFactory, batch: int, passes: int = 7) -> tuple[float, float]:
+    """Seconds of a real training step in a fresh process, and of the tick meanwhile."""
 
-    def work() -> float:
-        bench = Bench(make(), batch, clock())
-        return float(np.quantile([bench.step() for _ in range(passes)], 0.25))
+    def work() -> list[float]:
+        return list(Bench(make(), batch, clock()).wholes(passes))
 
-    return float(in_child(work))
+    step_s, tick_s = in_child(work)
+    return float(step_s), float(tick_s)

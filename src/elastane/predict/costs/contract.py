@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -20,11 +21,6 @@ class Basis(Enum):
     CALIBRATED = "calibrated on this machine"
     RATIO = "fitted to timings of other devices"
     ROOFLINE = "roofline only"
-
-    @property
-    def device_sd(self) -> float:
-        """Log standard deviation that all operators of a device share, on top of their own errors."""
-        return {Basis.CALIBRATED: 0.0, Basis.RATIO: 0.18, Basis.ROOFLINE: 0.3}[self]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +43,24 @@ class Times:
     seconds: FloatArray
     log_sd: FloatArray
     distance: FloatArray
+    shared_sd: float = 0.0
+    """Log standard deviation that all operators of the device share, on top of their own errors."""
 
     @property
     def total(self) -> float:
         """Seconds of all operators one after the other."""
         return float(self.seconds.sum())
+
+    @property
+    def own_sd(self) -> float:
+        """Log standard deviation of the total, √((1−ρ)·Σ(tᵢsᵢ)² + ρ·(Σtᵢsᵢ)²) / Σtᵢ."""
+        parts = self.seconds * self.log_sd
+        alone, together = float((parts**2).sum()), float(parts.sum()) ** 2
+        return math.sqrt((1.0 - CORRELATION) * alone + CORRELATION * together) / self.total
+
+
+CORRELATION = 0.5
+"""ρ, between the errors of two operators of one step: a biased fit shifts all of them (measured, not 0)."""
 
 
 class CostModel(Protocol):

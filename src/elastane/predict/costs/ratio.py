@@ -25,7 +25,7 @@ from elastane.errors import ElastaneError
 from elastane.models.speed import FloatArray, IntArray
 from elastane.predict.costs.contract import LEAST_S, Basis, Times, Timing, roofline_s
 from elastane.predict.costs.features import features
-from elastane.predict.costs.gaussian import MOST_ROWS, GaussianProcess
+from elastane.predict.costs.gaussian import MOST_ROWS, GaussianProcess, standard
 from elastane.predict.costs.simple import Roofline
 from elastane.predict.costs.trees import Trees, fit_trees
 from elastane.predict.devices import Device
@@ -39,6 +39,7 @@ OFTEN = 30
 TREES_FROM = 2000
 FARTHEST = 4.0
 """An interval is widened by no more than this for distance: beyond it nothing is known anyway."""
+ROOM = 0.3
 _SHRINK = 2.0
 
 
@@ -89,6 +90,9 @@ class KindModel:
     centre: FloatArray
     scale: FloatArray
     usual_gap: float
+    least: float
+    most: float
+    """Log ratios that were seen, with some room: a trend must not be carried on without end."""
     shift: float = 0.0
     """Added to every log ratio, after probes."""
 
@@ -96,7 +100,8 @@ class KindModel:
         """Log ratio, its standard deviation, and distance."""
         mean, sd = self.regressor.predict(rows)
         known = np.array([name in self.offsets for name in names])
-        mean = mean + self.shift + np.array([self.offsets.get(name, 0.0) for name in names])
+        mean = mean + np.array([self.offsets.get(name, 0.0) for name in names])
+        mean = np.clip(mean, self.least, self.most) + self.shift
         gaps = self.tree.query((rows - self.centre) / self.scale)[0] / self.usual_gap
         widening = np.clip(gaps, 1.0, FARTHEST)
         sd = sd * self.conformal * widening + np.where(known, 0.0, self.strange_sd)
@@ -185,13 +190,13 @@ def _fit_kind(timings: Sequence[Timing], rounds: int) -> KindModel:
     shift = np.array([offsets[name] for name in names])
     regressor = _regress(rows, targets - shift, rounds)
     conformal = _conformal(rows, targets - shift, folds, regressor, rounds)
-    centre, scale = rows.mean(axis=0), rows.std(axis=0)
-    scale = np.where(scale > 1e-9, scale, 1.0)
+    centre, scale = standard(rows)
     tree = cKDTree((rows - centre) / scale)
     gaps = np.asarray(tree.query((rows - centre) / scale, k=min(2, len(rows)))[0]).reshape(len(rows), -1)[:, -1]
     usual = max(float(np.quantile(gaps, 0.9)), 0.05 * math.sqrt(rows.shape[1]))
     kind = timings[0].operator.kind
-    return KindModel(kind, regressor, offsets, strange, conformal, tree, centre, scale, usual)
+    least, most = float(targets.min()) - ROOM, float(targets.max()) + ROOM
+    return KindModel(kind, regressor, offsets, strange, conformal, tree, centre, scale, usual, least, most)
 
 
 def _conformal(rows: FloatArray, targets: FloatArray, folds: IntArray, whole: Regressor, rounds: int) -> float:

@@ -5,7 +5,7 @@ They are here to be compared with, and as the last resort for devices nobody mea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,9 @@ from elastane.models.speed import FloatArray
 from elastane.predict.costs.contract import LEAST_S, Basis, Times, Timing, moved_bytes, roofline_s
 from elastane.predict.devices import Device
 from elastane.predict.operators import Kind, Operator
+
+UNMEASURED_SD = 0.3
+"""Log standard deviation that all operators share on a device that nobody measured."""
 
 
 @dataclass(frozen=True)
@@ -88,19 +91,20 @@ def _ideal_s(operators: Sequence[Operator], device: Device, precision: str) -> F
 class Roofline:
     """The least time over a usual share of it, per kind; for devices that nobody measured."""
 
-    share: dict[Kind, float] = field(default_factory=dict)
     usual: float = 0.6
+    factors: Mapping[Kind, float] = field(default_factory=dict)
+    """Times that probes of a device found it slower, by kind."""
     name: str = "roofline"
     basis: Basis = Basis.ROOFLINE
     log_sd: float = 0.35
 
     def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
-        """Launches come on top and are not slowed down by a lower share."""
+        """Launches come on top and are not slowed down by the share."""
         launch = device.launch_us * 1e-6
-        shares = np.array([self.share.get(each.kind, self.usual) for each in operators])
-        seconds = (roofline_s(operators, device, precision) - launch) / shares + launch
-        return _with_spread(np.asarray(np.maximum(seconds, LEAST_S), np.float64), self.log_sd)
+        seconds = (roofline_s(operators, device, precision) - launch) / self.usual + launch
+        seconds = seconds * np.array([self.factors.get(each.kind, 1.0) for each in operators])
+        return _with_spread(np.asarray(np.maximum(seconds, LEAST_S), np.float64), self.log_sd, UNMEASURED_SD)
 
 
-def _with_spread(seconds: FloatArray, log_sd: float) -> Times:
-    return Times(seconds, np.full_like(seconds, log_sd), np.zeros_like(seconds))
+def _with_spread(seconds: FloatArray, log_sd: float, shared_sd: float = 0.0) -> Times:
+    return Times(seconds, np.full_like(seconds, log_sd), np.zeros_like(seconds), shared_sd)

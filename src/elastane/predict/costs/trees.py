@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from elastane.errors import ElastaneError
-from elastane.models.speed import FloatArray
+from elastane.models.speed import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,40 @@ class Trees:
     trees: tuple[Tree, ...]
 
     def predict(self, features: FloatArray) -> FloatArray:
-        """One number per row."""
-        total = np.full(len(features), self.base)
-        for tree in self.trees:
-            total += _walk(tree, features)
-        return total
+        """One number per row; rows go down all trees at once."""
+        if not self.trees or not len(features):
+            return np.full(len(features), self.base)
+        nodes = self._nodes
+        rows = np.arange(len(features))[None, :]
+        at = np.broadcast_to(nodes.roots[:, None], (len(self.trees), len(features)))
+        while (inner := nodes.feature[at] >= 0).any():
+            left = features[rows, np.maximum(nodes.feature[at], 0)] <= nodes.threshold[at]
+            at = np.where(inner, np.where(left, nodes.left[at], nodes.right[at]), at)
+        return np.asarray(self.base + nodes.value[at].sum(axis=0), np.float64)
+
+    @cached_property
+    def _nodes(self) -> _Nodes:
+        sizes = [len(tree.feature) for tree in self.trees]
+        roots = np.cumsum([0, *sizes[:-1]])
+        shift = np.repeat(roots, sizes)
+
+        def joined(name: str) -> Any:
+            return np.concatenate([np.array(getattr(tree, name)) for tree in self.trees])
+
+        left, right = joined("left") + shift, joined("right") + shift
+        return _Nodes(roots, joined("feature"), joined("threshold"), left, right, joined("value"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Nodes:
+    """All nodes of all trees one after the other."""
+
+    roots: IntArray
+    feature: IntArray
+    threshold: FloatArray
+    left: IntArray
+    right: IntArray
+    value: FloatArray
 
 
 def fit_trees(
@@ -70,16 +100,3 @@ def _plain(nodes: Any) -> Tree:
         right=tuple(int(each) for each in nodes["right"]),
         value=tuple(float(each) for each in nodes["value"]),
     )
-
-
-def _walk(tree: Tree, features: FloatArray) -> FloatArray:
-    feature, threshold = np.array(tree.feature), np.array(tree.threshold)
-    left, right, value = np.array(tree.left), np.array(tree.right), np.array(tree.value)
-    at, rows = np.zeros(len(features), np.intp), np.arange(len(features))
-    while True:
-        asked = feature[at]
-        inner = asked >= 0
-        if not inner.any():
-            return np.asarray(value[at], np.float64)
-        goes_left = features[rows, np.maximum(asked, 0)] <= threshold[at]
-        at = np.where(inner, np.where(goes_left, left[at], right[at]), at)

@@ -10,16 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elastane.models.speed import FloatArray
 from elastane.predict.costs.contract import Basis, CostModel, Times
+from elastane.predict.costs.shipped import Shipped, shipped_fits
 from elastane.predict.costs.simple import Roofline
 from elastane.predict.devices import Device
 from elastane.predict.interval import Interval
-from elastane.predict.operators import Operator, Phase, StepCapture, together
+from elastane.predict.operators import Memory, Operator, Phase, StepCapture, together
+from elastane.predict.probes import CardProbes
 from elastane.predict.profile import Composition, Profile
 
-CORRELATION = 0.5
-"""Between the errors of two operators of one step: a biased fit shifts all of them (measured, not 0)."""
 HOST_CALL_S = 5e-6
 """What Python and the dispatcher take per call; on an accelerator the step cannot be faster than its host."""
 _UNKNOWN_WIDENING = 1.0
@@ -37,16 +36,30 @@ class Machine:
     @classmethod
     def local(cls, profile: Profile) -> Machine:
         """The calibrated machine."""
-        age_h = max(time.time() - profile.made_at_s, 0.0) / 3600.0
-        about = f"calibrated {age_h:.0f} h ago, {len(profile.measured)} operators"
+        about = f"calibrated {_age(profile.made_at_s)} ago, {len(profile.measured)} operators"
+        if profile.drift_sd >= 0.05:
+            about += f", when this machine's speed varied by ±{profile.drift_sd:.0%}"
+        if profile.factors:
+            about += f", probed {_age(profile.probed_at_s)} ago"
         return cls(profile.device, profile.model, profile.composition, about)
 
     @classmethod
-    def from_catalog(cls, device: Device) -> Machine:
-        """A device of the catalog that nobody measured here."""
-        return cls(
-            device, Roofline(), Composition(1.0, 0.0, 0.1), f"roofline only, specification of {device.as_of}"
-        )
+    def from_catalog(cls, device: Device, probes: CardProbes | None = None) -> Machine:
+        """A device of the catalog: accelerators by the shipped fits, with the factors of probes where there are any."""
+        if not device.accelerator:
+            model: CostModel = Roofline(factors=probes.by_kind if probes else {})
+            about = f"roofline only, specification of {device.as_of}"
+        else:
+            model = Shipped(shipped_fits(), probes.by_kind if probes else {})
+            about = model.about(device)
+        if probes is not None:
+            about += f", probed {_age(probes.made_at_s)} ago with {probes.layers} layers"
+        return cls(device, model, Composition(1.0, 0.0, 0.1), about)
+
+
+def _age(since_s: float) -> str:
+    hours = max(time.time() - since_s, 0.0) / 3600.0
+    return f"{hours:.0f} h" if hours < 72 else f"{hours / 24:.0f} days"
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +79,21 @@ class StepEstimate:
     def basis(self) -> Basis:
         """What it rests on."""
         return self.machine.model.basis
+
+    @property
+    def ms(self) -> Interval:
+        """The step in milliseconds."""
+        return self.seconds.scaled(1e3)
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes of one worker."""
+        return self.capture.memory
+
+    @property
+    def unmodelled(self) -> dict[str, int]:
+        """Operators no rule knows, with their number of calls."""
+        return dict(self.capture.unknown)
 
     def phase_s(self, phase: Phase) -> float:
         """Seconds of one phase."""
@@ -95,7 +123,7 @@ def estimate_step(capture: StepCapture, machine: Machine, precision: str = "fp32
     device = machine.device
     operators = together(capture.operators) if device.accelerator else capture.operators
     times = machine.model.times(operators, device, precision)
-    middle = machine.composition.factor * times.total + machine.composition.per_call_s * capture.calls
+    middle = machine.composition.whole_s(times.total, capture.calls)
     if device.accelerator:
         middle = max(middle, HOST_CALL_S * len(operators))
     log_sd = _log_sd(times, machine, capture)
@@ -111,14 +139,10 @@ def estimate_step(capture: StepCapture, machine: Machine, precision: str = "fp32
 
 
 def _log_sd(times: Times, machine: Machine, capture: StepCapture) -> float:
-    """Operators' errors with their correlation, the device's, the composition's; wider for unknown operators."""
-    own = _correlated(times.seconds, times.log_sd) / times.total
-    device = machine.model.basis.device_sd
-    unknown = _UNKNOWN_WIDENING * capture.unknown_share
-    return math.sqrt(own**2 + device**2 + machine.composition.log_sd**2) + unknown
-
-
-def _correlated(seconds: FloatArray, log_sd: FloatArray) -> float:
-    """√((1−ρ)·Σ(tᵢsᵢ)² + ρ·(Σtᵢsᵢ)²)."""
-    parts = seconds * log_sd
-    return math.sqrt((1 - CORRELATION) * float((parts**2).sum()) + CORRELATION * float(parts.sum()) ** 2)
+    """What networks left out of a calibration had, or operators', device's and composition's; more for the unknown."""
+    together, own = machine.composition, times.own_sd
+    if together.usual_sd > 0.0:
+        known = together.log_sd * max(own / together.usual_sd, 1.0)
+    else:
+        known = math.sqrt(own**2 + times.shared_sd**2 + together.log_sd**2)
+    return known + _UNKNOWN_WIDENING * capture.unknown_share

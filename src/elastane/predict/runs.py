@@ -12,8 +12,9 @@ from elastane.models.throughput import ThroughputParams, times_s
 from elastane.predict.collectives import Sharing
 from elastane.predict.interval import Interval
 from elastane.predict.operators import Phase
+from elastane.predict.parallelism import Parallel, hybrid, model_parallel
 from elastane.predict.prices import Offer, best_offer
-from elastane.predict.step import StepEstimate
+from elastane.predict.steps import StepEstimate
 
 MEMORY_SPARE = 0.92
 """Part of a device's memory a job can have: the rest is the runtime's own."""
@@ -67,6 +68,12 @@ class RunEstimate:
     basis: str
     notes: tuple[str, ...]
 
+    def cost(self, offers: Sequence[Offer]) -> Interval | None:
+        """Dollars by the best of other offers; None if none is for this device."""
+        device = self.step.machine.device
+        offer = best_offer(offers, (device.name, *device.aliases), self.sharing.workers)
+        return offer.cost(self.total_s, self.sharing.workers) if offer else None
+
     def within(self, budget_usd: float | None, deadline_s: float | None) -> bool:
         """Whether the booking value keeps to what was asked; a run without a price keeps to no budget."""
         if budget_usd is not None and (self.cost_usd is None or self.cost_usd.booking > budget_usd):
@@ -80,15 +87,17 @@ def estimate_run(
     sharing: Sharing | None = None,
     offers: Sequence[Offer] = (),
     fitted: ThroughputParams[float] | None = None,
+    parallel: Parallel = Parallel.DATA,
 ) -> RunEstimate:
     """Predict a run; with a fitted throughput model of the job, its exchange counts instead of ours."""
     sharing = sharing or Sharing()
-    step_s, basis = _step(step, plan, sharing, fitted)
-    epoch_s = _epoch(step, plan, sharing, step_s)
+    step_s, basis = _step(step, plan, sharing, fitted, parallel)
+    epoch_s = _epoch(step, plan, sharing.workers if parallel.shares_samples else 1, step_s)
     total_s = epoch_s.scaled(plan.epochs)
     device = step.machine.device
     offer = best_offer(offers, (device.name, *device.aliases), sharing.workers)
-    memory_gb = step.capture.memory.total / 1e9
+    cut = 1 if parallel.shares_samples else sharing.workers
+    memory_gb = step.capture.memory.total / cut / 1e9
     return RunEstimate(
         step=step,
         plan=plan,
@@ -106,11 +115,18 @@ def estimate_run(
 
 
 def _step(
-    step: StepEstimate, plan: RunPlan, sharing: Sharing, fitted: ThroughputParams[float] | None
+    step: StepEstimate,
+    plan: RunPlan,
+    sharing: Sharing,
+    fitted: ThroughputParams[float] | None,
+    parallel: Parallel,
 ) -> tuple[Interval, str]:
     basis = step.machine.about
     alone = step.seconds
-    if sharing.workers > 1:
+    if sharing.workers > 1 and parallel is not Parallel.DATA:
+        alone = (model_parallel if parallel is Parallel.MODEL else hybrid)(step, sharing)
+        basis += f", {parallel.value} parallel"
+    elif sharing.workers > 1:
         extra = _exchange_s(step, sharing, fitted)
         doubt = 1.0 + SCALING_SD * math.log2(sharing.workers)
         alone = (alone + Interval.exactly(extra)).widened(doubt)
@@ -130,11 +146,11 @@ def _exchange_s(step: StepEstimate, sharing: Sharing, fitted: ThroughputParams[f
     return sharing.exposed_s(size, step.machine.device.link, step.phase_s(Phase.BACKWARD))
 
 
-def _epoch(step: StepEstimate, plan: RunPlan, sharing: Sharing, step_s: Interval) -> Interval:
+def _epoch(step: StepEstimate, plan: RunPlan, replicas: int, step_s: Interval) -> Interval:
     """Training steps, and the part of validation and checkpoints that falls on one epoch."""
-    training = step_s.scaled(plan.steps_per_epoch(step.capture.batch, sharing.workers))
+    training = step_s.scaled(plan.steps_per_epoch(step.capture.batch, replicas))
     forward = step.phase_s(Phase.FORWARD) / step.seconds.middle
-    batches = math.ceil(plan.validation_samples / (step.capture.batch * sharing.workers))
+    batches = math.ceil(plan.validation_samples / (step.capture.batch * replicas))
     validation = step.seconds.scaled(forward * batches / plan.validate_every)
     return training + validation + Interval.exactly(plan.checkpoint_s / plan.checkpoint_every)
 

@@ -1,0 +1,57 @@
+"""``elastane predict backtest``: all cost models on measured timings that they have not seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+from elastane.cli.predict import options
+from elastane.cli.predict.outputs import progress, show
+from elastane.errors import ElastaneError
+
+HELP = "Compare the four cost models on timing files: rows left out, and cards left out."
+
+
+def command(
+    dataset: Path = typer.Argument(help="A CSV file of timings (also .gz), or a folder of them."),
+    cards: bool = typer.Option(True, help="Leave whole cards out as well, where there are several."),
+    probes: int = typer.Option(20, min=1, help="Layers to probe on a card that was left out."),
+    rows: int = typer.Option(None, min=50, help="Use so many rows of each set at most."),
+    epochs: int = typer.Option(300, min=1, help="Epochs of the neural network; its authors train 300."),
+    at_most: float = typer.Option(
+        None, min=0.0, help="Fail if our median error on rows left out is above so many percent."
+    ),
+    device_file: Path = options.DEVICE_FILE,
+    as_json: bool = options.JSON,
+) -> None:
+    """Two tables."""
+    from dataclasses import replace
+
+    from elastane.predict.devices import catalog, load_devices
+    from elastane.predict.job import require_torch
+    from elastane.predict.timings import load_timings
+
+    own = load_devices(device_file) if device_file else ()
+    sets = load_timings(dataset, (*own, *catalog()))
+    require_torch()
+    from elastane.predict.backtesting.held_out import OURS, held_out, models
+    from elastane.predict.backtesting.tables import backtest_json, held_out_table, unseen_table
+    from elastane.predict.backtesting.unseen import unseen
+
+    if rows:
+        sets = tuple(replace(each, timings=each.timings[:rows]) for each in sets)
+    with progress("models") as told:
+        by_rows = list(held_out(sets, models(epochs), told))
+    with progress("cards") as told:
+        by_cards = list(unseen(sets, probes=probes, told=told)) if cards else []
+    if as_json:
+        typer.echo(json.dumps(backtest_json(by_rows, by_cards), indent=2))
+    else:
+        show(held_out_table(by_rows))
+        if by_cards:
+            show(unseen_table(by_cards))
+    worst = max(each.of(OURS).median for each in by_rows)
+    if at_most is not None and worst > at_most:
+        raise ElastaneError(f"our median error is {worst:.1f} % on the worst set, above {at_most:g} %")

@@ -1,0 +1,74 @@
+"""All four cost models on the tenth of the rows of a card that none of them was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from elastane.errors import ElastaneError
+from elastane.predict.backtesting.errors import Score, score
+from elastane.predict.costs.contract import Fitting, Timing
+from elastane.predict.costs.layerwise import EPOCHS, LayerwiseNetwork
+from elastane.predict.costs.ratio import RatioModel
+from elastane.predict.costs.simple import LinearInFlops, Paleo
+from elastane.predict.timings import TimingSet
+
+LEAST_ROWS = 50
+OURS = "ours"
+
+Told = Callable[[float, str], None]
+
+
+def models(epochs: int = EPOCHS) -> dict[str, Fitting]:
+    """The four by name; ``epochs`` are of the neural network, which asks for 300."""
+    return {
+        "linear in FLOPs": LinearInFlops.fit,
+        "PALEO": Paleo.fit,
+        "layer-wise network": lambda timings: LayerwiseNetwork.fit(timings, epochs=epochs),
+        OURS: RatioModel.fit,
+    }
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Scores of all models on one set."""
+
+    name: str
+    device: str
+    trained_on: int
+    scores: tuple[Score, ...]
+
+    def of(self, model: str) -> Score:
+        """The score of one model."""
+        return next(each for each in self.scores if each.model == model)
+
+    @property
+    def best(self) -> Score:
+        """The least median error."""
+        return min(self.scores, key=lambda each: each.median)
+
+
+def held_out(
+    sets: Sequence[TimingSet], fits: dict[str, Fitting], told: Told = lambda _done, _what: None
+) -> Iterator[HeldOut]:
+    """One result per set, as they come; nine rows in ten are learnt from."""
+    done = 0
+    for each in sets:
+        known, new = _parted(each)
+        scores = []
+        for name, fit in fits.items():
+            told(done / (len(sets) * len(fits)), f"{each.name}: {name}")
+            scores.append(score(fit(known), new))
+            done += 1
+        yield HeldOut(each.name, each.device.name, len(known), tuple(scores))
+
+
+def _parted(each: TimingSet) -> tuple[list[Timing], list[Timing]]:
+    count = len(each.timings)
+    if count < LEAST_ROWS:
+        raise ElastaneError(f"{each.name} has {count} rows; a backtest needs {LEAST_ROWS} or more")
+    order = np.random.default_rng(0).permutation(count)
+    cut = count * 9 // 10
+    return [each.timings[i] for i in order[:cut]], [each.timings[i] for i in order[cut:]]

@@ -1,0 +1,61 @@
+"""The frame of a page: title, facts, sections, charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from plotly.offline import get_plotlyjs
+
+from elastane import __version__
+from elastane.page import filled, script_safe
+
+COLORS = ("#1f5fbf", "#d97a1e", "#23926b", "#b23a82", "#7a5cc9", "#c0443a", "#3b9bbf", "#8c7a1f", "#5b6673")
+
+
+def write_page(
+    path: Path, title: str, facts: Mapping[str, str], sections: Sequence[str], charts: Mapping[str, object]
+) -> None:
+    """Write one file; ``charts`` are figures of plotly by the id of the element they are drawn into."""
+    told = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
+    page = filled(
+        _resource("page.html"),
+        {
+            "title": escape(title),
+            "version": escape(__version__),
+            "facts": told,
+            "sections": "\n".join(sections),
+            "style": _resource("page.css"),
+            "plotly": get_plotlyjs(),
+            "data": script_safe(charts),
+        },
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8")
+
+
+def section(title: str, remark: str, *inside: str) -> str:
+    """A part of the page."""
+    head = f"<h2>{escape(title)}</h2>" + (f'<p class="remark">{escape(remark)}</p>' if remark else "")
+    return f"<section>{head}{''.join(inside)}</section>"
+
+
+def chart(name: str) -> str:
+    """Room for a chart."""
+    return f'<div class="chart" id="{escape(name)}"></div>'
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose first column is a heading."""
+    head = "".join(f'<th scope="col">{escape(each)}</th>' for each in headings)
+    body = "".join(
+        f'<tr><th scope="row">{escape(row[0])}</th>{"".join(f"<td>{escape(each)}</td>" for each in row[1:])}</tr>'
+        for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _resource(name: str) -> str:
+    return files("elastane.predict.pages").joinpath(name).read_text(encoding="utf-8")

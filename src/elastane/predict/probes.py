@@ -1,0 +1,79 @@
+"""What a few probed layers say about a card: one factor per kind of operator, kept as a small JSON file per card."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from elastane.codec import decoded, encoded
+from elastane.errors import ElastaneError
+from elastane.predict.costs.contract import CostModel, Timing
+from elastane.predict.operators import Kind
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class CardProbes:
+    """By how much a card runs slower (above 1) or faster than its model thinks.  ``made_at_s`` is Unix time."""
+
+    device: str
+    made_at_s: float
+    torch: str
+    layers: int
+    operators: int
+    factors: Mapping[str, float]
+    version: int = VERSION
+
+    @property
+    def by_kind(self) -> dict[Kind, float]:
+        """The factors."""
+        return {Kind(name): factor for name, factor in self.factors.items()}
+
+    def save(self, path: Path) -> None:
+        """Write the file whole or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
+        part.write_text(json.dumps(encoded(self), indent=1) + "\n", encoding="utf-8")
+        part.replace(path)
+
+
+def factors_of(model: CostModel, timings: Sequence[Timing]) -> dict[Kind, float]:
+    """Measured over predicted, per kind: the median over operators, each counting as much as the time it takes.
+
+    Many tiny operators say little about a step; the few long ones are what it consists of.
+    """
+    found: dict[Kind, list[tuple[float, float]]] = defaultdict(list)
+    for each in timings:
+        if each.seconds > 0.0 and each.operator.kind is not Kind.UNKNOWN:
+            predicted = model.times([each.operator], each.device, each.precision).total
+            found[each.operator.kind].append((each.seconds / predicted, each.seconds))
+    return {kind: _weighted_median(pairs) for kind, pairs in found.items()}
+
+
+def _weighted_median(pairs: Sequence[tuple[float, float]]) -> float:
+    half, seen = sum(weight for _, weight in pairs) / 2.0, 0.0
+    for value, weight in sorted(pairs):
+        seen += weight
+        if seen >= half:
+            return value
+    return median(value for value, _ in pairs)
+
+
+def load_probes(path: Path) -> CardProbes | None:
+    """The probes of a card, None if it has not been probed."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(document, dict) or document.get("version") != VERSION:
+            raise ValueError("it is of another version")
+        return decoded(CardProbes, document)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ElastaneError(
+            f"the probes {path} cannot be used: {error}; run: elastane predict probe"
+        ) from error
