@@ -1,4 +1,4 @@
-"""Elastane's own policy: weights, sizes, and what they do to a division."""
+"""Elastane's own policy: prices of work, what they do to a division, and what holds it back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from elastane.models.estimate import Estimate
-from elastane.policies.elastane import Elastane, flow_weights
+from elastane.policies.elastane import Elastane
+from elastane.policies.elastane.outlook import sizes_up_to
+from elastane.policies.elastane.worth import shadow_prices
 from elastane.policies.lowering import lower
 from elastane.policies.options import OptionError
 from elastane.policies.view import Info, JobView, View
@@ -30,15 +32,38 @@ def counts(seen: View) -> dict[str, int]:
     return {job_id: grant.workers for job_id, grant in grants.items()}
 
 
-def test_weights_of_two_jobs_by_hand() -> None:
-    """q = 0.5: θ = (i/m)² − ((i−1)/m)² = 1/4 for the larger and 3/4 for the smaller; weights are their roots."""
-    assert flow_weights(np.array([10.0, 100.0]), 0.5) == pytest.approx([np.sqrt(0.75), np.sqrt(0.25)])
+def prices(q: float, jobs: int, gpus: int, crowd: float = 0.0) -> np.ndarray:
+    """Of jobs that all speed up by k^q, given the last to finish first."""
+    sizes = sizes_up_to(gpus)
+    curves = np.tile(sizes.astype(float) ** q, (jobs, 1))
+    return shadow_prices(curves, sizes, np.arange(jobs), np.ones(jobs), float(gpus), crowd)
 
 
-def test_smaller_jobs_never_weigh_less() -> None:
-    sizes = np.array([5.0, 1.0, 9.0, 3.0])
-    weights = flow_weights(sizes, 0.8)
-    assert list(np.argsort(weights)) == list(np.argsort(-sizes))
+@pytest.mark.parametrize("q", [0.5, 0.8])
+@pytest.mark.parametrize("jobs", [1, 2, 6])
+def test_equal_power_laws_give_the_published_weights(q: float, jobs: int) -> None:
+    """heSRPT: λ_i = N^−q (i^(1/(1−q)) − (i−1)^(1/(1−q)))^(1−q), i = 1 for the last to finish."""
+    i = np.arange(1, jobs + 1)
+    power = 1.0 / (1.0 - q)
+    expected = 64.0**-q * (i**power - (i - 1.0) ** power) ** (1.0 - q)
+    assert prices(q, jobs, 64) == pytest.approx(expected, rel=0.03)
+
+
+def test_many_jobs_share_prices_in_groups_and_still_rise() -> None:
+    found = prices(0.8, 500, 64)
+    assert np.all(np.diff(found) >= -1e-12)
+    assert found[-1] > 10.0 * found[0]
+
+
+def test_jobs_to_come_make_long_ones_worth_more() -> None:
+    assert prices(0.8, 3, 64, crowd=5.0)[0] > prices(0.8, 3, 64)[0]
+
+
+def test_a_job_that_cannot_use_more_is_worth_more_than_one_that_can() -> None:
+    """The last to finish, alone: λ = 1 ÷ s(N), so work that no number of GPUs hastens is dear."""
+    sizes = sizes_up_to(8)
+    stuck = np.ones((1, len(sizes)))
+    assert shadow_prices(stuck, sizes, np.arange(1), np.ones(1), 8.0)[0] == pytest.approx(1.0, rel=0.01)
 
 
 def test_the_job_that_is_nearly_done_gets_more() -> None:
@@ -63,7 +88,9 @@ def test_unknown_work_is_no_obstacle() -> None:
     assert sum(counts(seen).values()) == 2
 
 
-@pytest.mark.parametrize("options", [{"q": 1.0}, {"q": 0.0}, {"horizon_s": 0.0}, {"explore": 0.5}])
+@pytest.mark.parametrize(
+    "options", [{"horizon_s": 0.0}, {"explore": 0.5}, {"first": 0}, {"crowd": -1.0}, {"bound": 0.5}]
+)
 def test_impossible_options_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(OptionError, match="elastane"):
         Elastane(**options)

@@ -123,13 +123,8 @@ def excess(seed: int) -> tuple[float, str]:
     return worst
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_the_bound_holds_in_random_streams(block: int) -> None:
-    broken = {s: why for s in range(block * 10, block * 10 + 10) for over, why in [excess(s)] if over > 1e-6}
-    assert not broken
-
-
-@pytest.mark.slow
-def test_the_bound_holds_in_a_thousand_streams() -> None:
-    broken = {s: why for s in range(1000, 2000) for over, why in [excess(s)] if over > 1e-6}
-    assert not broken
+@pytest.mark.parametrize("seed", range(25))
+def test_the_bound_holds_in_random_streams(seed: int) -> None:
+    """``python -m benchmarks.policies --only bound`` tries a thousand."""
+    over, why = excess(seed)
+    assert over <= 1e-6, why

@@ -6,9 +6,9 @@ work is worth to all (``worth``), and GPUs are divided so that
 
     Σ  worth_j × speed-up_j(a_j) × (1 − what moving costs)
 
-is largest.  Jobs that are about to take more than ``bound`` times as long as with an equal share go first (``promise``).
-A job that was never measured counts as the smallest, so that it starts at once and its speed becomes known; one of
-which nobody can tell how much is left counts by the service it has had, as if it were half way.
+is largest.  Jobs that are about to take more than ``bound`` times as long as with an equal share go first
+(``promise``).  A job that was never measured counts as the smallest, so that it starts at once and its speed becomes
+known; one of which nobody can tell how much is left counts by the service it has had, as if it were half way.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ class Elastane(Policy):
     name: ClassVar[str] = "elastane"
     title: ClassVar[str] = "Elastane"
     paper: ClassVar[str] = "this project"
-    needs: ClassVar[Needs] = Needs(
-        info=Info.SPEED | Info.REMAINING, period_s=60.0, rebatch=True
-    )
+    needs: ClassVar[Needs] = Needs(info=Info.SPEED | Info.REMAINING, period_s=60.0, rebatch=True)
     elastic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -108,10 +106,18 @@ class Elastane(Policy):
     def _prices(self, outlook: Outlook, left_s: FloatArray) -> FloatArray:
         """What a second of one-GPU work of each job is worth."""
         share = outlook.total_gpus / max(len(outlook.jobs), 1)
-        order = np.argsort(-left_s / outlook.speedups_at(max(share, 1.0)), kind="stable")
+        ends_s = left_s / outlook.speedups_at(max(share, 1.0))
+        # Among equals the older is first to finish, whatever they hold: a decision must not upset itself.
+        jobs = outlook.jobs
+        order = sorted(range(len(jobs)), key=lambda row: (-ends_s[row], -jobs[row].submit_s, jobs[row].id))
         weights = np.array([job.weight for job in outlook.jobs])
         return shadow_prices(
-            outlook.curves, outlook.sizes, order, weights, float(outlook.total_gpus), self.crowd
+            outlook.curves,
+            outlook.sizes,
+            np.array(order, dtype=np.int64),
+            weights,
+            float(outlook.total_gpus),
+            self.crowd,
         )
 
     def _weighed(self, problem: Problem, prices: FloatArray) -> Problem:

@@ -2,8 +2,9 @@
 
 A job's *fair-share time* T is the time it would need, its start included, with capacity ÷ J(t) GPUs at every moment,
 J(t) being the unfinished jobs of that moment; below the least it can run on, it is taken to share that in time.  The
-work such a share would have done is kept for every job in the policy's memory.  A job that an equal share would have finished by now, or
-that is about to miss X·T, is *owed*: it gets the GPUs that bring it home in time before anything else is divided.
+work such a share would have done is kept for every job in the policy's memory.  A job that an equal share would have
+finished by now, or that is about to miss X·T, is *owed*: it gets the GPUs that bring it home in time before anything
+else is divided.
 
 A job of which nobody knows how much is left cannot be promised an end; it is owed GPUs while it has had less than a
 part 1/X of what an equal share would have given it.
@@ -111,7 +112,7 @@ def owed(accounts: Accounts, outlook: Outlook, most: IntArray, bound: float) -> 
     """
     count = len(outlook.jobs)
     gpus, until_s = np.zeros(count, dtype=np.int64), np.full(count, np.inf)
-    if count == 0 or bound <= 0.0:
+    if count == 0 or bound <= 0.0 or outlook.total_gpus == 0:
         return Owed(gpus, until_s)
     share = outlook.total_gpus / count
     speedups = outlook.speedups_at(share)

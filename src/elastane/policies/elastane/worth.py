@@ -26,7 +26,7 @@ import numpy as np
 
 from elastane.models.speed import FloatArray, IntArray
 
-_STEP = 0.12
+_STEP = 0.08
 _LOW, _HIGH = -14.0, 3.0
 """Logarithms of the prices of a GPU that are looked at."""
 _MARGIN = 7.0
@@ -36,6 +36,9 @@ _COLUMNS = np.arange(len(_PRICES))[None, :]
 _OFFERS = np.exp(np.arange(_LOW - _MARGIN, _HIGH + _MARGIN, _STEP))
 _MOST_GROUPS = 32
 _GUESSES = np.linspace(-0.3, 0.9, 7)
+"""Where the next price is looked for first, from the last one on, as logarithms."""
+_FINE = 0.25
+_MOST_ROUNDS = 6
 
 
 def shadow_prices(
@@ -96,20 +99,19 @@ def _with(dual: FloatArray, offered: FloatArray, logs: FloatArray) -> FloatArray
 
 def _next_price(dual: FloatArray, value: float, offered: FloatArray, guess: float) -> tuple[float, FloatArray]:
     """The logarithm of the price at which the best division of all is worth ``value``, and D with it."""
-    low, high = guess - _MARGIN, guess + _MARGIN
-    logs = guess + _GUESSES
-    for _ in range(3):
+    low, high = -_MARGIN + _STEP, _MARGIN - _STEP
+    logs = np.clip(guess + _GUESSES, low, high)
+    found = guess
+    for _ in range(_MOST_ROUNDS):
         worth = _with(dual, offered, logs).min(axis=1)
         enough = int(np.searchsorted(worth, value))
-        if enough == 0:
-            high, logs = logs[0], np.linspace(low, logs[0], len(logs))
-        elif enough == len(logs):
-            low, logs = logs[-1], np.linspace(logs[-1], high, len(logs))
-        else:
+        low = low if enough == 0 else float(logs[enough - 1])
+        high = high if enough == len(logs) else float(logs[enough])
+        if 0 < enough < len(logs):
             rise = (value - worth[enough - 1]) / max(worth[enough] - worth[enough - 1], 1e-12)
-            found = float(logs[enough - 1] + rise * (logs[enough] - logs[enough - 1]))
-            break
-    else:
-        found = float(logs[np.argmin(np.abs(worth - value))])
+            found = low + float(rise) * (high - low)
+            if high - low <= _FINE:
+                break
+        logs = np.linspace(low, high, len(logs))
     found = float(np.clip(found, -_MARGIN + _STEP, _MARGIN - _STEP))
     return found, _with(dual, offered, np.array([found]))[0]
