@@ -1,10 +1,11 @@
-"""``make bench-predict``: all figures of prediction that can be measured on this machine (about six minutes)."""
+"""``make bench-predict``: all figures of prediction (half an hour or more, most of it the neural network)."""
 
 from __future__ import annotations
 
 from benchmarks.figures import Figures
 from benchmarks.predict.catalog import catalog_speed
 from benchmarks.predict.published import rows_left_out, unseen_cards, unseen_modern
+from benchmarks.predict.vgg import vgg_on_v100
 from benchmarks.predict.whole import whole_networks
 
 
@@ -12,6 +13,7 @@ def main() -> None:
     """Quick ones first."""
     figures = Figures("predict")
     catalog_speed(figures)
+    vgg_on_v100(figures)
     whole_networks(figures)
     rows_left_out(figures)
     unseen_cards(figures)
