@@ -12,10 +12,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from elastane import predict
 from elastane.errors import ElastaneError
 from elastane.models.throughput import ThroughputParams
 from elastane.predict import Machine, RunPlan, TrainingJob, capture, catalog, estimate_run, estimate_step, find
 from elastane.predict.collectives import Sharing
+from elastane.predict.devices import Device
 from elastane.predict.interval import Interval
 from elastane.predict.operators import Memory, Phase
 from elastane.predict.prices import Offer, best_offer, load_prices
@@ -191,3 +193,37 @@ def test_fifty_layers_on_all_devices_give_the_same_twice() -> None:
     captured = capture(fifty_layers, 32)
     steps = [estimate_step(captured, Machine.from_catalog(each), "bf16").seconds for each in catalog()]
     assert steps == [estimate_step(captured, Machine.from_catalog(each), "bf16").seconds for each in catalog()]
+
+
+def test_the_optimizer_and_frozen_layers_change_the_time_of_a_step() -> None:
+    box = Device("box", 8.0, 20.0, {"fp32": 0.1}, 2.0, "made up for tests", "2026-01-01")
+
+    def seconds(optimizer: type[torch.optim.Optimizer], frozen: bool = False) -> float:
+        job = mlp_job(optimizer, width=256)
+        job.model[0].requires_grad_(not frozen)
+        return estimate_step(capture(job, 4), Machine.from_catalog(box)).seconds.middle
+
+    assert seconds(torch.optim.AdamW) > 1.3 * seconds(torch.optim.SGD)
+    assert seconds(torch.optim.SGD, frozen=True) < seconds(torch.optim.SGD)
+
+
+def test_a_spot_offer_pays_for_its_restarts_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text(
+        "provider,device,gpus,usd_per_hour,source,as_of,spot,restarts_per_day,restart_s\n"
+        "there,t4,1,1,p,2026-11-01,yes,24,360\nthere,t4,1,1,p,2026-11-01,yes,,\n"
+    )
+    often, usual = load_prices(tmp_path / "p.csv")
+    day = Interval.exactly(86_400.0)
+    assert often.cost(day, 1).middle == pytest.approx(24 * 1.1)
+    assert 24 < usual.cost(day, 1).middle < 24.5
+    assert "24 restarts a day" in often.label(date(2026, 11, 16))
+
+
+def test_the_short_way_from_python() -> None:
+    step = predict.step(image_job, device="a100-80g", precision="bf16", batch=32)
+    assert step.ms.p50 == pytest.approx(1e3 * step.seconds.middle)
+    assert step.ms.interval(0.5)[0] > step.ms.interval(0.9)[0] == pytest.approx(step.ms.low)
+    assert (step.unmodelled, step.memory.total > 0) == ({}, True)
+    run = predict.run(step, samples=10_000, epochs=3, workers=2)
+    assert run.cost([offer()]) is not None
+    assert run.cost([]) is None

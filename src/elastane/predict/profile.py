@@ -30,6 +30,9 @@ ENOUGH_STEPS = 10
 """Networks from which the spread of whole steps is learnt."""
 NOISE_SD = 0.04
 """Of a measurement on a machine that nobody disturbs much; no interval is narrower."""
+QUARTILE_Z = 0.6745
+"""Standard deviations that half of all errors stay within."""
+MOST_TAIL = 1.3
 
 
 @dataclass(frozen=True)
@@ -150,13 +153,15 @@ def _tried(known: Composition, steps: Sequence[WholeStep]) -> Composition:
     errors = np.log([known.whole_s(each.predicted_s, each.calls) / each.whole_s for each in steps])
     # Few networks say little about the middle, so that it is drawn towards no error.
     middle = float(np.median(errors)) * len(steps) / (len(steps) + 10.0)
-    # One more than the count: the quantile of so few is itself uncertain, and a narrow interval misleads.
-    rank = min(0.9 * (len(steps) + 1) / len(steps), 1.0)
+    off = np.abs(errors - middle)
+    # Of a few dozen networks the worst few decide the quantile: it is held near what the middle of the errors says.
+    usual = float(np.median(off)) / QUARTILE_Z
+    spread = min(max(float(np.quantile(off, 0.9)) / Z90, usual), MOST_TAIL * usual)
     return Composition(
         factor=known.factor * math.exp(-middle),
         per_call_s=known.per_call_s * math.exp(-middle),
         per_step_s=known.per_step_s * math.exp(-middle),
-        log_sd=max(float(np.quantile(np.abs(errors - middle), rank)) / Z90, NOISE_SD),
+        log_sd=max(spread, NOISE_SD),
         usual_sd=float(np.quantile([each.predicted_sd for each in steps], 0.9)),
     )
 
