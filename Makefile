@@ -72,7 +72,7 @@ bench-live: install ## figures of the live system: decisions, submissions, start
 	@$(BENCH) benchmarks.live.rounds
 	@$(BENCH) benchmarks.live --only submissions --only specs --only fidelity
 
-bench-predict: install ## figures of prediction (about nine minutes; needs ../shared/data)
+bench-predict: install ## figures of prediction (about half an hour; needs ../shared/data)
 	@OMP_NUM_THREADS=1 $(BENCH) benchmarks.predict
 
 chaos: install ## kill -9 of control plane, agents and workers, again and again; broken stores
