@@ -19,7 +19,7 @@ from elastane.sim.run import simulate
 from elastane.sim.spec import RunSpec
 from helpers.pollux_views import job, view
 
-SEEN = Info.SPEED | Info.REMAINING
+SEEN = Info.SPEED | Info.REMAINING | Info.DEADLINE
 
 
 def sized(made: JobView, left: float | None) -> JobView:
@@ -81,6 +81,25 @@ def test_a_job_that_is_about_to_end_is_not_moved() -> None:
     """30 s of restart for a job with 20 s to go would only delay it."""
     held = replace(sized(job("a", 0.0, [("n0", 1)]), 20.0), restart_s=30.0)
     assert counts(replace(view([held], [4]), visible=SEEN)) == {"a": 1}
+
+
+def two_alike(**differences: object) -> dict[str, int]:
+    """What two equal jobs get of four GPUs when one of them differs in something."""
+    one, other = sized(job("a"), 5e4), replace(sized(job("b"), 5e4), **differences)
+    return counts(replace(view([one, other], [4]), visible=SEEN))
+
+
+@pytest.mark.parametrize("differences", [{"weight": 8.0}, {"priority": 3}, {"klass": "guaranteed"}])
+def test_what_matters_more_gets_more(differences: dict[str, object]) -> None:
+    given = two_alike(**differences)
+    assert given["b"] > given.get("a", 0)
+
+
+def test_a_deadline_that_comes_near_goes_first() -> None:
+    made = sized(job("b"), 5e4)
+    left_s = 5e4 / float(made.facts.speed.rates(np.array([1]), np.array([3]))[0])  # with three GPUs
+    given = two_alike(facts=replace(made.facts, deadline_s=view([], [4]).now_s + left_s + 40.0))
+    assert given["b"] >= 3
 
 
 def test_unknown_work_is_no_obstacle() -> None:

@@ -27,11 +27,13 @@ from elastane.policies.elastane.promise import Accounts, Owed, owed
 from elastane.policies.elastane.worth import shadow_prices
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Exact, Plan
-from elastane.policies.view import Info, View
+from elastane.policies.view import Info, JobView, View
 
 _TINY = 1e-12
 _MOST_PASSES = 10
 """One answer may open room for a better one, which the next round would find; nearly always the second is the last."""
+_CLASSES = {"guaranteed": 4.0, "opportunistic": 0.25}
+_MOST_STEPS = 10
 _FIRST_OF_ALL = 1e3
 """What is owed counts this many times as much as anything else."""
 
@@ -59,7 +61,9 @@ class Elastane(Policy):
     name: ClassVar[str] = "elastane"
     title: ClassVar[str] = "Elastane"
     paper: ClassVar[str] = "this project"
-    needs: ClassVar[Needs] = Needs(info=Info.SPEED | Info.REMAINING, period_s=60.0, rebatch=True)
+    needs: ClassVar[Needs] = Needs(
+        info=Info.SPEED | Info.REMAINING | Info.DEADLINE, period_s=60.0, rebatch=True
+    )
     elastic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -106,11 +110,11 @@ class Elastane(Policy):
     def _prices(self, outlook: Outlook, left_s: FloatArray) -> FloatArray:
         """What a second of one-GPU work of each job is worth."""
         share = outlook.total_gpus / max(len(outlook.jobs), 1)
-        ends_s = left_s / outlook.speedups_at(max(share, 1.0))
+        weights = np.array([_weight(job) for job in outlook.jobs])
+        ends_s = left_s / outlook.speedups_at(max(share, 1.0)) / weights
         # Among equals the older is first to finish, whatever they hold: a decision must not upset itself.
         jobs = outlook.jobs
         order = sorted(range(len(jobs)), key=lambda row: (-ends_s[row], -jobs[row].submit_s, jobs[row].id))
-        weights = np.array([job.weight for job in outlook.jobs])
         return shadow_prices(
             outlook.curves,
             outlook.sizes,
@@ -147,6 +151,12 @@ class Elastane(Policy):
             ample = _FIRST_OF_ALL * max(float(problem.packed().max()), _TINY)
             extra[late] += ample * np.minimum(sizes / due.gpus[late][:, None], 1.0)
         return replace(problem, factor=np.where(running, np.clip(1.0 - lost, 0.0, 1.0), 1.0), extra=extra)
+
+
+def _weight(job: JobView) -> float:
+    """How much a second of this job's completion time counts: weight, class, and a factor of two per priority."""
+    steps = min(max(job.priority, -_MOST_STEPS), _MOST_STEPS)
+    return max(job.weight, _TINY) * _CLASSES.get(job.klass, 1.0) * 2.0**steps
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ work such a share would have done is kept for every job in the policy's memory. 
 finished by now, or that is about to miss X·T, is *owed*: it gets the GPUs that bring it home in time before anything
 else is divided.
 
+An owner's deadline, until it has passed, takes the place of X·T where it comes sooner.
+
 A job of which nobody knows how much is left cannot be promised an end; it is owed GPUs while it has had less than a
 part 1/X of what an equal share would have given it.
 """
@@ -145,6 +147,8 @@ def _due(
         part = min(1.0, outlook.total_gpus / len(outlook.jobs) / least)
         fair_s = age_s + account.start_s / part + missing / max(fair_speedup * float(outlook.alone[row]), _TINY)
     until_s = bound * fair_s - age_s
+    if job.deadline_s is not None and job.deadline_s > now_s:
+        until_s = min(until_s, job.deadline_s - now_s)
     within_s = until_s - (0.0 if job.grant else job.restart_s) - _EARLY_S
     slack_s = within_s - left_s / max(fair_speedup, _TINY)
     if account.over_s is None and slack_s > _EARLY_S:
