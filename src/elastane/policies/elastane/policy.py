@@ -115,14 +115,10 @@ class Elastane(Policy):
         # Among equals the older is first to finish, whatever they hold: a decision must not upset itself.
         jobs = outlook.jobs
         order = sorted(range(len(jobs)), key=lambda row: (-ends_s[row], -jobs[row].submit_s, jobs[row].id))
-        return shadow_prices(
-            outlook.curves,
-            outlook.sizes,
-            np.array(order, dtype=np.int64),
-            weights,
-            float(outlook.total_gpus),
-            self.crowd,
-        )
+        # A job whose end nobody can tell may be there as long as any that is still to come.
+        crowd = self.crowd + float(np.isnan(outlook.left_work).sum())
+        rows = np.array(order, dtype=np.int64)
+        return shadow_prices(outlook.curves, outlook.sizes, rows, weights, float(outlook.total_gpus), crowd)
 
     def _weighed(self, problem: Problem, prices: FloatArray) -> Problem:
         """The problem with worth × relative goodput as what a job gains."""
