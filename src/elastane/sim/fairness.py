@@ -2,7 +2,7 @@
 
 ρ = JCT ÷ that time.  The equal share is the cluster divided by the number of jobs active on average during the job's
 life; the job is alone on it, packed, with the best batch at every moment and no restarts.  The same yardstick
-for every policy, computed from the truth.
+for every policy, computed from the truth; who asks adds the one start that a job has alone as well.
 """
 
 from __future__ import annotations
