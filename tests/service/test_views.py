@@ -211,7 +211,9 @@ def test_no_more_is_borrowed_than_lies_idle(
 
 def test_a_policy_sees_only_what_it_declared() -> None:
     assert seen(job(1)).view.visible is Info.NONE
-    assert seen(job(1), policy=make_policy("elastane")).view.visible is Info.SPEED | Info.REMAINING | Info.DEADLINE
+    assert (
+        seen(job(1), policy=make_policy("elastane")).view.visible is Info.SPEED | Info.REMAINING | Info.DEADLINE
+    )
 
 
 def test_states_are_those_that_matter_to_a_policy() -> None:
