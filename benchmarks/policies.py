@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -16,7 +17,9 @@ from pathlib import Path
 
 from benchmarks.figures import Figures
 from benchmarks.published import MEAN_JCT_S, WORKLOADS, replay_spec
+from benchmarks.views import crowded_view, settled, with_work
 from elastane.models.history import save_pool
+from elastane.policies.elastane import Elastane
 from elastane.sim.metrics import Summary, summarise
 from elastane.sim.past import gathered
 from elastane.sim.run import simulate
@@ -144,17 +147,38 @@ def what_is_known(figures: Figures, runs: Runs) -> None:
     figures.note(f"corrected physics, all-knowing: mean JCT over Pollux {oracle:.3f}")
 
 
+def latency(figures: Figures) -> None:
+    """Whole decisions, placement included, against twice the ground floor's goals for the count problem alone."""
+    policy = Elastane()
+    for jobs, gpus, gate_ms in ((40, 64, 10.0), (200, 64, None), (300, 1024, 80.0), (2000, 1024, 300.0)):
+        view = with_work(crowded_view(jobs, gpus), policy.needs.info)
+        began = time.process_time()
+        after = settled(view, policy)
+        cold_ms = (time.process_time() - began) * 1e3
+        took = []
+        for _ in range(5):
+            began = time.process_time()
+            policy.decide(after)
+            took.append((time.process_time() - began) * 1e3)
+        name = f"decision, {jobs} jobs / {gpus} GPUs, warm, CPU ms"
+        figures.note(f"{name}: {min(took):.1f}; cold {cold_ms:.1f}")
+        if gate_ms is not None:
+            figures.at_most(name, min(took), gate_ms, "gate")
+
+
 def main() -> None:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", choices=("osdi21", "corrected", "known"))
+    parser.add_argument("--only", action="append", choices=("latency", "osdi21", "corrected", "known"))
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     figures = Figures("policies")
     with ProcessPoolExecutor(options.jobs) as pool:
         runs = Runs(pool)
-        remember()
+        if options.only != ["latency"]:
+            remember()
         parts: dict[str, Callable[[], None]] = {
+            "latency": lambda: latency(figures),
             "osdi21": lambda: against_pollux(figures, runs, compat=True),
             "corrected": lambda: against_pollux(figures, runs, compat=False),
             "known": lambda: what_is_known(figures, runs),

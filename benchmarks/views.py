@@ -8,8 +8,10 @@ import numpy as np
 
 from elastane.cluster import Cluster
 from elastane.models.catalog import catalog
+from elastane.models.estimate import Estimate
 from elastane.models.goodput import GoodputModel
 from elastane.models.throughput import ThroughputParams
+from elastane.policies.contract import Policy
 from elastane.policies.lowering import lower
 from elastane.policies.pollux import Pollux
 from elastane.policies.view import Facts, Info, JobState, JobView, Ledger, Request, View
@@ -46,11 +48,24 @@ def crowded_view(jobs: int, gpus: int, seed: int = 0, per_node: int = 8) -> View
     return View(now_s=60_000.0, jobs=views, nodes=cluster.nodes, visible=Info.SPEED)
 
 
-def settled(view: View) -> View:
+def with_work(view: View, info: Info, seed: int = 1) -> View:
+    """The same jobs with declared work of all magnitudes, visible to a policy that reads ``info``."""
+    rng = np.random.default_rng(seed)
+    jobs = {
+        i: replace(
+            job, visible=info, facts=replace(job.facts, remaining=Estimate(float(10.0 ** rng.uniform(4, 8))))
+        )
+        for i, job in view.jobs.items()
+    }
+    return replace(view, jobs=jobs, visible=info)
+
+
+def settled(view: View, policy: Policy | None = None) -> View:
     """The view one round later, after the first plan was applied: what most rounds look like."""
-    grants = lower(Pollux().decide(view), view).grants
+    plan = (policy or Pollux()).decide(view)
+    grants = lower(plan, view).grants
     jobs = {
         i: replace(job, grant=grants.get(i), state=JobState.RUNNING if i in grants else job.state)
         for i, job in view.jobs.items()
     }
-    return replace(view, now_s=view.now_s + 60.0, jobs=jobs)
+    return replace(view, now_s=view.now_s + 60.0, jobs=jobs, memory=plan.memory)

@@ -109,6 +109,7 @@ def test_speed_is_known_before_the_first_step(past: Path) -> None:
     world = World(cluster, make_policy("elastane"), [first], recall=recaller(str(past))[0])
     world.run(until_s=first.submit_s + 1e-3)  # it has started, and has not trained yet
     job = world.view().jobs[first.id]
+    assert world.jobs[first.id].done == 0.0
     assert job.speed is not None
     assert job.speed.source is Provenance.HISTORY
     memory = memories[first.id]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ def build(
     ),
     out: Path = typer.Option(..., "--out", "-o", help="The file to write."),
     share: bool = typer.Option(False, "--share", help="Let every tenant learn from these jobs."),
+    as_json: bool = typer.Option(False, "--json", help="Say what was written as JSON."),
 ) -> None:
     """Write a history."""
     from dataclasses import replace
@@ -37,12 +39,13 @@ def build(
     past = [replace(each, shared=True) for each in pool] if share else list(pool)
     if not past:
         raise ElastaneError("no job of these files can teach anything")
-    _write(past, out)
+    _write(past, out, as_json)
 
 
 def export(
     out: Path = typer.Option(..., "--out", "-o", help="The file to write."),
     home: Path = typer.Option(None, help="Home of the live system [default: $ELASTANE_HOME or ~/.elastane]."),
+    as_json: bool = typer.Option(False, "--json", help="Say what was written as JSON."),
 ) -> None:
     """Write the pool of a live system, whether it runs or not."""
     from elastane.service.home import DATABASE, default_home
@@ -61,17 +64,20 @@ def export(
         store.close()
     if not len(past.pool):
         raise ElastaneError("no job of this system has taught anything yet")
-    _write(past.pool, out)
+    _write(past.pool, out, as_json)
 
 
-def _write(past: Iterable[Experience], out: Path) -> None:
+def _write(past: Iterable[Experience], out: Path, as_json: bool) -> None:
     from elastane.models.history import save_pool
 
     try:
         count = save_pool(past, out)
     except OSError as error:
         raise ElastaneError(f"{out} cannot be written: {error.strerror}") from None
-    typer.echo(f"history: {out} ({count:,} jobs)", err=True)
+    if as_json:
+        typer.echo(json.dumps({"file": str(out), "jobs": count}))
+    else:
+        typer.echo(f"history: {out} ({count:,} jobs)", err=True)
 
 
 def show(
@@ -79,8 +85,6 @@ def show(
     as_json: bool = typer.Option(False, "--json", help="As JSON, for programs."),
 ) -> None:
     """Print a history."""
-    import json
-
     from rich.console import Console
     from rich.table import Table
 

@@ -36,7 +36,6 @@ class Outlook:
     curves: FloatArray
     alone: FloatArray
     left_work: FloatArray
-    left_std: FloatArray
     least: IntArray
     most: IntArray
 
@@ -84,7 +83,10 @@ def look(jobs: tuple[JobView, ...], view: View, caution: float) -> Outlook:
         base = rates[np.arange(len(rows)), first] / sizes[first]
         alone[rows] = np.maximum(base, _TINY)
         seen = np.array([max(speed.max_profiled, 1) for _, speed in known])
-        curves[rows] = _beyond(rates / alone[rows][:, None], sizes, seen, caution)
+        at = np.maximum(np.searchsorted(sizes, seen, side="right") - 1, 0)
+        speedups = rates / alone[rows][:, None]
+        last = speedups[np.arange(len(rows)), at]
+        curves[rows] = _beyond(speedups, sizes, sizes[at], last, caution)
     least = np.array([_least(job) for job in jobs], dtype=np.int64)
     most = np.array([min(_most(job), max(total, 1)) for job in jobs], dtype=np.int64)
     most = np.maximum(most, least)
@@ -98,40 +100,30 @@ def look(jobs: tuple[JobView, ...], view: View, caution: float) -> Outlook:
         curves=np.where(beyond, top, curves),
         alone=alone,
         left_work=np.array([np.nan if x is None else x.mean for x in left]),
-        left_std=np.array([0.0 if x is None else x.std for x in left]),
         least=least,
         most=most,
     )
 
 
-def _beyond(table: FloatArray, sizes: IntArray, seen: IntArray, caution: float) -> FloatArray:
-    """Rates with more GPUs than a job was ever seen with are believed only up to k^caution times the last one seen."""
-    at = np.clip(np.searchsorted(sizes, seen, side="right") - 1, 0, len(sizes) - 1)
-    last = np.take_along_axis(table, at[:, None], axis=1)
-    ratio = np.maximum(sizes[None, :] / np.maximum(sizes[at][:, None], 1), 1.0)
-    return np.where(ratio > 1.0, np.minimum(table, last * ratio**caution), table)
+def _beyond(table: FloatArray, sizes: IntArray, seen: IntArray, last: FloatArray, caution: float) -> FloatArray:
+    """Rates with more GPUs than a job was seen with are believed only up to (times more)^caution of the last seen."""
+    more = np.maximum(sizes[None, :] / np.maximum(seen, 1)[:, None], 1.0)
+    return np.where(more > 1.0, np.minimum(table, last[:, None] * more**caution), table)
 
 
 def cautious(problem: Problem, caution: float) -> Problem:
-    """The same problem, with what nobody has seen yet believed with caution."""
+    """The same problem, with what nobody has seen yet believed with caution; jobs never measured are left alone."""
     if not problem.jobs:
         return problem
-    seen = np.array([max(speed.max_profiled, 1) if (speed := job.speed) else 1 for job in problem.jobs])
-    known = np.array([job.speed is not None for job in problem.jobs])
-    seen = np.where(known, seen, problem.several.shape[1])
     sizes = np.arange(problem.several.shape[1])
-    widest = int(problem.node_gpus.max(initial=1))
-    several = np.where(sizes[None, :] <= 1, 0.0, problem.several)
-    last = np.where(
-        seen <= widest, problem.one_node[np.arange(len(seen)), np.minimum(seen, len(sizes) - 1)], 0.0
-    )
-    last = np.maximum(last, several[np.arange(len(seen)), np.minimum(seen, len(sizes) - 1)])
-    limit = last[:, None] * np.maximum(sizes[None, :] / seen[:, None], 1.0) ** caution
-    new = sizes[None, :] > seen[:, None]
+    unknown = len(sizes)
+    seen = np.array([max(speed.max_profiled, 1) if (speed := job.speed) else unknown for job in problem.jobs])
+    at = np.arange(len(seen)), np.minimum(seen, len(sizes) - 1)
+    last = np.maximum(problem.one_node[at], problem.several[at])
     return replace(
         problem,
-        one_node=np.where(new, np.minimum(problem.one_node, limit), problem.one_node),
-        several=np.where(new, np.minimum(several, limit), several),
+        one_node=_beyond(problem.one_node, sizes, seen, last, caution),
+        several=_beyond(problem.several, sizes, seen, last, caution),
     )
 
 

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from elastane.models.speed import FloatArray, IntArray
+from elastane.models.speed import IntArray
 from elastane.policies.elastane.outlook import Outlook
 from elastane.policies.view import View
 
@@ -96,10 +95,9 @@ class Accounts:
 
 @dataclass(frozen=True)
 class Owed:
-    """For each job the GPUs it is owed (0: none), the seconds until its bound, and until the next one is owed."""
+    """For each job the GPUs it is owed (0: none), and the seconds until the next one is."""
 
-    gpus: NDArray[np.int64]
-    until_s: FloatArray
+    gpus: IntArray
     next_s: float = np.inf
 
 
@@ -115,7 +113,7 @@ def owed(accounts: Accounts, outlook: Outlook, most: IntArray, bound: float) -> 
     count = len(outlook.jobs)
     gpus, until_s = np.zeros(count, dtype=np.int64), np.full(count, np.inf)
     if count == 0 or bound <= 0.0 or outlook.total_gpus == 0:
-        return Owed(gpus, until_s)
+        return Owed(gpus)
     share = outlook.total_gpus / count
     speedups = outlook.speedups_at(share)
     next_s = np.inf
@@ -128,7 +126,7 @@ def owed(accounts: Accounts, outlook: Outlook, most: IntArray, bound: float) -> 
         given = min(int(gpus[row]), left)
         gpus[row] = given if given >= outlook.least[row] else 0
         left -= int(gpus[row])
-    return Owed(gpus, until_s, max(next_s, _EARLY_S))
+    return Owed(gpus, max(next_s, _EARLY_S))
 
 
 def _due(
