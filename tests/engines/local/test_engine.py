@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -86,6 +87,31 @@ def test_a_supervisor_that_is_killed_again_and_again_does_not_end_the_job(tmp_pa
                 process.wait()
                 await living.until(lambda old=process: tender._process not in (None, old) and tender._lock.held)
             enough(living, "j1")
+            await living.until(lambda: living.over(job) is not None)
+            over = living.over(job)
+            assert over is not None
+            assert over.cause is Cause.FINISHED
+
+    live(story)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay_s", [0.1, 0.25, 0.4])
+def test_a_supervisor_that_is_killed_while_the_job_ends_does_not_keep_it_from_ending(
+    tmp_path: Path, delay_s: float
+) -> None:
+    """Before, while and after the worker says that it is done, depending on the machine's speed."""
+
+    async def story() -> None:
+        async with house(tmp_path, nodes=1) as living:
+            job = living.launch("j1", 1, *counting(tmp_path / "counts"))
+            living.want(job, {"n0": 1})
+            await living.until(lambda: bool(living.on(job)))
+            enough(living, "j1")
+            await asyncio.sleep(delay_s)
+            process = living.engine._tenders[job.attempt]._process
+            assert process is not None
+            process.kill()
             await living.until(lambda: living.over(job) is not None)
             over = living.over(job)
             assert over is not None

@@ -328,6 +328,33 @@ def test_a_restarted_coordinator_adopts_running_workers_without_touching_them() 
     assert world.members() == ["w1", "w2", "w3"]
 
 
+def _adopted_after_training(world: World) -> None:
+    entries = [
+        {"type": "target", "workers": 1},
+        {"type": "spawn", "worker": "w1"},
+        {"type": "plan", "plan": world.plans[0].to_json()},
+        {"type": "done", "worker": "w1"},
+    ]
+    world.coordinator = Coordinator.adopt(Settings(workers=1), entries, world.now)
+
+
+def test_a_worker_that_ended_well_while_nobody_listened_has_finished_the_job() -> None:
+    world = started(1)
+    _adopted_after_training(world)
+    world.exit(world.workers["w1"], clean=True)
+    world.settle()
+    assert world.finish == Finish("finished", "")
+
+
+def test_a_worker_of_whose_end_nothing_is_heard_is_replaced_even_after_training() -> None:
+    world = started(1)
+    _adopted_after_training(world)
+    world.workers["w1"].alive = False
+    world.settle()
+    assert world.finish is None
+    assert world.members() == ["w2"]
+
+
 def test_the_end_of_an_earlier_run_with_the_same_log_is_not_the_end_of_this_one() -> None:
     world = started(2)
     entries = [

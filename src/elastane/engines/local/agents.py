@@ -54,15 +54,15 @@ async def end_nurseries(layout: Layout, attempt: str, nodes: Iterable[str]) -> N
 
 
 class AgentNurseries:
-    """Nurseries of one attempt, started by the agents of its nodes."""
+    """Nurseries of one attempt, started by the agents of its nodes; on ``adopted`` ones there may be some already."""
 
-    def __init__(self, layout: Layout, attempt: str, log: Path) -> None:
+    def __init__(self, layout: Layout, attempt: str, log: Path, adopted: Iterable[str] = ()) -> None:
         self._layout = layout
         self._attempt = attempt
         self._log = log
         self._asked_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._nodes: set[str] = set()
+        self._nodes: set[str] = set(adopted)
 
     def ask(self, node: str, parentage: Parentage) -> None:
         """At most once a second; the agent does not mind being asked twice."""

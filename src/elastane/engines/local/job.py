@@ -70,7 +70,10 @@ class AttemptProcess:
     async def _supervise(self, *, adopt: bool) -> tuple[Cause, str, int | None, bool]:
         """(cause, detail, code) of the end, and whether the job turned out to be of another kind."""
         launch = self.launch
-        nurseries = AgentNurseries(self._layout, str(launch.attempt), launch.run / "logs" / "nursery.log")
+        log = launch.run / "logs" / "nursery.log"
+        nurseries = AgentNurseries(
+            self._layout, str(launch.attempt), log, self._layout.nodes() if adopt else ()
+        )
         supervisor = Supervisor(self._options(), _ignore, _ignore, nurseries)
         members = asyncio.create_task(self._write_members(supervisor))
         try:

@@ -218,6 +218,8 @@ class Coordinator:
         """A worker has come to the end of training."""
         worker = self._seen(name, now_s)
         if worker is not None:
+            if not worker.done:
+                self._out.append(Record({"type": "done", "worker": name}))
             worker.done = True
             worker.beat.step = step
             self._progressed(step)
@@ -291,6 +293,9 @@ class Coordinator:
                     self.workers[entry["worker"]] = Worker(entry["worker"])
                 case "gone":
                     self.workers.pop(entry["worker"], None)
+                case "done":
+                    if entry["worker"] in self.workers:
+                        self.workers[entry["worker"]].done = True
                 case "plan":
                     self.current = Plan.from_json(entry["plan"])
                     self._published = self.current.generation
@@ -308,7 +313,8 @@ class Coordinator:
             return False
         self._adopting_until_s = None
         for worker in missing:
-            worker.phase = Phase.GONE
+            # Even of one that had done its training nobody knows how it ended: its end is repeated.
+            worker.phase, worker.done = Phase.GONE, False
             self._out.append(Kill(worker.name, "did not come back"))
         plan = self.current
         members = [w for w in self._alive() if w.phase is Phase.MEMBER]

@@ -23,6 +23,8 @@ from elastane.train.control.places import LOCAL
 TICK_S = 0.25
 UNCONFIRMED_S = 1.0
 """How long a broken connection may mean less than a death, when the process cannot be asked after."""
+RETURN_S = 4.0
+"""How long a nursery may take to find a supervisor that has replaced its own; it looks every second."""
 
 NODE_LOST = "its node was lost"
 STOP_S = 5.0
@@ -70,6 +72,7 @@ class CoordinationServer:
     _unspawned: dict[str, list[str]] = field(default_factory=dict)
     _exits: dict[str, int] = field(default_factory=dict)
     _blobs: dict[int, dict[int, str]] = field(default_factory=dict)
+    _met: set[str] = field(default_factory=set)
     _closing: bool = False
     _server: asyncio.Server | None = None
     _ticker: asyncio.Task[None] | None = None
@@ -196,6 +199,7 @@ class CoordinationServer:
         role = str(message.get("role", ""))
         if role == "nursery":
             peer = self._nurseries[str(message["node"])] = _Peer(role, str(message["node"]), writer)
+            self._met.add(peer.name)
             self.pids.update({str(name): int(pid) for name, pid in message.get("pids", {}).items()})
             for worker in self._unspawned.pop(peer.name, []):
                 self._spawn(worker)
@@ -216,10 +220,13 @@ class CoordinationServer:
         if peer.role == "worker" and self._workers.get(peer.name) is peer:
             del self._workers[peer.name]
             self._exited(peer.name)
-            if self.hooks.node_of(peer.name) not in self._nurseries and not self._closing:
+            node = self.hooks.node_of(peer.name)
+            if node in self._met and node not in self._nurseries and not self._closing:
                 self._lost(peer.name)
             # A process that ended is announced by its nursery within milliseconds; only a lost machine is not.
-            asyncio.get_running_loop().call_later(UNCONFIRMED_S, self._unconfirmed, peer.name)
+            # To a supervisor that took the job over, the nursery itself may still be on its way.
+            patience_s = UNCONFIRMED_S if node in self._met else RETURN_S
+            asyncio.get_running_loop().call_later(patience_s, self._unconfirmed, peer.name)
 
     def _node_lost(self, node: str) -> None:
         """Workers do not outlive their nursery; those that talk to us are heard ending."""

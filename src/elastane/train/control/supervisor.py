@@ -115,6 +115,8 @@ class Supervisor:
                 self._ask_for_nurseries(server)
                 self._announce()
                 server.perform(coordinator.start(loop.time()))
+            elif coordinator.outcome is not None:  # all that is left to do is to clear up
+                server.finished.set()
             await self._until_over(server)
         finally:
             for task in tasks:
