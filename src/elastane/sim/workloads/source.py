@@ -2,6 +2,7 @@
 
 pollux:N[,jobs=160][,hours=8][,realistic]     a workload by Pollux's procedure with seed N
 optimus:N[,jobs=27][,hours=3.33]              parameter-server jobs of the kind Optimus ran, with seed N
+philly:N, helios:N, itp:N[,gpus=64][,days=7]  a week of that kind with seed N that asks for as many GPUs as there are
 synth:NAME[,jobs=COUNT][,days=DAYS][,seed=N]  a synthetic trace with NAME's statistics
 PATH[,cluster=NAME][,steps_per_s=X][,time_unit_s=X]  a trace file of any known format, gzip or plain
 """
@@ -24,14 +25,16 @@ from elastane.sim.workloads.pollux import pollux_like
 from elastane.sim.workloads.streams import streams
 from elastane.sim.workloads.synth import synthesise
 from elastane.sim.workloads.trace import Trace
+from elastane.sim.workloads.weeks import WEEKS, week_like
 
 V = TypeVar("V")
 D = TypeVar("D")
 
-_GENERATORS = ("optimus", "pollux", "synth")
+_GENERATORS = ("optimus", "pollux", "synth", *WEEKS)
 _OPTIMUS_KEYS = ("hours", "jobs")
 _POLLUX_KEYS = ("hours", "jobs", "realistic")
 _SYNTH_KEYS = ("days", "jobs", "seed")
+_WEEK_KEYS = ("days", "gpus")
 _FILE_KEYS = ("cluster", "steps_per_s", "time_unit_s")
 
 
@@ -56,6 +59,8 @@ def parse_workload(
         return _optimus(text, rest, load)
     if colon and kind == "synth":
         return _synth(text, rest, seed, load)
+    if colon and kind in WEEKS:
+        return _week(text, kind, rest, load)
     raise ElastaneError(f"no workload {text!r}: {_hint(kind if colon else text)}")
 
 
@@ -95,11 +100,9 @@ def _file(text: str, path: str, items: list[str], skip_bad: bool, format: str | 
 
 def _pollux(text: str, rest: str, load: float) -> Trace:
     number, *items = rest.split(",")
-    if not number.isdecimal():
-        raise ElastaneError(f"workload {text!r}: pollux needs a whole number as its seed, such as pollux:6")
     keys = _Keys(text, _split(items), _POLLUX_KEYS)
     return pollux_like(
-        int(number),
+        _seed_of(text, "pollux", number),
         jobs=keys.get("jobs", int, 160),
         hours=keys.get("hours", int, 8),
         realistic=keys.get("realistic", _flag, False),
@@ -109,11 +112,9 @@ def _pollux(text: str, rest: str, load: float) -> Trace:
 
 def _optimus(text: str, rest: str, load: float) -> Trace:
     number, *items = rest.split(",")
-    if not number.isdecimal():
-        raise ElastaneError(f"workload {text!r}: optimus needs a whole number as its seed, such as optimus:1")
     keys = _Keys(text, _split(items), _OPTIMUS_KEYS)
     hours = keys.get("hours", float, None)
-    return optimus_like(int(number), jobs=keys.get("jobs", int, 27), hours=hours, load=load)
+    return optimus_like(_seed_of(text, "optimus", number), jobs=keys.get("jobs", int, 27), hours=hours, load=load)
 
 
 def _synth(text: str, rest: str, seed: int, load: float) -> Trace:
@@ -121,6 +122,19 @@ def _synth(text: str, rest: str, seed: int, load: float) -> Trace:
     keys = _Keys(text, _split(items), _SYNTH_KEYS)
     jobs, days = keys.get("jobs", int, None), keys.get("days", float, None)
     return synthesise(name, jobs, days, keys.get("seed", int, seed), load)
+
+
+def _week(text: str, name: str, rest: str, load: float) -> Trace:
+    number, *items = rest.split(",")
+    keys = _Keys(text, _split(items), _WEEK_KEYS)
+    gpus, days = keys.get("gpus", int, 64), keys.get("days", float, 7.0)
+    return week_like(name, _seed_of(text, name, number), gpus, days, load)
+
+
+def _seed_of(text: str, name: str, number: str) -> int:
+    if not number.isdecimal():
+        raise ElastaneError(f"workload {text!r}: {name} needs a whole number as its seed, such as {name}:6")
+    return int(number)
 
 
 class _Keys:
@@ -169,9 +183,11 @@ def _hint(name: str) -> str:
         "pollux": "pollux:N",
         "optimus": "optimus:N",
         "synth": "synth:NAME",
+        **{week: f"{week}:N" for week in WEEKS},
         **{fit: f"synth:{fit}" for fit in fits()},
     }
     if close := suggest.nearest(name, forms):
         return f"there is no such file; did you mean {forms[close]}?"
     named = f"synth:NAME with NAME one of {', '.join(fits())}"
-    return f"there is no such file; built in are pollux:N, optimus:N and {named}"
+    weeks = ", ".join(f"{week}:N" for week in WEEKS)
+    return f"there is no such file; built in are pollux:N, optimus:N, {weeks} and {named}"

@@ -27,8 +27,8 @@ def synthesise(
     count = scaled_count(jobs, load)
     arrive, size, last = streams(seed, 3)
     submit_s = submission_times(fit.arrivals, count, days * _DAY_S, arrive)
-    gpus = _sizes(fit, count, size)
-    duration_s = _durations(fit, gpus, last)
+    gpus = draw_sizes(fit, count, size)
+    duration_s = draw_durations(fit, gpus, last)
     columns = zip(submit_s.tolist(), gpus.tolist(), duration_s.tolist(), strict=True)
     rows = tuple(
         TraceJob(f"{name}-{number}", round(at, 3), gpus=wide, duration_s=round(long, 3))
@@ -53,13 +53,15 @@ def _extent(fit: Fit, jobs: int | None, days: float | None) -> tuple[int, float]
     return jobs, days
 
 
-def _sizes(fit: Fit, jobs: int, rng: np.random.Generator) -> Ints:
+def draw_sizes(fit: Fit, jobs: int, rng: np.random.Generator) -> Ints:
+    """GPUs of so many jobs."""
     edges = np.cumsum(fit.gpu_shares)
     place = np.minimum(np.searchsorted(edges, rng.random(jobs), side="right"), len(edges) - 1)
     return fit.gpus[place]
 
 
-def _durations(fit: Fit, gpus: Ints, rng: np.random.Generator) -> Floats:
+def draw_durations(fit: Fit, gpus: Ints, rng: np.random.Generator) -> Floats:
+    """Seconds of jobs of these sizes."""
     # Two numbers per job whatever its size, so that another size mix does not shift the other jobs' draws.
     which, where = rng.random((len(gpus), 2)).T
     seconds = np.empty(len(gpus))
