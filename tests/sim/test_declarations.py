@@ -74,7 +74,7 @@ def test_a_misspelt_declaration_is_refused_and_every_run_says_what_was_declared(
     with pytest.raises(ElastaneError, match=r"unknown --declare 'epoch'.*did you mean 'epochs'"):
         bind(trace, CLUSTER, Binding(declare="epoch"), 0)
     for member in Declaration:
-        assert member.note in bind(trace, CLUSTER, Binding(declare=member.value), 0)[1]
+        assert member.note() in bind(trace, CLUSTER, Binding(declare=member.value), 0)[1]
 
 
 @pytest.mark.parametrize("workload", ["pollux:1,jobs=12,hours=1", "optimus:1,jobs=12"])

@@ -9,21 +9,39 @@ from elastane.errors import ElastaneError
 
 V = TypeVar("V", int, float)
 
+_MOST_SEEDS = 1000
+
 
 def numbers(option: str, text: str) -> list[float]:
     """One or more different numbers."""
     return _values(option, text, float, "numbers")
 
 
-def seeds(text: str) -> list[int]:
+def seeds(text: str, option: str = "--seed") -> list[int]:
     """One or more different whole numbers from zero up."""
-    found = _values("--seed", text, int, "whole numbers")
+    found = _values(option, text, int, "whole numbers")
     if min(found) < 0:
-        raise ElastaneError(f"--seed takes whole numbers from zero up, not {text!r}")
+        raise ElastaneError(f"{option} takes whole numbers from zero up, not {text!r}")
     return found
 
 
-def policies(text: str) -> list[str]:
+def seed_ranges(option: str, text: str) -> list[int]:
+    """Seeds of which some may be written as a range: 0-2,7."""
+    spelt: list[str] = []
+    for part in text.split(","):
+        first, dash, last = (each.strip() for each in part.partition("-"))
+        if not (dash and first.isdecimal() and last.isdecimal()):
+            spelt.append(part)
+        elif not 0 <= int(last) - int(first) < _MOST_SEEDS:
+            raise ElastaneError(
+                f"{option} takes ranges such as 0-2 of at most {_MOST_SEEDS} seeds, not {part!r}"
+            )
+        else:
+            spelt += map(str, range(int(first), int(last) + 1))
+    return seeds(",".join(spelt), option)
+
+
+def policies(text: str, option: str = "--policy") -> list[str]:
     """One or more different policies as written; a misspelt one must not cost a simulation first."""
     from elastane.policies.options import split_policies
     from elastane.policies.registry import make_policy
@@ -35,7 +53,7 @@ def policies(text: str) -> list[str]:
     repeated = [name for i, name in enumerate(written) if configured[i] in configured[:i]]
     if repeated or not written:
         detail = f"; {repeated[0]} is there twice" if repeated else ""
-        raise ElastaneError(f"--policy needs one or more different policies, not {text!r}{detail}")
+        raise ElastaneError(f"{option} needs one or more different policies, not {text!r}{detail}")
     return written
 
 

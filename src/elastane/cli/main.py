@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from elastane import __version__
-from elastane.cli import demo, live, policies, predict, replay, serve, sim, train
+from elastane.cli import bench, demo, live, policies, predict, replay, serve, sim, train
 from elastane.errors import ElastaneError
 
 
@@ -39,6 +39,7 @@ app = typer.Typer(
 app.command("sim", help=sim.HELP)(sim.command)
 app.command("policies", help=policies.HELP)(policies.command)
 app.command("demo", help=demo.HELP)(demo.command)
+app.add_typer(bench.app, name="bench")
 app.add_typer(train.app, name="train")
 app.add_typer(predict.app, name="predict")
 app.command("up", help=serve.UP_HELP)(serve.up)

@@ -14,6 +14,7 @@ import typer
 from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
     from rich.table import Table
 
     from elastane.sim.report import SweepPoint
@@ -28,12 +29,23 @@ def check_targets(json_path: str | None, html: Path | None, record_history: Path
     if file is not None and html is not None and file.absolute() == html.absolute():
         raise ElastaneError(f"--json and --html cannot both be {html}")
     for option, path in (("--json", file), ("--html", html), ("--record-history", record_history)):
-        if path is None:
-            continue
-        try:
-            _try_writing(path)
-        except OSError as error:
-            raise ElastaneError(f"{option} {path} cannot be written: {error.strerror}") from None
+        if path is not None:
+            _check_writing(option, path)
+
+
+def check_report(out: Path | None) -> None:
+    """The same for a report whose kind is told by its name."""
+    if out is None:
+        return
+    if out.suffix not in (".html", ".json"):
+        raise ElastaneError(f"--out needs a name that ends in .html or .json, not {str(out)!r}")
+    _check_writing("--out", out)
+
+
+def write_report(out: Path, text: str) -> None:
+    """Write a report, and say where."""
+    _with_parent(out).write_text(text, encoding="utf-8")
+    typer.echo(f"report: {out}", err=True)
 
 
 def report(
@@ -60,6 +72,22 @@ def report(
         typer.echo(f"report: {html}", err=True)
 
 
+def progress(counted: str, quiet: bool = False) -> Progress:
+    """Bars on standard error that count jobs, runs or the like."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(counted),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, disable=quiet, transient=not console.is_terminal)
+
+
 def record_history(results: Sequence[RunResult], path: Path) -> None:
     """What the jobs of these runs leave to others."""
     from elastane.models.history import save_pool
@@ -67,6 +95,13 @@ def record_history(results: Sequence[RunResult], path: Path) -> None:
 
     count = save_pool(gathered(results), path)
     typer.echo(f"history: {path} ({count:,} jobs)", err=True)
+
+
+def _check_writing(option: str, path: Path) -> None:
+    try:
+        _try_writing(path)
+    except OSError as error:
+        raise ElastaneError(f"{option} {path} cannot be written: {error.strerror}") from None
 
 
 def _try_writing(path: Path) -> None:

@@ -49,6 +49,11 @@ def command(
     declare: str = typer.Option(
         "epochs", help="What owners say of a job's length: epochs, loss (a stop rule) or nothing."
     ),
+    declare_error: float = typer.Option(
+        0.0,
+        "--declare-error",
+        help="How wrong owners may be about a job's length: 0.4 is up to 40 %, either way.",
+    ),
     failures: float = typer.Option(0.0, help="Node failures per 1000 node-days (published: 2 to 7)."),
     seed: str = typer.Option("0", help="Seed, or several separated by commas."),
     trace_format: str | None = typer.Option(None, "--format", help="Trace format, if it cannot be detected."),
@@ -84,6 +89,7 @@ def command(
         rigid=rigid,
         fixed_batch=fixed_batch,
         declare=declare,
+        declare_error=declare_error,
         failures_per_1000_node_days=failures,
         format=trace_format,
         skip_bad=skip_bad,
@@ -133,27 +139,15 @@ def _swept(points: Sequence[_Point]) -> str | None:
 
 def run(specs: list[RunSpec], processes: int, use_cache: bool, quiet: bool = False) -> list[RunResult]:
     """Run all with a progress bar on standard error."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from elastane.sim.batch import simulate_all
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("jobs"),
-        TimeElapsedColumn(),
-    )
-    processes = processes or os.cpu_count() or 1
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=quiet, transient=not console.is_terminal) as bar:
+    with output.progress("jobs", quiet) as bar:
         tasks = [bar.add_task(_title(spec, specs), total=None) for spec in specs]
 
         def show(index: int, done: int, total: int) -> None:
             bar.update(tasks[index], completed=done, total=total)
 
-        return simulate_all(specs, processes, use_cache, show)
+        return simulate_all(specs, processes or os.cpu_count() or 1, use_cache, show)
 
 
 def _title(spec: RunSpec, specs: list[RunSpec]) -> str:

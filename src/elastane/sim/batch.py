@@ -24,8 +24,10 @@ from elastane.sim.spec import RunSpec
 OnProgress = Callable[[int, int, int], None]
 """Called with (index of the run, jobs finished, jobs in all)."""
 
+OnResult = Callable[[int, RunResult], None]
+"""Called with the index of a run and its result."""
+
 _Todo = list[tuple[int, RunSpec]]
-_OnResult = Callable[[int, RunResult], None]
 
 
 def simulate_all(
@@ -33,17 +35,31 @@ def simulate_all(
 ) -> list[RunResult]:
     """Results in the order of ``specs``."""
     results: dict[int, RunResult] = {}
+    simulate_each(specs, processes, use_cache, results.__setitem__, on_progress)
+    return [results[index] for index in range(len(specs))]
+
+
+def simulate_each(
+    specs: Sequence[RunSpec],
+    processes: int,
+    use_cache: bool,
+    on_result: OnResult,
+    on_progress: OnProgress | None = None,
+) -> None:
+    """Hand over every result as soon as there is one, in whatever order: many of them need not be kept at once."""
     report = on_progress or (lambda *_: None)
+    todo: _Todo = []
     for index, spec in enumerate(specs):
         found = load_result(spec) if use_cache else None
-        if found is not None:
-            results[index] = found
-            report(index, len(found.jobs), len(found.jobs))
-    todo = [(index, spec) for index, spec in enumerate(specs) if index not in results]
+        if found is None:
+            todo.append((index, spec))
+            continue
+        report(index, len(found.jobs), len(found.jobs))
+        on_result(index, found)
     check_inputs([spec for _, spec in todo])
 
     def keep(index: int, result: RunResult) -> None:
-        results[index] = result
+        on_result(index, result)
         if use_cache:
             save_result(specs[index], result)
 
@@ -52,7 +68,6 @@ def simulate_all(
             keep(index, simulate(spec, lambda done, total, i=index: report(i, done, total)))  # type: ignore[misc]
     else:
         _in_processes(todo, processes, report, keep)
-    return [results[index] for index in range(len(specs))]
 
 
 def check_inputs(specs: Sequence[RunSpec]) -> None:
@@ -120,7 +135,7 @@ def _uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _in_processes(todo: _Todo, processes: int, report: OnProgress, keep: _OnResult) -> None:
+def _in_processes(todo: _Todo, processes: int, report: OnProgress, keep: OnResult) -> None:
     news: queue.Queue[tuple[_Worker, dict[str, object]]] = queue.Queue()
     waiting = list(reversed(todo))
     workers: list[_Worker] = []

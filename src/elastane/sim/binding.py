@@ -16,7 +16,7 @@ from elastane.models.catalog import catalog, catalog_app
 from elastane.models.goodput import BatchLimits
 from elastane.models.online import first_batch
 from elastane.policies.view import ELASTIC, RIGID, Ability, Request
-from elastane.sim.declarations import Declaration, as_declared
+from elastane.sim.declarations import Declaration, as_declared, misjudged
 from elastane.sim.server_binding import bind_servers
 from elastane.sim.truth.alone import alone_s, packed_grant
 from elastane.sim.truth.catalog_job import CatalogJob
@@ -34,7 +34,7 @@ class Binding:
     ``rigid`` and ``fixed_batch`` are the fractions of jobs that cannot change their size, or their batch.
     ``recorded`` and ``pinned`` reproduce published simulators: gradient noise as recorded, and applications that
     are held at one GPU and one batch.  ``declare`` is what owners say about the length of their jobs: epochs, loss
-    (a stop rule) or nothing.
+    (a stop rule) or nothing; ``declare_error`` is how wrong they may be about epochs.
     """
 
     profiles: Path | None = None
@@ -44,6 +44,7 @@ class Binding:
     pinned: Mapping[str, int] | None = None
     skip_bad: bool = False
     declare: str = Declaration.EPOCHS.value
+    declare_error: float = 0.0
 
 
 def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[list[Arrival], list[str]]:
@@ -67,7 +68,7 @@ def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[l
             too_wide += 1
             continue
         try:
-            arrivals.append(as_declared(_arrival(row, cluster, binding, draw.tolist()), declaration))
+            arrivals.append(_declared(_arrival(row, cluster, binding, draw.tolist()), binding, declaration))
         except ElastaneError as error:
             if not binding.skip_bad:
                 raise
@@ -77,7 +78,11 @@ def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[l
     notes = [f"jobs wider than the cluster that were left out: {too_wide}"] if too_wide else []
     if refused:
         notes.append(f"jobs that cannot be simulated and were left out: {len(refused)} (first: {refused[0]})")
-    return arrivals, [*notes, declaration.note]
+    return arrivals, [*notes, declaration.note(binding.declare_error)]
+
+
+def _declared(arrival: Arrival, binding: Binding, declaration: Declaration) -> Arrival:
+    return as_declared(misjudged(arrival, binding.declare_error), declaration)
 
 
 def _arrival(row: TraceJob, cluster: Cluster, binding: Binding, draw: list[float]) -> Arrival:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from enum import Enum
 from zlib import crc32
 
+import numpy as np
+
 from elastane.errors import ElastaneError
 from elastane.lookahead.job import Arrival
 from elastane.sim.truth.catalog_job import CatalogJob
@@ -31,9 +33,10 @@ class Declaration(Enum):
             )
         return cls(text)
 
-    @property
-    def note(self) -> str:
-        """What a report has to say about it."""
+    def note(self, error: float = 0.0) -> str:
+        """What a report has to say about it; owners are wrong by up to ``error`` of the truth."""
+        if self is Declaration.EPOCHS and error > 0.0:
+            return f"owners declared work and run time of their jobs, wrong by up to {error:.0%} either way"
         return _NOTES[self]
 
 
@@ -55,6 +58,17 @@ def as_declared(arrival: Arrival, declaration: Declaration) -> Arrival:
     if not isinstance(behaviour, ServerJob):  # those report losses anyway
         behaviour = replace(behaviour, loss_seed=job_seed(arrival.id, arrival.submit_s))
     return replace(silent, behaviour=behaviour, stop=behaviour.stop)
+
+
+def misjudged(arrival: Arrival, error: float) -> Arrival:
+    """The same job with an owner who is wrong about its length: by a factor between 1 − error and 1 + error."""
+    if error <= 0.0 or arrival.declared_work is None or arrival.declared_s is None:
+        return arrival
+    chance = np.random.default_rng(job_seed(arrival.id, arrival.submit_s)).random()
+    factor = 1.0 + error * (2.0 * chance - 1.0)
+    return replace(
+        arrival, declared_work=arrival.declared_work * factor, declared_s=arrival.declared_s * factor
+    )
 
 
 def job_seed(job_id: str, submit_s: float) -> int:

@@ -101,6 +101,7 @@ def _result(
         "compat": spec.compat or "none",
         "truth": _truth(spec),
         "declared": spec.declare,
+        **({"declare_error": spec.declare_error} if spec.declare_error else {}),
         "failures_per_1000_node_days": spec.failures_per_1000_node_days,
         **({"history": spec.history} if spec.history else {}),
     }

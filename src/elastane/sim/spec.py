@@ -39,6 +39,8 @@ class RunSpec:
     rigid: float = 0.0
     fixed_batch: float = 0.0
     declare: str = "epochs"
+    declare_error: float = 0.0
+    """Owners are wrong about the length of their jobs by up to this fraction of it, either way."""
     failures_per_1000_node_days: float = 0.0
     format: str | None = None
     skip_bad: bool = False
@@ -72,6 +74,12 @@ class RunSpec:
         yield "--load", self.load, self.load > 0.0, "must be above 0 and finite"
         yield "--rigid", self.rigid, 0.0 <= self.rigid <= 1.0, fraction
         yield "--fixed-batch", self.fixed_batch, 0.0 <= self.fixed_batch <= 1.0, fraction
+        yield (
+            "--declare-error",
+            self.declare_error,
+            0.0 <= self.declare_error < 1.0,
+            "is a fraction from 0 up and below 1",
+        )
         yield "--failures", failures, failures >= 0.0, "must be 0 or more and finite"
 
     def effective_physics(self) -> Physics:
@@ -90,6 +98,7 @@ class RunSpec:
             rigid=self.rigid,
             fixed_batch=self.fixed_batch,
             declare=self.declare,
+            declare_error=self.declare_error,
             recorded=self.compat == "osdi21",
             pinned=_PINNED.get(self.compat or ""),
             skip_bad=self.skip_bad,

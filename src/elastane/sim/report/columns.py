@@ -78,10 +78,15 @@ def unit(column: Column, rows: Sequence[Row]) -> Unit:
     """One unit for the whole column, chosen by its largest value, so that numbers compare at a glance."""
     largest = max((value.mean for row in rows if (value := row.figures[column.name])), default=0.0)
     if column.kind is Kind.DURATION:
-        return next(each for least, each in _DURATIONS if largest >= least)
+        return duration_unit(largest)
     if column.kind is Kind.AMOUNT and largest < 100:
         return Unit("GPU·h", 1.0, 2)
     return _FIXED[column.kind]
+
+
+def duration_unit(largest_s: float) -> Unit:
+    """Hours, minutes or seconds, whichever the longest duration reads best in."""
+    return next(each for least, each in _DURATIONS if largest_s >= least)
 
 
 def written(value: Figure | None, as_unit: Unit) -> tuple[str, str]:

@@ -114,7 +114,9 @@ def _optimus(text: str, rest: str, load: float) -> Trace:
     number, *items = rest.split(",")
     keys = _Keys(text, _split(items), _OPTIMUS_KEYS)
     hours = keys.get("hours", float, None)
-    return optimus_like(_seed_of(text, "optimus", number), jobs=keys.get("jobs", int, 27), hours=hours, load=load)
+    return optimus_like(
+        _seed_of(text, "optimus", number), jobs=keys.get("jobs", int, 27), hours=hours, load=load
+    )
 
 
 def _synth(text: str, rest: str, seed: int, load: float) -> Trace:

@@ -1,0 +1,82 @@
+"""One picture: every policy's mean JCT against the reference, cell by cell, with intervals.  Plain SVG, no script."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+
+from elastane.sim.evaluation.layout import ranked
+from elastane.sim.evaluation.outcomes import MEAN_JCT
+from elastane.sim.evaluation.protocol import Cell
+from elastane.sim.evaluation.statistics import Difference
+from elastane.sim.evaluation.study import Study
+from elastane.sim.report.embed import PALETTE
+
+_WIDTH, _LEFT, _RIGHT, _ROW, _GAP = 1180, 260, 24, 20, 22
+_TICKS = (0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
+
+
+def dot_plot(study: Study) -> str:
+    """Ratios on a logarithmic axis; one is the reference."""
+    shown = {cell: _differences(study, cell) for cell in study.protocol.cells}
+    ratios = [1.0, *(1.0 + each.value for rows in shown.values() for _, each in rows)]
+    low, high = min(*ratios, 0.9) / 1.06, max(*ratios, 1.1) * 1.06
+    scale = _Scale(low, high)
+    parts, top = [], 24.0
+    for cell, rows in shown.items():
+        parts.append(f'<text x="0" y="{top + 4:g}" font-weight="600">{escape(cell.title)}</text>')
+        for policy, difference in rows:
+            parts.append(_row(study, policy, difference, scale, top))
+            top += _ROW
+        top += _GAP if rows else _ROW + _GAP
+    return (
+        f'<div class="scroll"><svg viewBox="0 0 {_WIDTH} {top + 14:g}" width="{_WIDTH}" role="img" '
+        f'aria-label="Mean completion time of every policy against {escape(study.protocol.reference)}">'
+        f"{_axis(scale, top)}{''.join(parts)}</svg></div>"
+    )
+
+
+class _Scale:
+    """From ratios to places, logarithmic; what lies outside stands at the edge."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high = low, high
+
+    def at(self, ratio: float) -> float:
+        """Where a ratio stands."""
+        inside = min(max(ratio, self.low), self.high)
+        part = math.log(inside / self.low) / math.log(self.high / self.low)
+        return round(_LEFT + part * (_WIDTH - _LEFT - _RIGHT), 1)
+
+
+def _differences(study: Study, cell: Cell) -> list[tuple[str, Difference]]:
+    policies = [name for name in (*ranked(study, cell), *study.oracles) if name != study.protocol.reference]
+    found = ((policy, study.difference(cell, policy, MEAN_JCT)) for policy in policies)
+    return [(policy, difference) for policy, difference in found if difference]
+
+
+def _row(study: Study, policy: str, difference: Difference, scale: _Scale, top: float) -> str:
+    color = PALETTE[study.protocol.policies.index(policy) % len(PALETTE)]
+    x = scale.at(1.0 + difference.value)
+    text = f'<text x="{_LEFT - 10}" y="{top + 4:g}" text-anchor="end" class="soft">{escape(policy)}</text>'
+    bar = ""
+    if difference.low is not None and difference.high is not None:
+        ends = scale.at(1.0 + difference.low), scale.at(1.0 + difference.high)
+        bar = (
+            f'<line x1="{ends[0]}" x2="{ends[1]}" y1="{top:g}" y2="{top:g}" stroke="{color}" stroke-width="2"/>'
+        )
+    fill = "#fff" if policy in study.oracles else color
+    dot = f'<circle cx="{x}" cy="{top:g}" r="5" fill="{fill}" stroke="{color}" stroke-width="2"/>'
+    return text + bar + dot
+
+
+def _axis(scale: _Scale, height: float) -> str:
+    parts = []
+    for tick in _TICKS:
+        if scale.low <= tick <= scale.high:
+            x, color = scale.at(tick), "#1b2430" if tick == 1.0 else "#e2e6eb"
+            parts.append(f'<line x1="{x}" x2="{x}" y1="12" y2="{height:g}" stroke="{color}"/>')
+            parts.append(
+                f'<text x="{x}" y="{height + 12:g}" text-anchor="middle" class="soft">{tick:g}×</text>'
+            )
+    return "".join(parts)

@@ -1,0 +1,53 @@
+"""How much is run: a quick look, an evaluation over a coffee, or whole weeks over a night."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Size:
+    """Defaults for everything that costs time; every one of them can be given on its own."""
+
+    takes: str
+    policies: str
+    workloads: str
+    loads: str
+    seeds: str
+    cluster: str
+    days: float
+    interval_s: float
+
+
+SIZES = {
+    "quick": Size(
+        takes="about a minute",
+        policies="elastane,pollux,tiresias,fifo,srtf",
+        workloads="philly,itp",
+        loads="medium",
+        seeds="0-2",
+        cluster="4x4:t4",
+        days=0.25,
+        interval_s=60.0,
+    ),
+    "normal": Size(
+        takes="about 15 minutes on one core",
+        policies="elastane,pollux,optimus,tiresias,easy,fifo,srtf",
+        workloads="philly,helios,itp",
+        loads="light,medium,heavy",
+        seeds="0-2",
+        cluster="8x4:t4",
+        days=2.0,
+        interval_s=120.0,
+    ),
+    "full": Size(
+        takes="a day on one core; it goes on where it was interrupted",
+        policies="all",
+        workloads="philly,helios,itp,pollux,pollux-realistic",
+        loads="light,medium,heavy",
+        seeds="0-4",
+        cluster="16x4:t4",
+        days=7.0,
+        interval_s=60.0,
+    ),
+}
