@@ -61,7 +61,7 @@ def policies_command(
     from elastane.sim.evaluation.protocol import cells
 
     output.check_report(out)
-    preset = _size("quick" if quick else size)
+    preset = _size("quick" if quick and size == "normal" else size)
     protocol = Protocol(
         policies=_policies(preset.policies if policies is None else policies, reference),
         cells=cells(

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 HELP = """Simulate policies on a workload and compare them.
 
 WORKLOAD is a trace file (Pollux/Sia, Philly, ITP, Helios, ACME, Gavel, Shockwave, Tiresias, Chronus formats, also .gz),
-pollux:SEED or optimus:SEED for a generated workload of the kind those evaluations used, or synth:NAME,jobs=N,days=D.
+pollux:SEED or optimus:SEED for a generated workload of the kind those evaluations used, philly:SEED, helios:SEED or
+itp:SEED for a week like those clusters', or synth:NAME,jobs=N,days=D.
 """
 
 _SWEPT = {"load": "--load", "interval_s": "--interval", "interference": "--interference"}

@@ -32,8 +32,7 @@ def _gaps(study: Study) -> list[str]:
     lines = []
     for policy in study.oracles:
         found = [(cell, study.difference(cell, policy, MEAN_JCT)) for cell in study.protocol.cells]
-        told = [f"{cell.title} {written(gap, MEAN_JCT)}" for cell, gap in found if gap]
-        lines.append(
-            f"{policy}, which reads the truth, against {study.protocol.reference}, mean JCT: {'; '.join(told) or 'unknown'}."
-        )
+        told = "; ".join(f"{cell.title} {written(gap, MEAN_JCT)}" for cell, gap in found if gap)
+        who = f"{policy}, which reads the truth, against {study.protocol.reference}"
+        lines.append(f"{who}, mean JCT: {told or 'unknown'}.")
     return lines
