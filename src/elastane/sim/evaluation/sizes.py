@@ -9,7 +9,6 @@ from dataclasses import dataclass
 class Size:
     """Defaults for everything that costs time; every one of them can be given on its own."""
 
-    takes: str
     policies: str
     workloads: str
     loads: str
@@ -21,7 +20,6 @@ class Size:
 
 SIZES = {
     "quick": Size(
-        takes="about a minute",
         policies="elastane,pollux,tiresias,fifo,srtf",
         workloads="philly,itp",
         loads="medium",
@@ -31,7 +29,6 @@ SIZES = {
         interval_s=60.0,
     ),
     "normal": Size(
-        takes="about 15 minutes on one core",
         policies="elastane,pollux,optimus,tiresias,easy,fifo,srtf",
         workloads="philly,helios,itp",
         loads="light,medium,heavy",
@@ -41,7 +38,6 @@ SIZES = {
         interval_s=120.0,
     ),
     "full": Size(
-        takes="a day on one core; it goes on where it was interrupted",
         policies="all",
         workloads="philly,helios,itp,pollux,pollux-realistic",
         loads="light,medium,heavy",
