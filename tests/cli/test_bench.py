@@ -50,6 +50,7 @@ def test_a_quick_run_says_where_the_reference_is_not_best(tmp_path: Path) -> Non
         (("--size", "hug"), "--size is quick, normal, full"),
         (("--policies", "pollx"), "pollx"),
         (("--policies", "fifo,fifo"), "--policies needs one or more different"),
+        (("--reference", "fifo,srtf"), "--reference is one policy"),
         (("--seeds", "2-0"), "--seeds takes ranges"),
         (("--seeds", "a"), "--seeds takes whole numbers"),
         (("--workloads", "phil"), "--workloads: no workload 'phil'"),

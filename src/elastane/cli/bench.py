@@ -93,7 +93,8 @@ def _policies(text: str, reference: str) -> tuple[str, ...]:
     from elastane.policies.registry import policy_names
 
     names = list(policy_names()) if text.strip() == "all" else lists.policies(text, "--policies")
-    lists.policies(reference, "--reference")
+    if len(lists.policies(reference, "--reference")) > 1:
+        raise ElastaneError(f"--reference is one policy, not {reference!r}")
     return (reference, *(name for name in names if name != reference))
 
 
