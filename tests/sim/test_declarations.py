@@ -69,6 +69,26 @@ def test_nothing_declares_nothing(workload: str) -> None:
         assert (job.declared_work, job.declared_s, job.stop) == (None, None, None)
 
 
+def test_owners_may_be_wrong_about_the_length_and_the_truth_stays() -> None:
+    trace = parse_workload("pollux:1,jobs=60,hours=1,realistic")
+    cluster = Cluster.uniform(16, 4)
+    exact, _ = bind(trace, cluster, Binding(), 0)
+    wrong, notes = bind(trace, cluster, Binding(declare_error=0.4), 0)
+    assert (
+        wrong == bind(trace, cluster, Binding(declare_error=0.4), 7)[0]
+    )  # a matter of the job, not of the run
+    factors = []
+    for told, true in zip(wrong, exact, strict=True):
+        assert told.behaviour == true.behaviour
+        assert told.declared_work is not None
+        assert told.declared_s == pytest.approx(true.declared_s * told.declared_work / true.declared_work)
+        factors.append(told.declared_work / true.declared_work)
+    assert 0.6 <= min(factors) < 0.75  # 60 uniform draws between 0.6 and 1.4
+    assert 1.25 < max(factors) <= 1.4
+    assert np.mean(factors) == pytest.approx(1.0, abs=0.1)
+    assert notes[-1] == "owners declared work and run time of their jobs, wrong by up to 40 % either way"
+
+
 def test_a_misspelt_declaration_is_refused_and_every_run_says_what_was_declared() -> None:
     trace = parse_workload("pollux:1,jobs=2,hours=1")
     with pytest.raises(ElastaneError, match=r"unknown --declare 'epoch'.*did you mean 'epochs'"):

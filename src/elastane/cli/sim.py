@@ -31,7 +31,8 @@ _SWEPT = {"load": "--load", "interval_s": "--interval", "interference": "--inter
 
 def command(
     workload: str = typer.Argument(
-        ..., help="A trace file, pollux:SEED, optimus:SEED, or synth:NAME,jobs=N,days=D."
+        ...,
+        help="A trace file, pollux:SEED, optimus:SEED, philly:SEED (helios, itp), or synth:NAME,jobs=N,days=D.",
     ),
     policy: str = typer.Option("pollux,optimus,tiresias,fifo", help="Policies, separated by commas."),
     nodes: int = typer.Option(16, min=1, help="Number of nodes."),

@@ -36,7 +36,9 @@ class Declaration(Enum):
     def note(self, error: float = 0.0) -> str:
         """What a report has to say about it; owners are wrong by up to ``error`` of the truth."""
         if self is Declaration.EPOCHS and error > 0.0:
-            return f"owners declared work and run time of their jobs, wrong by up to {error:.0%} either way"
+            return (
+                f"owners declared work and run time of their jobs, wrong by up to {100 * error:g} % either way"
+            )
         return _NOTES[self]
 
 
