@@ -47,7 +47,7 @@ class Protocol:
     cells: tuple[Cell, ...]
     seeds: tuple[int, ...]
     cluster: str = "8x4:t4"
-    days: float = 2.0
+    days: float = 1.5
     restart_s: float = 30.0
     interval_s: float = 120.0
     reference: str = "elastane"

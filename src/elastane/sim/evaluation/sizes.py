@@ -34,7 +34,7 @@ SIZES = {
         loads="light,medium,heavy",
         seeds="0-2",
         cluster="8x4:t4",
-        days=2.0,
+        days=1.5,
         interval_s=120.0,
     ),
     "full": Size(
