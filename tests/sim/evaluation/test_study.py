@@ -58,7 +58,9 @@ def test_who_beats_the_reference_is_named_with_how_sure_that_is(study: Study) ->
     assert light.verdict is Verdict.BETTER
     assert (heavy.cell, heavy.policy, heavy.verdict) == (HEAVY, "fifo", Verdict.UNSURE)
     told = sentences(study)
-    assert told[0].startswith("mean JCT: elastane is not best in 2 of 2 cells. philly light: pollux -10.0 % [")
+    assert told[0].startswith(
+        "mean JCT: elastane is not best in 2 of 2 cells (95 % sure that it is in 0). philly light: pollux -10.0 % ["
+    )
     assert any("srtf, which reads the truth" in line for line in told)
 
 

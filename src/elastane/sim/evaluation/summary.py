@@ -5,27 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elastane.sim.evaluation.findings import Finding, findings, written
-from elastane.sim.evaluation.outcomes import MEAN_JCT, MEASURES
+from elastane.sim.evaluation.outcomes import MEAN_JCT, MEASURES, Measure
+from elastane.sim.evaluation.protocol import Cell
+from elastane.sim.evaluation.statistics import Verdict
 from elastane.sim.evaluation.study import Study
 
 
 def sentences(study: Study) -> tuple[str, ...]:
     """One line per measure with every cell in which somebody is ahead, then the gap to each oracle."""
-    found, reference = findings(study), study.protocol.reference
+    found = findings(study)
     if len(study.honest) < 2:
-        return (f"{reference} was compared with nobody who does not read the truth.",)
+        return (f"{study.protocol.reference} was compared with nobody who does not read the truth.",)
     lines = []
     for measure in MEASURES:
         behind = [finding for finding in found if finding.measure == measure]
-        lines.append(f"{measure.title}: {_standing(reference, behind, len(study.protocol.cells))}")
+        lines.append(f"{measure.title}: {_standing(study, measure, behind)}")
     return (*lines, *_gaps(study))
 
 
-def _standing(reference: str, behind: Sequence[Finding], cells: int) -> str:
+def _standing(study: Study, measure: Measure, behind: Sequence[Finding]) -> str:
+    reference, cells = study.protocol.reference, study.protocol.cells
+    sure = sum(_surely_best(study, measure, cell) for cell in cells)
     if not behind:
-        return f"{reference} is best or as good in all {cells} cells."
+        return f"{reference} is best or as good in all {len(cells)} cells (95 % sure in {sure})."
     told = "; ".join(finding.text for finding in behind)
-    return f"{reference} is not best in {len(behind)} of {cells} cells. {told}."
+    return f"{reference} is not best in {len(behind)} of {len(cells)} cells (95 % sure that it is in {sure}). {told}."
+
+
+def _surely_best(study: Study, measure: Measure, cell: Cell) -> bool:
+    """Whether every interval is on the worse side; who has no figure there is not ranked and does not count."""
+    others = [policy for policy in study.honest if policy != study.protocol.reference]
+    found = [study.difference(cell, policy, measure) for policy in others]
+    return all(each.verdict(measure.lower_is_better) is Verdict.WORSE for each in found if each)
 
 
 def _gaps(study: Study) -> list[str]:
