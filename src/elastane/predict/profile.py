@@ -15,12 +15,10 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import nnls
 
 from elastane.codec import decoded, encoded
 from elastane.errors import ElastaneError
 from elastane.predict.costs.contract import CostModel, Timing
-from elastane.predict.costs.ratio import RatioModel
 from elastane.predict.devices import Device
 from elastane.predict.interval import Z90
 from elastane.predict.operators import Kind, Operator, Phase
@@ -116,6 +114,8 @@ class Profile:
     @cached_property
     def model(self) -> CostModel:
         """Our cost model, fitted to these measurements, times the factors of the last probe."""
+        from elastane.predict.costs.ratio import RatioModel  # SciPy, which most predictions do without
+
         fitted = RatioModel.fit(self.timings)
         return fitted.rescaled({Kind(name): factor for name, factor in self.factors.items()})
 
@@ -136,6 +136,8 @@ def composition(steps: tuple[WholeStep, ...]) -> Composition:
     """How operators of these steps added up; the usual figures if there are fewer than four."""
     if len(steps) < 4:
         return Composition()
+    from scipy.optimize import nnls
+
     whole = np.array([each.whole_s for each in steps])
     parts = np.array([[each.operators_s, each.calls, 1.0] for each in steps]) / whole[:, None]
     size = parts.max(axis=0)  # columns of very different sizes would be found by no solver

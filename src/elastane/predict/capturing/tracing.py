@@ -18,7 +18,13 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from elastane.errors import ElastaneError
-from elastane.predict.capturing.isolation import hollow_copy, hollowed, real_copy, untouched_randomness
+from elastane.predict.capturing.isolation import (
+    hollow_copy,
+    hollowed,
+    no_collecting,
+    real_copy,
+    untouched_randomness,
+)
 from elastane.predict.capturing.recorder import Recorder
 from elastane.predict.capturing.scaling import carried_on
 from elastane.predict.job import JobFactory, TrainingJob
@@ -38,7 +44,7 @@ def capture(job: TrainingJob | JobFactory, batch: int) -> StepCapture:
         raise ElastaneError(f"the batch must be 1 or more, not {batch}")
     with untouched_randomness():
         try:
-            with _quiet():
+            with _quiet(), no_collecting():
                 return _fake(job, batch)
         except ElastaneError:
             raise

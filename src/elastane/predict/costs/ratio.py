@@ -23,7 +23,7 @@ from scipy.spatial import cKDTree
 
 from elastane.errors import ElastaneError
 from elastane.models.speed import FloatArray, IntArray
-from elastane.predict.costs.contract import LEAST_S, Basis, Times, Timing, roofline_s
+from elastane.predict.costs.contract import FARTHEST, LEAST_S, Basis, Times, Timing, roofline_s
 from elastane.predict.costs.features import features
 from elastane.predict.costs.gaussian import MOST_ROWS, GaussianProcess, standard
 from elastane.predict.costs.simple import Roofline
@@ -37,8 +37,6 @@ LEAST_ROWS = 12
 OFTEN = 30
 """A name with as many measurements has a model of its own."""
 TREES_FROM = 2000
-FARTHEST = 4.0
-"""An interval is widened by no more than this for distance: beyond it nothing is known anyway."""
 ROOM = 0.3
 _SHRINK = 2.0
 

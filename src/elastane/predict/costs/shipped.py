@@ -15,13 +15,11 @@ from functools import cache, cached_property
 from importlib.resources import files
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from elastane.codec import decoded
 from elastane.models.speed import FloatArray
-from elastane.predict.costs.contract import LEAST_S, Basis, Times, roofline_s
+from elastane.predict.costs.contract import FARTHEST, LEAST_S, Basis, Times, roofline_s
 from elastane.predict.costs.features import features
-from elastane.predict.costs.ratio import FARTHEST
 from elastane.predict.costs.simple import Roofline
 from elastane.predict.costs.trees import Trees
 from elastane.predict.devices import Device
@@ -52,12 +50,16 @@ class KindFit:
     rows: int
 
     @cached_property
-    def _near(self) -> cKDTree:
-        return cKDTree(np.array(self.centres))
+    def _places(self) -> FloatArray:
+        return np.array(self.centres, np.float64)
 
     def ratios(self, rows: FloatArray, card: str) -> tuple[FloatArray, FloatArray]:
         """Log ratio and distance."""
-        gaps = self._near.query((rows - np.array(self.mean)) / np.array(self.scale))[0] / self.usual_gap
+        standard = (rows - np.array(self.mean)) / np.array(self.scale)
+        # A hundred centres: to compare with all of them is quicker than to load a library that searches.
+        places = self._places
+        squares = (standard**2).sum(axis=1)[:, None] + (places**2).sum(axis=1) - 2.0 * standard @ places.T
+        gaps = np.sqrt(np.maximum(squares.min(axis=1), 0.0)) / self.usual_gap
         return self.trees.predict(rows) + self.offsets.get(card, 0.0), np.asarray(gaps, np.float64)
 
     def shared_sd(self, card: str) -> float:
