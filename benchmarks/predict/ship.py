@@ -22,6 +22,7 @@ from elastane.codec import encoded
 from elastane.models.speed import FloatArray
 from elastane.predict.costs.contract import Timing, roofline_s
 from elastane.predict.costs.features import features
+from elastane.predict.costs.ratio import ROOM
 from elastane.predict.costs.shipped import SIZES, KindFit, ShippedFits
 from elastane.predict.costs.trees import Tree, Trees, fit_trees
 from elastane.predict.devices import Device, find
@@ -165,12 +166,15 @@ def fitted(kind: Kind, timings: Sequence[Timing]) -> KindFit:
         centres=centres,
         usual_gap=gap,
         rows=len(table.targets),
+        least=round(float(table.targets.min()) - ROOM, 2),
+        most=round(float(table.targets.max()) + ROOM, 2),
     )
 
 
 def _trees(table: Table) -> Trees:
     fit = fit_trees(table.rows, table.targets, rounds=ROUNDS, leaves=LEAVES, rate=RATE)
-    return Trees(round(fit.base, 5), tuple(_short(each) for each in fit.trees))
+    slopes = tuple(round(each, 7) for each in fit.slopes)
+    return Trees(round(fit.base, 5), tuple(_short(each) for each in fit.trees), slopes)
 
 
 def _short(tree: Tree) -> Tree:

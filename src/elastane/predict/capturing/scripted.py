@@ -27,7 +27,6 @@ from elastane.predict.capturing.held import Held
 from elastane.predict.capturing.recorder import Recorder
 from elastane.predict.operators import Method, Phase, StepCapture
 
-
 _END = object()
 
 
@@ -136,7 +135,7 @@ def capture_script(path: Path, arguments: Sequence[str] = ()) -> StepCapture:
     with tempfile.TemporaryDirectory(prefix="elastane-script-") as folder:
         target = Path(folder) / "step.json"
         command = [sys.executable, "-m", __name__, str(target), str(path), *arguments]
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
         )
         if target.exists():

@@ -48,6 +48,9 @@ class KindFit:
     centres: tuple[tuple[float, ...], ...]
     usual_gap: float
     rows: int
+    least: float
+    most: float
+    """Log ratios that were seen, with some room: a trend must not be carried on without end."""
 
     @cached_property
     def _places(self) -> FloatArray:
@@ -60,7 +63,8 @@ class KindFit:
         places = self._places
         squares = (standard**2).sum(axis=1)[:, None] + (places**2).sum(axis=1) - 2.0 * standard @ places.T
         gaps = np.sqrt(np.maximum(squares.min(axis=1), 0.0)) / self.usual_gap
-        return self.trees.predict(rows) + self.offsets.get(card, 0.0), np.asarray(gaps, np.float64)
+        ratios = np.clip(self.trees.predict(rows) + self.offsets.get(card, 0.0), self.least, self.most)
+        return np.asarray(ratios, np.float64), np.asarray(gaps, np.float64)
 
     def shared_sd(self, card: str) -> float:
         """Doubt about the card as a whole."""
