@@ -9,6 +9,7 @@ measured, for another precision, and for an operator far from what was measured.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -67,8 +68,8 @@ class KindFit:
         return np.asarray(ratios, np.float64), np.asarray(gaps, np.float64)
 
     def shared_sd(self, card: str) -> float:
-        """Doubt about the card as a whole."""
-        return KNOWN_SD if card in self.offsets else max(self.unseen_sd, KNOWN_SD)
+        """Doubt about the card as a whole; one that was not measured differs in two ways from those that were."""
+        return KNOWN_SD if card in self.offsets else math.hypot(KNOWN_SD, self.unseen_sd)
 
 
 @dataclass(frozen=True)
