@@ -27,8 +27,8 @@ ENOUGH_STEPS = 10
 """Networks from which the spread of whole steps is learnt."""
 NOISE_SD = 0.04
 """Of a measurement on a machine that nobody disturbs much; no interval is narrower."""
-SD_PER_MEAN = math.sqrt(math.pi / 2.0)
-"""Standard deviation of errors over their mean size, if they are normal."""
+QUARTILE_Z = 0.6745
+"""Standard deviations that half of all errors stay within."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,8 @@ def _tried(known: Composition, steps: Sequence[WholeStep]) -> Composition:
     """Corrected by networks left out: the middle of their errors, and their size in units of the model's own doubt.
 
     Normalised conformal prediction (Papadopoulos et al. 2008, Lei et al. 2018): errors are divided by doubt + usual
-    doubt before they are compared.  Their mean size is taken, because of a few dozen networks the worst few would
-    decide any quantile near the border.
+    doubt before they are compared.  Their median is taken: of a few dozen networks the worst few, often badly measured
+    ones, would decide a mean or any quantile near the border.
     """
     errors = np.log([known.whole_s(each.predicted_s, each.calls) / each.whole_s for each in steps])
     # Few networks say little about the middle, so that it is drawn towards no error.
@@ -169,7 +169,7 @@ def _tried(known: Composition, steps: Sequence[WholeStep]) -> Composition:
         factor=known.factor * math.exp(-middle),
         per_call_s=known.per_call_s * math.exp(-middle),
         per_step_s=known.per_step_s * math.exp(-middle),
-        log_sd=max(float(np.mean(off)) * SD_PER_MEAN, NOISE_SD),
+        log_sd=max(float(np.median(off)) / QUARTILE_Z, NOISE_SD),
         usual_sd=usual,
     )
 

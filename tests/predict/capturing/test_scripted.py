@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from torch.nn import functional
+from typer.testing import CliRunner
 
+from elastane.cli.predict import app
 from elastane.errors import ElastaneError
 from elastane.predict import TrainingJob, capture
 from elastane.predict.capturing.scripted import capture_script
@@ -87,3 +90,12 @@ def test_a_script_that_fails_never_trains_or_does_not_exist_says_so(tmp_path: Pa
         capture_script(idle)
     with pytest.raises(ElastaneError, match="there is no script"):
         capture_script(tmp_path / "nowhere.py")
+
+
+def test_the_verbs_take_a_script_in_place_of_a_job(script: Path) -> None:
+    words = ("step", "--script", f"{script} 1", "--device", "t4", "--json")
+    told = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)
+    assert told["steps"][0]["step_s"]["p50"] > 0
+    for wrong, message in ((("step", "a:b", *words[1:]), "not both"), (("step", "--device", "t4"), "--script")):
+        with pytest.raises(ElastaneError, match=message):
+            CliRunner().invoke(app, wrong, catch_exceptions=False)

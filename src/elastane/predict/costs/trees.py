@@ -80,9 +80,15 @@ class _Nodes:
 
 
 def fit_trees(
-    features: FloatArray, targets: FloatArray, *, rounds: int = 400, leaves: int = 31, rate: float = 0.08
+    features: FloatArray,
+    targets: FloatArray,
+    *,
+    rounds: int = 400,
+    leaves: int = 31,
+    rate: float = 0.08,
+    trend: bool = False,
 ) -> Trees:
-    """Boost trees on the squared errors of a ridge regression; the same rows give the same trees."""
+    """Boost trees on squared error, with ``trend`` on that of a ridge regression; equal rows give equal trees."""
     try:
         from sklearn.ensemble import HistGradientBoostingRegressor  # type: ignore[import-untyped]
     except ImportError:
@@ -98,11 +104,11 @@ def fit_trees(
         early_stopping=False,
         random_state=0,
     )
-    start, slopes = _trend(features, targets)
+    start, slopes = _trend(features, targets) if trend else (0.0, np.zeros(features.shape[1]))
     model.fit(features, targets - start - features @ slopes)
     base = start + float(np.asarray(model._baseline_prediction).ravel()[0])
     trees = tuple(_plain(stage[0].nodes) for stage in model._predictors)
-    return Trees(base, trees, tuple(float(each) for each in slopes))
+    return Trees(base, trees, tuple(float(each) for each in slopes) if trend else ())
 
 
 def _trend(features: FloatArray, targets: FloatArray) -> tuple[float, FloatArray]:
