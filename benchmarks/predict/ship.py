@@ -22,6 +22,7 @@ from elastane.codec import encoded
 from elastane.models.speed import FloatArray
 from elastane.predict.costs.contract import Timing, roofline_s
 from elastane.predict.costs.features import features
+from elastane.predict.costs.ratio import ROOM, TRENDING
 from elastane.predict.costs.shipped import SIZES, KindFit, ShippedFits
 from elastane.predict.costs.trees import Tree, Trees, fit_trees
 from elastane.predict.devices import Device, find
@@ -138,7 +139,7 @@ def fitted(kind: Kind, timings: Sequence[Timing]) -> KindFit:
     table = Table.of(timings)
     left = np.random.default_rng(0).random(len(table.targets)) < 0.1
     known, new = table.part(~left), table.part(left)
-    trees = _trees(known)
+    trees = _trees(known, kind)
     offsets = _offsets(trees, known)
     errors = new.targets - trees.predict(new.rows) - np.array([offsets[card] for card in new.cards])
     per_card = {
@@ -149,7 +150,7 @@ def fitted(kind: Kind, timings: Sequence[Timing]) -> KindFit:
         sys.exit(
             f"{kind.value}: {max(per_card.values()):.1f} % is more than {MOST_ERROR[kind]} %; nothing written"
         )
-    strange = _unseen(table)
+    strange = _unseen(table, kind)
     print(
         "  factor of cards left out against the others:",
         _rounded({c: float(np.exp(v)) for c, v in strange.items()}),
@@ -165,12 +166,15 @@ def fitted(kind: Kind, timings: Sequence[Timing]) -> KindFit:
         centres=centres,
         usual_gap=gap,
         rows=len(table.targets),
+        least=round(float(table.targets.min()) - ROOM, 2),
+        most=round(float(table.targets.max()) + ROOM, 2),
     )
 
 
-def _trees(table: Table) -> Trees:
-    fit = fit_trees(table.rows, table.targets, rounds=ROUNDS, leaves=LEAVES, rate=RATE)
-    return Trees(round(fit.base, 5), tuple(_short(each) for each in fit.trees))
+def _trees(table: Table, kind: Kind) -> Trees:
+    fit = fit_trees(table.rows, table.targets, rounds=ROUNDS, leaves=LEAVES, rate=RATE, trend=kind in TRENDING)
+    slopes = tuple(round(each, 7) for each in fit.slopes)
+    return Trees(round(fit.base, 5), tuple(_short(each) for each in fit.trees), slopes)
 
 
 def _short(tree: Tree) -> Tree:
@@ -188,12 +192,12 @@ def _offsets(trees: Trees, table: Table) -> dict[str, float]:
     return {card: float(np.median(errors[cards == card])) for card in dict.fromkeys(table.cards)}
 
 
-def _unseen(table: Table) -> dict[str, float]:
+def _unseen(table: Table, kind: Kind) -> dict[str, float]:
     """By how much each card differs, in the median, from what the others say about it."""
     cards = np.array(table.cards)
     found = {}
     for card in dict.fromkeys(table.cards):
-        trees, own = _trees(table.part(cards != card)), table.part(cards == card)
+        trees, own = _trees(table.part(cards != card), kind), table.part(cards == card)
         found[card] = float(np.median(own.targets - trees.predict(own.rows)))
     return found
 

@@ -14,11 +14,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from elastane.predict.collectives import Sharing
 from elastane.predict.devices import Device, catalog, find
-from elastane.predict.eta.api import ETA
 from elastane.predict.interval import Interval, Unknown
 from elastane.predict.job import JobFactory, TrainingJob, require_torch
 from elastane.predict.loading import measure_loader
@@ -29,6 +28,7 @@ from elastane.predict.runs import RunEstimate, RunPlan, estimate_run
 from elastane.predict.steps import Machine, StepEstimate, estimate_step
 
 if TYPE_CHECKING:
+    from elastane.predict.eta.api import ETA
     from elastane.predict.operators import StepCapture
 
 __all__ = [
@@ -54,6 +54,15 @@ __all__ = [
     "run",
     "step",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``ETA`` only when it is asked for: it needs SciPy's optimizers, which take longer to load than to predict."""
+    if name != "ETA":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from elastane.predict.eta.api import ETA
+
+    return ETA
 
 
 def capture(job: TrainingJob | JobFactory, batch: int) -> StepCapture:

@@ -7,9 +7,9 @@ were found (that is ``capturing``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
 Shape = tuple[int, ...]
 
@@ -124,7 +124,8 @@ class StepCapture:
         return unknown / max(self.bytes(), 1.0)
 
 
-def together(operators: Iterable[Operator]) -> tuple[Operator, ...]:
+@lru_cache(maxsize=4)
+def together(operators: tuple[Operator, ...]) -> tuple[Operator, ...]:
     """Optimizer operators of one name joined into one call over all parameters.
 
     On an accelerator PyTorch updates all parameters by one launch per operation ("foreach"); the capture, made on

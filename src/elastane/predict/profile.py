@@ -15,14 +15,11 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import nnls
 
 from elastane.codec import decoded, encoded
 from elastane.errors import ElastaneError
 from elastane.predict.costs.contract import CostModel, Timing
-from elastane.predict.costs.ratio import RatioModel
 from elastane.predict.devices import Device
-from elastane.predict.interval import Z90
 from elastane.predict.operators import Kind, Operator, Phase
 
 VERSION = 2
@@ -32,7 +29,6 @@ NOISE_SD = 0.04
 """Of a measurement on a machine that nobody disturbs much; no interval is narrower."""
 QUARTILE_Z = 0.6745
 """Standard deviations that half of all errors stay within."""
-MOST_TAIL = 1.3
 
 
 @dataclass(frozen=True)
@@ -72,8 +68,8 @@ class WholeStep:
 class Composition:
     """How operators add up to a step: ``factor``·Σ + ``per_call_s``·calls + ``per_step_s``, and the spread of the rest.
 
-    Where networks were left out of the fit to try it, ``log_sd`` covers nine in ten of them, and ``usual_sd`` is the
-    most that the model doubted its operators there: a network about which it doubts more gets a wider interval.
+    Where networks were left out of the fit to try it, ``usual_sd`` is how much the model usually doubted their
+    operators, and ``log_sd`` the spread of a network of usual doubt: see ``spread``.
     """
 
     factor: float = 1.07
@@ -85,6 +81,10 @@ class Composition:
     def whole_s(self, operators_s: float, calls: int) -> float:
         """Seconds of a step whose operators take so long."""
         return self.factor * operators_s + self.per_call_s * calls + self.per_step_s
+
+    def spread(self, doubt: float) -> float:
+        """Log standard deviation of a step whose operators are doubted so much; half of it is the same for all."""
+        return self.log_sd * (doubt + self.usual_sd) / (2.0 * self.usual_sd)
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,8 @@ class Profile:
     @cached_property
     def model(self) -> CostModel:
         """Our cost model, fitted to these measurements, times the factors of the last probe."""
+        from elastane.predict.costs.ratio import RatioModel  # SciPy, which most predictions do without
+
         fitted = RatioModel.fit(self.timings)
         return fitted.rescaled({Kind(name): factor for name, factor in self.factors.items()})
 
@@ -136,6 +138,8 @@ def composition(steps: tuple[WholeStep, ...]) -> Composition:
     """How operators of these steps added up; the usual figures if there are fewer than four."""
     if len(steps) < 4:
         return Composition()
+    from scipy.optimize import nnls
+
     whole = np.array([each.whole_s for each in steps])
     parts = np.array([[each.operators_s, each.calls, 1.0] for each in steps]) / whole[:, None]
     size = parts.max(axis=0)  # columns of very different sizes would be found by no solver
@@ -149,20 +153,24 @@ def composition(steps: tuple[WholeStep, ...]) -> Composition:
 
 
 def _tried(known: Composition, steps: Sequence[WholeStep]) -> Composition:
-    """Corrected by networks left out: the middle of their errors, and the border of nine in ten."""
+    """Corrected by networks left out: the middle of their errors, and their size in units of the model's own doubt.
+
+    Normalised conformal prediction (Papadopoulos et al. 2008, Lei et al. 2018): errors are divided by doubt + usual
+    doubt before they are compared.  Their median is taken: of a few dozen networks the worst few, often badly measured
+    ones, would decide a mean or any quantile near the border.
+    """
     errors = np.log([known.whole_s(each.predicted_s, each.calls) / each.whole_s for each in steps])
     # Few networks say little about the middle, so that it is drawn towards no error.
     middle = float(np.median(errors)) * len(steps) / (len(steps) + 10.0)
-    off = np.abs(errors - middle)
-    # Of a few dozen networks the worst few decide the quantile: it is held near what the middle of the errors says.
-    usual = float(np.median(off)) / QUARTILE_Z
-    spread = min(max(float(np.quantile(off, 0.9)) / Z90, usual), MOST_TAIL * usual)
+    doubts = np.array([each.predicted_sd for each in steps])
+    usual = max(float(np.median(doubts)), 1e-6)
+    off = np.abs(errors - middle) * 2.0 * usual / (doubts + usual)
     return Composition(
         factor=known.factor * math.exp(-middle),
         per_call_s=known.per_call_s * math.exp(-middle),
         per_step_s=known.per_step_s * math.exp(-middle),
-        log_sd=max(spread, NOISE_SD),
-        usual_sd=float(np.quantile([each.predicted_sd for each in steps], 0.9)),
+        log_sd=max(float(np.median(off)) / QUARTILE_Z, NOISE_SD),
+        usual_sd=usual,
     )
 
 

@@ -142,7 +142,7 @@ def _log_sd(times: Times, machine: Machine, capture: StepCapture) -> float:
     """What networks left out of a calibration had, or operators', device's and composition's; more for the unknown."""
     together, own = machine.composition, times.own_sd
     if together.usual_sd > 0.0:
-        known = together.log_sd * max(own / together.usual_sd, 1.0)
+        known = together.spread(own)
     else:
         known = math.sqrt(own**2 + times.shared_sd**2 + together.log_sd**2)
     return known + _UNKNOWN_WIDENING * capture.unknown_share

@@ -162,8 +162,17 @@ def test_trees_survive_json_and_say_what_scikit_learn_says() -> None:
         l2_regularization=1.0,
         early_stopping=False,
         random_state=0,
-    ).fit(rows, targets)
+    )
+    known.fit(rows, targets)
     assert trees.predict(rows) == pytest.approx(known.predict(rows), abs=1e-9)
+
+
+def test_beyond_the_last_row_the_trend_goes_on_and_a_column_that_never_varied_says_nothing() -> None:
+    rows = np.stack([np.linspace(0, 10, 400), np.full(400, 7.0)], axis=1)
+    trees = fit_trees(rows, 3.0 - 0.5 * rows[:, 0], rounds=30, trend=True)
+    assert trees.slopes[1] == 0.0
+    assert decoded(Trees, json.loads(json.dumps(encoded(trees)))) == trees
+    assert trees.predict(np.array([[20.0, 7.0], [20.0, 99.0]])) == pytest.approx([-7.0, -7.0], abs=0.8)
 
 
 def test_a_gaussian_process_is_sure_where_it_was_and_unsure_elsewhere() -> None:

@@ -56,7 +56,9 @@ def test_doubt_is_least_for_known_cards_more_for_others_and_most_without_fits() 
     assert conv > KNOWN_SD
     assert model.times([other()], find("t4")).shared_sd == Roofline().times([other()], find("t4")).shared_sd
     assert model.times(one, find("a100-40g"), "bf16").shared_sd > model.times(one, find("a100-40g")).shared_sd
-    assert Shipped(shipped_fits(), {Kind.MATMUL: 1.0}).times(one, find("h100")).shared_sd == PROBED_SD
+    assert Shipped(shipped_fits(), {Kind.MATMUL: 1.0}).times(one, find("h100")).shared_sd == pytest.approx(
+        PROBED_SD
+    )
 
 
 def test_what_no_card_was_measured_at_is_far_away_and_widened() -> None:

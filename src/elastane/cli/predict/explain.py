@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from elastane.cli.predict import options
-from elastane.cli.predict.inputs import captured_step, machines_for
+from elastane.cli.predict.inputs import captured_step, machines_for, needed_job
 from elastane.cli.predict.outputs import check_page, show
 from elastane.errors import ElastaneError
 
@@ -18,6 +18,7 @@ HELP = "Where the time of a step goes, by operator and by module."
 def command(
     job: str = options.JOB,
     batch: int = options.BATCH,
+    script: str = options.SCRIPT,
     precision: str = options.PRECISION,
     device: str = options.DEVICE,
     device_file: Path = options.DEVICE_FILE,
@@ -43,11 +44,11 @@ def command(
     if measured and any(each.device.accelerator for each in machines):
         raise ElastaneError("--measured runs on this machine's processor; use it with --device local")
     check_page(html)
-    captured, seen = captured_step(job, batch), None
+    captured, seen = captured_step(job, batch, script), None
     if measured:
         from elastane.predict.explaining.measuring import measured_step
 
-        seen = measured_step(load_factory(job), batch)
+        seen = measured_step(load_factory(needed_job(job)), batch)
     for machine in machines:
         estimate = estimate_step(captured, machine, precision)
         shares = shares_of(estimate, By(by), seen)
@@ -58,5 +59,5 @@ def command(
         if html:
             from elastane.predict.pages import write_explained
 
-            write_explained(html, job, estimate, [shares_of(estimate, each, seen) for each in By])
+            write_explained(html, job or script, estimate, [shares_of(estimate, each, seen) for each in By])
             typer.echo(f"page: {html}", err=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
     from elastane.predict.operators import StepCapture
@@ -33,11 +36,25 @@ def machines_for(names: str, device_file: Path | None, profile: Path | None) -> 
     ]
 
 
-def captured_step(reference: str, batch: int) -> StepCapture:
-    """The step of a user's job."""
+def captured_step(reference: str | None, batch: int, script: str | None = None) -> StepCapture:
+    """The step of a user's job, or of a script as it is."""
     from elastane.predict.job import load_factory, require_torch
 
     require_torch()
+    if script is not None and reference is None:
+        from elastane.predict.capturing.scripted import capture_script
+
+        path, *arguments = shlex.split(script) or [""]
+        return capture_script(Path(path), arguments)
     from elastane.predict.capturing import capture
 
-    return capture(load_factory(reference), batch)
+    return capture(load_factory(needed_job(reference, script)), batch)
+
+
+def needed_job(reference: str | None, script: str | None = None) -> str:
+    """The job, where nothing else will do."""
+    if reference is None:
+        raise ElastaneError("name a job as MODULE:FUNCTION, or where it is allowed a script with --script")
+    if script is not None:
+        raise ElastaneError("give a job or --script, not both")
+    return reference

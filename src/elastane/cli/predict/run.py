@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from elastane.cli.predict import options, read
-from elastane.cli.predict.inputs import captured_step, machines_for
+from elastane.cli.predict.inputs import captured_step, machines_for, needed_job
 from elastane.cli.predict.outputs import check_page, show
 from elastane.errors import ElastaneError
 
@@ -25,6 +25,7 @@ def command(
     samples: str = typer.Option(..., help="Training samples, as in 1.28M or 50k."),
     epochs: float = typer.Option(..., min=0.0, help="Epochs."),
     batch: int = options.BATCH,
+    script: str = options.SCRIPT,
     precision: str = options.PRECISION,
     device: str = options.DEVICE,
     device_file: Path = options.DEVICE_FILE,
@@ -70,11 +71,11 @@ def command(
     )
     ways = [Sharing(count, per_node, exchange) for count in read.counts(gpus)]
     check_page(html)
-    machines, captured = machines_for(device, device_file, profile), captured_step(job, batch)
+    machines, captured = machines_for(device, device_file, profile), captured_step(job, batch, script)
     steps = [estimate_step(captured, each, precision) for each in machines]
     runs = [estimate_run(each, plan, way, offers, parallel=spread_by) for each in steps for way in ways]
     kept = sorted_runs([each for each in runs if each.within(limit_usd, limit_s)], by_cost=sort == "cost")
-    _tell(job, runs, kept, html, as_json)
+    _tell(job or script, runs, kept, html, as_json)
 
 
 def _tell(job: str, runs: list[RunEstimate], kept: list[RunEstimate], html: Path | None, as_json: bool) -> None:
@@ -107,7 +108,7 @@ def _offers(path: Path | None, needed: bool) -> tuple[Offer, ...]:
     return offers
 
 
-def _loader_s(job: str, batch: int, told: str | None, measure: bool) -> float | None:
+def _loader_s(job: str | None, batch: int, told: str | None, measure: bool) -> float | None:
     """What the user says, else what is measured, else nobody knows."""
     from elastane.jobs.units import DURATION
     from elastane.predict.job import load_factory
@@ -115,7 +116,7 @@ def _loader_s(job: str, batch: int, told: str | None, measure: bool) -> float | 
 
     if told:
         return DURATION.read(told)
-    return measure_loader(load_factory(job)(), batch) if measure else None
+    return measure_loader(load_factory(needed_job(job))(), batch) if measure else None
 
 
 def _nothing(runs: list[RunEstimate]) -> str:

@@ -17,6 +17,7 @@ HELP = "Predict one training step."
 def command(
     job: str = options.JOB,
     batch: int = options.BATCH,
+    script: str = options.SCRIPT,
     precision: str = options.PRECISION,
     device: str = options.DEVICE,
     device_file: Path = options.DEVICE_FILE,
@@ -27,7 +28,7 @@ def command(
     from elastane.predict.report import capture_json, step_json, step_table
     from elastane.predict.steps import estimate_step
 
-    machines, captured = machines_for(device, device_file, profile), captured_step(job, batch)
+    machines, captured = machines_for(device, device_file, profile), captured_step(job, batch, script)
     estimates = [estimate_step(captured, each, precision) for each in machines]
     if as_json:
         document = {"capture": capture_json(captured), "steps": [step_json(each) for each in estimates]}

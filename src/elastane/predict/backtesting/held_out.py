@@ -17,6 +17,7 @@ from elastane.predict.timings import TimingSet
 
 LEAST_ROWS = 50
 OURS = "ours"
+NETWORK = "layer-wise network"
 
 Told = Callable[[float, str], None]
 
@@ -26,7 +27,7 @@ def models(epochs: int = EPOCHS) -> dict[str, Fitting]:
     return {
         "linear in FLOPs": LinearInFlops.fit,
         "PALEO": Paleo.fit,
-        "layer-wise network": lambda timings: LayerwiseNetwork.fit(timings, epochs=epochs),
+        NETWORK: lambda timings: LayerwiseNetwork.fit(timings, epochs=epochs),
         OURS: RatioModel.fit,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,18 @@ def untouched_randomness() -> Iterator[None]:
         torch.set_rng_state(cpu)
         if cuda:
             torch.cuda.set_rng_state_all(cuda)
+
+
+@contextmanager
+def no_collecting() -> Iterator[None]:
+    """Without Python's search for garbage: a capture makes many small objects and hardly any garbage."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def hollow_copy(model: torch.nn.Module, mode: FakeTensorMode) -> torch.nn.Module:

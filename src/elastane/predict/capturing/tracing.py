@@ -18,11 +18,18 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from elastane.errors import ElastaneError
-from elastane.predict.capturing.isolation import hollow_copy, hollowed, real_copy, untouched_randomness
+from elastane.predict.capturing.held import Held
+from elastane.predict.capturing.isolation import (
+    hollow_copy,
+    hollowed,
+    no_collecting,
+    real_copy,
+    untouched_randomness,
+)
 from elastane.predict.capturing.recorder import Recorder
 from elastane.predict.capturing.scaling import carried_on
 from elastane.predict.job import JobFactory, TrainingJob
-from elastane.predict.operators import Memory, Method, Phase, StepCapture
+from elastane.predict.operators import Method, Phase, StepCapture
 
 SMALL_BATCHES = (2, 4)
 """Sizes of the real steps from which others are carried on."""
@@ -38,7 +45,7 @@ def capture(job: TrainingJob | JobFactory, batch: int) -> StepCapture:
         raise ElastaneError(f"the batch must be 1 or more, not {batch}")
     with untouched_randomness():
         try:
-            with _quiet():
+            with _quiet(), no_collecting():
                 return _fake(job, batch)
         except ElastaneError:
             raise
@@ -98,7 +105,7 @@ def _traced(job: TrainingJob, model: torch.nn.Module, data: Any, batch: int) -> 
     """Run one step and write down what is dispatched; tensors may have data or not."""
     trained = [each for each in model.parameters() if each.requires_grad]
     optimizer = job.optimizer_fn(trained) if job.optimizer_fn is not None and trained else None
-    held = _Held(model)
+    held = Held(model.parameters(), model.buffers())
     recorder = Recorder()
     with recorder.modules, recorder, held.watching():
         loss = job.loss_fn(model, data)
@@ -117,47 +124,6 @@ def _traced(job: TrainingJob, model: torch.nn.Module, data: Any, batch: int) -> 
     if not operators:
         raise ElastaneError("loss_fn runs no operator of PyTorch, so there is nothing to predict")
     return StepCapture(operators, batch, recorder.calls, held.memory(optimizer, recorder.largest_output))
-
-
-class _Held:
-    """Counts what a step keeps in memory."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self._parameters = list(model.parameters())
-        self._own = {_storage(each) for each in (*self._parameters, *model.buffers())}
-        self._static = sum(_bytes(each) for each in (*self._parameters, *model.buffers()))
-        self._saved: dict[int, torch.UntypedStorage] = {}
-
-    def watching(self) -> Any:
-        """A context in which tensors kept for backward are noted once per storage."""
-
-        def pack(tensor: torch.Tensor) -> torch.Tensor:
-            if (key := _storage(tensor)) not in self._own:
-                # The storage is kept so that no other can take its key.
-                self._saved.setdefault(key, tensor.untyped_storage())
-            return tensor
-
-        return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
-
-    def memory(self, optimizer: torch.optim.Optimizer | None, largest_output: int) -> Memory:
-        """After a step with this optimizer."""
-        state = optimizer.state.values() if optimizer is not None else ()
-        tensors = [each for values in state for each in values.values() if isinstance(each, torch.Tensor)]
-        return Memory(
-            parameters=self._static,
-            gradients=sum(_bytes(each) for each in self._parameters if each.requires_grad),
-            optimizer=sum(_bytes(each) for each in tensors),
-            activations=sum(each.nbytes() for each in self._saved.values()),
-            largest_output=largest_output,
-        )
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
 
 
 @contextmanager

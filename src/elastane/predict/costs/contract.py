@@ -91,6 +91,8 @@ class Fitting(Protocol):
 
 LEAST_S = 1e-9
 """No operator is predicted to take less."""
+FARTHEST = 4.0
+"""An interval is widened by no more than this for distance: beyond it nothing is known anyway."""
 
 
 def roofline_s(operators: Sequence[Operator], device: Device, precision: str = "fp32") -> FloatArray:

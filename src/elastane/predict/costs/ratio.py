@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Protocol
 from zlib import crc32
@@ -23,7 +24,7 @@ from scipy.spatial import cKDTree
 
 from elastane.errors import ElastaneError
 from elastane.models.speed import FloatArray, IntArray
-from elastane.predict.costs.contract import LEAST_S, Basis, Times, Timing, roofline_s
+from elastane.predict.costs.contract import FARTHEST, LEAST_S, Basis, Times, Timing, roofline_s
 from elastane.predict.costs.features import features
 from elastane.predict.costs.gaussian import MOST_ROWS, GaussianProcess, standard
 from elastane.predict.costs.simple import Roofline
@@ -37,10 +38,12 @@ LEAST_ROWS = 12
 OFTEN = 30
 """A name with as many measurements has a model of its own."""
 TREES_FROM = 2000
-FARTHEST = 4.0
-"""An interval is widened by no more than this for distance: beyond it nothing is known anyway."""
 ROOM = 0.3
 _SHRINK = 2.0
+TRENDING = frozenset({Kind.CONVOLUTION, Kind.CONVOLUTION_BACKWARD})
+"""Kinds whose trees stand on a trend: real networks' convolutions are larger than published rows, products are not."""
+
+Growing = Callable[[FloatArray, FloatArray], Trees]
 
 
 class Regressor(Protocol):
@@ -188,18 +191,21 @@ def _fit_kind(timings: Sequence[Timing], rounds: int) -> KindModel:
     )
     offsets, strange = _offsets(names, targets)
     shift = np.array([offsets[name] for name in names])
-    regressor = _regress(rows, targets - shift, rounds)
-    conformal = _conformal(rows, targets - shift, folds, regressor, rounds)
+    kind = timings[0].operator.kind
+    grow = partial(fit_trees, rounds=rounds, trend=kind in TRENDING)
+    regressor = _regress(rows, targets - shift, grow)
+    conformal = _conformal(rows, targets - shift, folds, regressor, grow)
     centre, scale = standard(rows)
     tree = cKDTree((rows - centre) / scale)
     gaps = np.asarray(tree.query((rows - centre) / scale, k=min(2, len(rows)))[0]).reshape(len(rows), -1)[:, -1]
     usual = max(float(np.quantile(gaps, 0.9)), 0.05 * math.sqrt(rows.shape[1]))
-    kind = timings[0].operator.kind
     least, most = float(targets.min()) - ROOM, float(targets.max()) + ROOM
     return KindModel(kind, regressor, offsets, strange, conformal, tree, centre, scale, usual, least, most)
 
 
-def _conformal(rows: FloatArray, targets: FloatArray, folds: IntArray, whole: Regressor, rounds: int) -> float:
+def _conformal(
+    rows: FloatArray, targets: FloatArray, folds: IntArray, whole: Regressor, grow: Growing
+) -> float:
     """The factor by which the regressor's own deviation has to grow to cover nine in ten left-out rows."""
     scores: list[float] = []
     # Trees are slow to fit and have rows in plenty: one part left out is enough.
@@ -207,7 +213,7 @@ def _conformal(rows: FloatArray, targets: FloatArray, folds: IntArray, whole: Re
         kept = folds != fold
         if len(rows) < LEAST_ROWS or kept.all() or kept.sum() < LEAST_ROWS // 2:
             continue
-        mean, sd = _regress(rows[kept], targets[kept], rounds, whole).predict(rows[~kept])
+        mean, sd = _regress(rows[kept], targets[kept], grow, whole).predict(rows[~kept])
         if isinstance(whole, Boosted):
             sd = np.full_like(sd, whole.sd)
         scores.extend(np.abs(targets[~kept] - mean) / sd)
@@ -243,12 +249,12 @@ def _offsets(names: Sequence[str], targets: FloatArray) -> tuple[dict[str, float
     return shrunk, max(float(np.std(list(shrunk.values()))), 0.1)
 
 
-def _regress(rows: FloatArray, targets: FloatArray, rounds: int, like: Regressor | None = None) -> Regressor:
+def _regress(rows: FloatArray, targets: FloatArray, grow: Growing, like: Regressor | None = None) -> Regressor:
     """A regressor that suits the number of rows; ``like`` was fitted to these and more."""
     if len(rows) < LEAST_ROWS:
         return Flat(float(np.median(targets)), max(float(np.std(targets)), 0.25))
     if isinstance(like, Boosted) or (like is None and len(rows) >= TREES_FROM):
-        trees = fit_trees(rows, targets, rounds=rounds)
+        trees = grow(rows, targets)
         return Boosted(trees, max(float(np.std(targets - trees.predict(rows))), 1e-3))
     if len(rows) > MOST_ROWS:
         kept = np.random.default_rng(0).choice(len(rows), MOST_ROWS, replace=False)

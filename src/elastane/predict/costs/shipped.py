@@ -9,19 +9,18 @@ measured, for another precision, and for an operator far from what was measured.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from elastane.codec import decoded
 from elastane.models.speed import FloatArray
-from elastane.predict.costs.contract import LEAST_S, Basis, Times, roofline_s
+from elastane.predict.costs.contract import FARTHEST, LEAST_S, Basis, Times, roofline_s
 from elastane.predict.costs.features import features
-from elastane.predict.costs.ratio import FARTHEST
 from elastane.predict.costs.simple import Roofline
 from elastane.predict.costs.trees import Trees
 from elastane.predict.devices import Device
@@ -50,19 +49,27 @@ class KindFit:
     centres: tuple[tuple[float, ...], ...]
     usual_gap: float
     rows: int
+    least: float
+    most: float
+    """Log ratios that were seen, with some room: a trend must not be carried on without end."""
 
     @cached_property
-    def _near(self) -> cKDTree:
-        return cKDTree(np.array(self.centres))
+    def _places(self) -> FloatArray:
+        return np.array(self.centres, np.float64)
 
     def ratios(self, rows: FloatArray, card: str) -> tuple[FloatArray, FloatArray]:
         """Log ratio and distance."""
-        gaps = self._near.query((rows - np.array(self.mean)) / np.array(self.scale))[0] / self.usual_gap
-        return self.trees.predict(rows) + self.offsets.get(card, 0.0), np.asarray(gaps, np.float64)
+        standard = (rows - np.array(self.mean)) / np.array(self.scale)
+        # A hundred centres: to compare with all of them is quicker than to load a library that searches.
+        places = self._places
+        squares = (standard**2).sum(axis=1)[:, None] + (places**2).sum(axis=1) - 2.0 * standard @ places.T
+        gaps = np.sqrt(np.maximum(squares.min(axis=1), 0.0)) / self.usual_gap
+        ratios = np.clip(self.trees.predict(rows) + self.offsets.get(card, 0.0), self.least, self.most)
+        return np.asarray(ratios, np.float64), np.asarray(gaps, np.float64)
 
     def shared_sd(self, card: str) -> float:
-        """Doubt about the card as a whole."""
-        return KNOWN_SD if card in self.offsets else max(self.unseen_sd, KNOWN_SD)
+        """Doubt about the card as a whole; one that was not measured differs in two ways from those that were."""
+        return KNOWN_SD if card in self.offsets else math.hypot(KNOWN_SD, self.unseen_sd)
 
 
 @dataclass(frozen=True)

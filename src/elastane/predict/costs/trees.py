@@ -1,4 +1,8 @@
-"""Boosted trees as plain arrays: fitted by scikit-learn (extra), kept as JSON, evaluated with NumPy alone."""
+"""Boosted trees on top of a straight trend: fitted by scikit-learn (extra), kept as JSON, evaluated with NumPy alone.
+
+Trees alone say the same beyond the last row they saw as at it.  Real layers are often larger than measured ones, and
+what they lose against the roofline goes on falling: the trend carries on, the trees add what is not straight.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,9 @@ import numpy as np
 
 from elastane.errors import ElastaneError
 from elastane.models.speed import FloatArray, IntArray
+
+RIDGE = 30.0
+"""Rows' worth of belief that there is no trend."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +32,18 @@ class Tree:
 
 @dataclass(frozen=True)
 class Trees:
-    """The sum of all trees and a constant."""
+    """The sum of all trees, a trend (one slope per feature) and a constant."""
 
     base: float
     trees: tuple[Tree, ...]
+    slopes: tuple[float, ...] = ()
 
     def predict(self, features: FloatArray) -> FloatArray:
         """One number per row; rows go down all trees at once."""
+        trend = features @ np.array(self.slopes) if self.slopes else np.zeros(len(features))
+        return np.asarray(trend + self._curved(features), np.float64)
+
+    def _curved(self, features: FloatArray) -> FloatArray:
         if not self.trees or not len(features):
             return np.full(len(features), self.base)
         nodes = self._nodes
@@ -68,9 +80,15 @@ class _Nodes:
 
 
 def fit_trees(
-    features: FloatArray, targets: FloatArray, *, rounds: int = 400, leaves: int = 31, rate: float = 0.08
+    features: FloatArray,
+    targets: FloatArray,
+    *,
+    rounds: int = 400,
+    leaves: int = 31,
+    rate: float = 0.08,
+    trend: bool = False,
 ) -> Trees:
-    """Boost trees on squared error; the same rows give the same trees."""
+    """Boost trees on squared error, with ``trend`` on that of a ridge regression; equal rows give equal trees."""
     try:
         from sklearn.ensemble import HistGradientBoostingRegressor  # type: ignore[import-untyped]
     except ImportError:
@@ -86,9 +104,23 @@ def fit_trees(
         early_stopping=False,
         random_state=0,
     )
-    model.fit(features, targets)
-    base = float(np.asarray(model._baseline_prediction).ravel()[0])
-    return Trees(base, tuple(_plain(stage[0].nodes) for stage in model._predictors))
+    start, slopes = _trend(features, targets) if trend else (0.0, np.zeros(features.shape[1]))
+    model.fit(features, targets - start - features @ slopes)
+    base = start + float(np.asarray(model._baseline_prediction).ravel()[0])
+    trees = tuple(_plain(stage[0].nodes) for stage in model._predictors)
+    return Trees(base, trees, tuple(float(each) for each in slopes) if trend else ())
+
+
+def _trend(features: FloatArray, targets: FloatArray) -> tuple[float, FloatArray]:
+    """Ridge regression on standardised features, told for plain ones: where it starts, and its slopes."""
+    mean, spread = features.mean(axis=0), features.std(axis=0)
+    scale = np.where(
+        spread > 1e-9 * np.maximum(np.abs(mean), 1.0), spread, np.inf
+    )  # one that never varied says nothing
+    rows, middle = (features - mean) / scale, float(targets.mean())
+    inner = rows.T @ rows + RIDGE * np.eye(rows.shape[1])
+    slopes = np.linalg.solve(inner, rows.T @ (targets - middle)) / scale
+    return middle - float(mean @ slopes), np.asarray(slopes, np.float64)
 
 
 def _plain(nodes: Any) -> Tree:
