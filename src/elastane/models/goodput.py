@@ -185,6 +185,8 @@ class GoodputModel:
     source: Provenance = Provenance.FITTED
     relative_error: float = 0.0
     observations: int = 0
+    widest: int = 0
+    """The most samples per GPU it was ever observed with; 0: nobody says."""
 
     @property
     def max_useful(self) -> int:

@@ -59,6 +59,7 @@ class Learner:
     def __init__(self, limits: BatchLimits, memory: Memory | None = None) -> None:
         self.limits = limits
         self.max_profiled = 0
+        self.widest = 0
         self.noise: float | None = None
         self.noise_path = NoisePath()
         self.memory = memory if memory is not None and memory.remembered else None
@@ -74,6 +75,7 @@ class Learner:
         profile = self._profiles.setdefault(gpu_type, _Profile())
         profile.add((nodes, workers, per_gpu), gradient_s, step_s)
         self.max_profiled = max(self.max_profiled, workers)
+        self.widest = max(self.widest, per_gpu)
 
     def observe_noise(self, noise: float, done: float | None = None) -> None:
         """The gradient noise scale measured last, in samples, when ``done`` work was done (if that is known)."""
@@ -148,6 +150,7 @@ class Learner:
                 source=Provenance.FITTED if fits else Provenance.HISTORY,
                 relative_error=self._relative_error(list(fits.values())),
                 observations=sum(fit.count for fit in fits.values()),
+                widest=self.widest if self.memory is None else 0,
             )
         return self._model
 

@@ -124,6 +124,7 @@ def _speed_to_json(speed: object) -> dict[str, Any] | None:
         "source": speed.source.value,
         "relative_error": encoded(speed.relative_error),
         "observations": speed.observations,
+        "widest": speed.widest,
     }
 
 
@@ -138,4 +139,5 @@ def _speed_from_json(values: Mapping[str, Any] | None) -> GoodputModel | None:
         source=Provenance(values["source"]),
         relative_error=float(values["relative_error"]),
         observations=int(values["observations"]),
+        widest=int(values.get("widest", 0)),
     )

@@ -117,5 +117,5 @@ def _better_packed(problem: Problem, job: int, count: int, spread_over: IntArray
     """Whether a scattered job would gain by being packed onto one node, restart included."""
     if spread_over[job] <= 1 or count > int(problem.node_gpus.max()):
         return False
-    packed = problem.speedup_of(job, 1, count) * problem.factor[job]
+    packed = problem.speedup_of(job, 1, count) * problem.factor[job, count]
     return bool(packed > problem.speedup_of(job, 2, count))

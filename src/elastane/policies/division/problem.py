@@ -28,6 +28,7 @@ class Problem:
     one_node: FloatArray
     several: FloatArray
     factor: FloatArray
+    """What a move leaves of a speed-up, per (job, size)."""
     least: IntArray
     most: IntArray
     held: IntArray
@@ -74,7 +75,7 @@ class Problem:
     def count_values(self) -> FloatArray:
         """What each size of each job adds to the objective if laid out perfectly; −inf where not allowed."""
         sizes = np.arange(self.several.shape[1])
-        values = contribution(self.packed() * self.factor[:, None], self.p)
+        values = contribution(self.packed() * self.factor, self.p)
         rows = np.arange(len(self.jobs))
         held = self.held_total
         staying = contribution(self.current_speedups(), self.p)
@@ -112,7 +113,7 @@ def build_problem(
         node_gpus=gpus,
         one_node=one_node * scale,
         several=several * scale,
-        factor=realloc_factor(delay_s, ages, restarts),
+        factor=np.tile(realloc_factor(delay_s, ages, restarts)[:, None], (1, several.shape[1])),
         least=least,
         most=most,
         held=held,

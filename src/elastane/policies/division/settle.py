@@ -66,7 +66,7 @@ def objective(problem: Problem, rows: Rows) -> float:
         if any(int(problem.held[job, n]) != c for n, c in row.items()) or len(row) != int(
             np.count_nonzero(problem.held[job])
         ):
-            speedups[job] *= problem.factor[job]
+            speedups[job] *= problem.factor[job, sum(row.values())]
     value = float(contribution(speedups, problem.p).sum())
     if problem.extra is not None:
         value += sum(float(problem.extra[job, sum(row.values())]) for job, row in rows.items())
@@ -96,7 +96,7 @@ def explain(problem: Problem, rows: Rows) -> dict[str, str]:
             continue
         if least > most:
             reasons[job.id] = f"needs {least} GPUs of one type, at most {most} that it may use exist"
-        elif problem.factor[j] == 0.0:
+        elif not problem.factor[j].any():
             reasons[job.id] = f"too young for a start to pay yet; {crowd}"
         else:
             reasons[job.id] = f"{crowd}; running it now would cost the others more than it gains"

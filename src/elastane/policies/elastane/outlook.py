@@ -67,7 +67,7 @@ class Outlook:
         return out
 
 
-def look(jobs: tuple[JobView, ...], view: View, caution: float) -> Outlook:
+def look(jobs: tuple[JobView, ...], view: View, belief: Belief) -> Outlook:
     """Gather what the view says of its jobs, in the order given."""
     total = view.total_gpus
     per_node = max((node.gpus for node in view.usable.values()), default=1)
@@ -86,7 +86,7 @@ def look(jobs: tuple[JobView, ...], view: View, caution: float) -> Outlook:
         at = np.maximum(np.searchsorted(sizes, seen, side="right") - 1, 0)
         speedups = rates / alone[rows][:, None]
         last = speedups[np.arange(len(rows)), at]
-        curves[rows] = _beyond(speedups, sizes, sizes[at], last, caution)
+        curves[rows] = belief.of(rows).limited(speedups, sizes, sizes[at], last)
     least = np.array([_least(job) for job in jobs], dtype=np.int64)
     most = np.array([min(_most(job), max(total, 1)) for job in jobs], dtype=np.int64)
     most = np.maximum(most, least)
@@ -105,13 +105,30 @@ def look(jobs: tuple[JobView, ...], view: View, caution: float) -> Outlook:
     )
 
 
-def _beyond(table: FloatArray, sizes: IntArray, seen: IntArray, last: FloatArray, caution: float) -> FloatArray:
-    """Rates with more GPUs than a job was seen with are believed only up to (times more)^caution of the last seen."""
-    more = np.maximum(sizes[None, :] / np.maximum(seen, 1)[:, None], 1.0)
-    return np.where(more > 1.0, np.minimum(table, last[:, None] * more**caution), table)
+@dataclass(frozen=True)
+class Belief:
+    """How much faster jobs are believed to become with more GPUs than they were ever seen with, at most.
+
+    With k times more on the same node k^``within``, with k times more than a node has k^``beyond`` (per job).
+    """
+
+    within: float
+    beyond: FloatArray
+    per_node: int
+
+    def of(self, rows: Sequence[int]) -> Belief:
+        """About some of the jobs."""
+        return replace(self, beyond=self.beyond[list(rows)])
+
+    def limited(self, table: FloatArray, sizes: IntArray, seen: IntArray, last: FloatArray) -> FloatArray:
+        """Rates over (job, size), with those beyond ``seen`` held against ``last``, the rate there."""
+        more = np.maximum(sizes[None, :] / np.maximum(seen, 1)[:, None], 1.0)
+        over = np.maximum(sizes[None, :] / np.maximum(seen, self.per_node)[:, None], 1.0)
+        limit = last[:, None] * (more / over) ** self.within * over ** self.beyond[:, None]
+        return np.where(more > 1.0, np.minimum(table, limit), table)
 
 
-def cautious(problem: Problem, caution: float) -> Problem:
+def cautious(problem: Problem, belief: Belief) -> Problem:
     """The same problem, with what nobody has seen yet believed with caution; jobs never measured are left alone."""
     if not problem.jobs:
         return problem
@@ -122,8 +139,8 @@ def cautious(problem: Problem, caution: float) -> Problem:
     last = np.maximum(problem.one_node[at], problem.several[at])
     return replace(
         problem,
-        one_node=_beyond(problem.one_node, sizes, seen, last, caution),
-        several=_beyond(problem.several, sizes, seen, last, caution),
+        one_node=belief.limited(problem.one_node, sizes, seen, last),
+        several=belief.limited(problem.several, sizes, seen, last),
     )
 
 

@@ -13,6 +13,7 @@ known; one of which nobody can tell how much is left counts by the service it ha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -22,7 +23,9 @@ from elastane.models.speed import FloatArray
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.division.problem import Problem, build_problem
 from elastane.policies.division.settle import as_if, as_rows, explain, grants_of, improves, solve
-from elastane.policies.elastane.outlook import Outlook, cautious, look
+from elastane.policies.elastane.experience import Experience
+from elastane.policies.elastane.moves import next_look_s, what_a_move_leaves
+from elastane.policies.elastane.outlook import Belief, Outlook, cautious, look
 from elastane.policies.elastane.promise import Accounts, Owed, owed
 from elastane.policies.elastane.worth import shadow_prices
 from elastane.policies.options import OptionError
@@ -34,6 +37,8 @@ _MOST_PASSES = 10
 """One answer may open room for a better one, which the next round would find; nearly always the second is the last."""
 _CLASSES = {"guaranteed": 4.0, "opportunistic": 0.25}
 _MOST_STEPS = 10
+_COMING = 0.08
+"""Jobs yet to come that are reckoned with for each one at hand."""
 _FIRST_OF_ALL = 1e3
 """What is owed counts this many times as much as anything else."""
 
@@ -46,8 +51,9 @@ class Elastane(Policy):
         horizon_s: A restart must pay within this time, or within what the job still needs.
         explore: A job may get at most this many times the GPUs it was ever seen with.
         first: A job that was never measured may get this many.
-        crowd: Jobs yet to come that are reckoned with when the worth of long jobs is judged.
-        caution: With more GPUs than it was ever seen with, a job is believed to gain at most (times more)^caution.
+        crowd: Jobs yet to come that are reckoned with, at least, when the worth of long jobs is judged.
+        caution: With more GPUs than it was ever seen with, a job is believed to gain at most (times more)^caution;
+            on several nodes less, if others have (``experience``).
         bound: No job takes longer than this many times its fair-share time, plus a restart; 0 promises nothing.
     """
 
@@ -75,16 +81,20 @@ class Elastane(Policy):
     def decide(self, view: View) -> Plan:
         """Weigh every job, divide the GPUs, and keep the present division if that is no better."""
         problem = build_problem(view, 1.0, 0.0, True, self.explore, self._first(view))
-        problem = cautious(problem, self.caution)
-        outlook = look(problem.jobs, view, self.caution)
+        per_node = int(problem.node_gpus.max(initial=1))
+        experience = Experience.of(view.memory).with_jobs(problem.jobs, per_node)
+        belief = Belief(self.caution, experience.exponents(problem.jobs, self.caution), per_node)
+        problem = cautious(problem, belief)
+        outlook = look(problem.jobs, view, belief)
         accounts = Accounts.of(view.memory, view.now_s).carried_on(view, outlook)
         due = owed(accounts, outlook, problem.most, self.bound)
+        accounts = accounts.owing(due, outlook)
         left_s = self._left_s(outlook, view.now_s)
         prices = self._prices(outlook, left_s)
         plain, problem = problem, self._weighed(problem, prices)
         rows, there = as_rows(problem.held), problem
         for _ in range(_MOST_PASSES):
-            there = self._priced(there, replace(plain, held=there.held), left_s, due)
+            there = self._priced(there, replace(plain, held=there.held), left_s, due, view.now_s)
             better = solve(there)
             if not improves(there, better):
                 break
@@ -92,9 +102,14 @@ class Elastane(Policy):
         return Plan(
             Exact(grants_of(problem, rows)),
             explain=explain(problem, rows),
-            memory=accounts.memory(),
-            wake_s=(view.now_s + due.next_s,) if np.isfinite(due.next_s) else (),
+            memory={**accounts.memory(), "beyond": experience.memory()},
+            wake_s=self._wakes(view, due, [problem.jobs[row] for row in rows]),
         )
+
+    def _wakes(self, view: View, due: Owed, given: Iterable[JobView]) -> tuple[float, ...]:
+        """When somebody will be owed something, or more will be known."""
+        sooner = min(view.now_s + due.next_s, next_look_s(given, view.now_s))
+        return (sooner,) if np.isfinite(sooner) else ()
 
     def _first(self, view: View) -> int:
         """An equal share, as far as a job that was never measured may have it."""
@@ -116,7 +131,7 @@ class Elastane(Policy):
         jobs = outlook.jobs
         order = sorted(range(len(jobs)), key=lambda row: (-ends_s[row], -jobs[row].submit_s, jobs[row].id))
         # A job whose end nobody can tell may be there as long as any that is still to come.
-        crowd = self.crowd + float(np.isnan(outlook.left_work).sum())
+        crowd = max(self.crowd, _COMING * len(jobs)) + float(np.isnan(outlook.left_work).sum())
         rows = np.array(order, dtype=np.int64)
         return shadow_prices(outlook.curves, outlook.sizes, rows, weights, float(outlook.total_gpus), crowd)
 
@@ -128,7 +143,9 @@ class Elastane(Policy):
         one_node, several = problem.one_node * worth, problem.several * worth
         return replace(problem, one_node=one_node, several=several)
 
-    def _priced(self, problem: Problem, plain: Problem, sizes_s: FloatArray, due: Owed) -> Problem:
+    def _priced(
+        self, problem: Problem, plain: Problem, sizes_s: FloatArray, due: Owed, now_s: float
+    ) -> Problem:
         """What a move leaves of a gain, and what it costs to lose everything: another start, some time.
 
         A job that waits has to start some time anyway, so that start costs nothing.
@@ -137,16 +154,16 @@ class Elastane(Policy):
         speedups = plain.current_speedups() / np.maximum(one, _TINY)
         left_s = np.maximum(sizes_s / np.maximum(speedups, 1.0), 1.0)
         restart_s = np.array([job.restart_s for job in plain.jobs])
-        lost = restart_s / np.minimum(left_s, self.horizon_s)
+        another_start = problem.current_speedups() * restart_s / np.minimum(left_s, self.horizon_s)
         running = plain.held_total > 0
-        present = problem.current_speedups()
         sizes = np.arange(problem.several.shape[1])
-        extra = np.where(running[:, None] & (sizes > 0), (present * lost)[:, None], 0.0)
+        extra = np.where(running[:, None] & (sizes > 0), another_start[:, None], 0.0)
         late = np.flatnonzero(due.gpus)
         if late.size:
             ample = _FIRST_OF_ALL * max(float(problem.packed().max()), _TINY)
             extra[late] += ample * np.minimum(sizes / due.gpus[late][:, None], 1.0)
-        return replace(problem, factor=np.where(running, np.clip(1.0 - lost, 0.0, 1.0), 1.0), extra=extra)
+        factor = what_a_move_leaves(plain, sizes_s, self.horizon_s, now_s)
+        return replace(problem, factor=factor, extra=extra)
 
 
 def _weight(job: JobView) -> float:

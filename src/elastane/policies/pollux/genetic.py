@@ -43,7 +43,7 @@ class Worth:
     def of(cls, problem: Problem) -> Worth:
         """Tables of one round."""
         speedup = np.stack([problem.one_node, problem.several])
-        moved = speedup * problem.factor[:, None]
+        moved = speedup * problem.factor
         added = contribution(np.stack([speedup, moved]), problem.p)
         return cls(added, speedup, problem.held.astype(np.int16), problem.node_gpus)
 

@@ -1,0 +1,85 @@
+"""What growing beyond one node has brought the jobs so far: a belief about those that have not tried it yet.
+
+A fitted model knows nothing of what it has not seen, and hopes.  Most of what jobs lose by growing they lose where
+they first have to talk over the network, and how much that is, other jobs on this cluster have found out already.  A
+job that will end soon is believed to fare like them; one with much before it can afford to find out for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from elastane.models.goodput import GoodputModel
+from elastane.models.speed import FloatArray
+from elastane.policies.view import JobView
+
+_TINY = 1e-12
+_DOUBT = 3.0
+"""What was believed before anybody had tried counts as much as so many jobs."""
+_RESTARTS = 50.0
+"""A job with as many restarts' time ahead of it can afford to find out for itself."""
+_LEAST, _MOST = -0.5, 1.0
+
+
+@dataclass(frozen=True)
+class Experience:
+    """Exponents e of jobs that have run on several nodes: with k times more GPUs than a node has, k^e times as fast."""
+
+    total: float = 0.0
+    count: int = 0
+    """Of jobs that are gone."""
+    here: Mapping[str, float] = field(default_factory=dict)
+    """Of jobs at hand."""
+
+    @classmethod
+    def of(cls, memory: Any) -> Experience:
+        """From what the last plan left in the policy's memory."""
+        known = memory.get("beyond") if isinstance(memory, dict) else None
+        return cls(float(known["total"]), int(known["count"]), dict(known["here"])) if known else cls()
+
+    def memory(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"total": self.total, "count": self.count, "here": dict(self.here)}
+
+    def with_jobs(self, jobs: Sequence[JobView], per_node: int) -> Experience:
+        """With what the jobs at hand have found out; what those that are gone had found out is kept."""
+        present = {job.id for job in jobs}
+        gone = [value for job, value in self.here.items() if job not in present]
+        found = {job.id: _exponent(job, per_node) for job in jobs}
+        here = {name: value for name, value in found.items() if value is not None}
+        return Experience(self.total + sum(gone), self.count + len(gone), here)
+
+    def exponents(self, jobs: Sequence[JobView], hope: float) -> FloatArray:
+        """Of each job: between what others have found and ``hope``, the more of that the longer it will go on."""
+        total = hope * _DOUBT + self.total + sum(self.here.values())
+        expected = min(max(total / (_DOUBT + self.count + len(self.here)), 0.0), hope)
+        ahead = np.array([_left_s(job) / max(_RESTARTS * job.restart_s, _TINY) for job in jobs])
+        out: FloatArray = expected + (hope - expected) * np.minimum(ahead, 1.0)
+        return out
+
+
+def _exponent(job: JobView, per_node: int) -> float | None:
+    """What the job itself has found out; None if it has not tried."""
+    speed = job.speed
+    if not isinstance(speed, GoodputModel):
+        return None
+    most = min(speed.max_profiled, speed.max_useful)
+    if most <= per_node:
+        return None
+    here, there = speed.best_of(1, per_node)[0], speed.best_of(2, most)[0]
+    if min(here, there) <= 0.0:
+        return None
+    return float(np.clip(np.log(there / here) / np.log(most / per_node), _LEAST, _MOST))
+
+
+def _left_s(job: JobView) -> float:
+    """Seconds left with as many GPUs as it was seen with; infinite where nobody can tell."""
+    speed = job.speed
+    if job.remaining is None or not isinstance(speed, GoodputModel):
+        return np.inf
+    rate = speed.best_of(1, min(max(speed.max_profiled, 1), speed.max_useful))[0]
+    return job.remaining.mean / rate if rate > 0.0 else np.inf
