@@ -130,6 +130,23 @@ def test_the_bound_holds_in_random_streams(seed: int) -> None:
     assert over <= 1e-6, why
 
 
+def test_a_gang_gets_its_turn_among_jobs_that_cannot_be_stopped() -> None:
+    """One GPU or the other is always taken, unless somebody sees to it that the gang finds both free."""
+    single, gang = Request(preemptible=False), Request(workers=2, min_workers=2, max_workers=2)
+    stream = [
+        Arrival(f"s{i}", 60.0 * i, PowerJob(100.0, 1.0, 1), single, RIGID, declared_work=100.0)
+        for i in range(60)
+    ]
+    stream.append(Arrival("gang", 70.0, PowerJob(200.0, 1.0, 2), gang, RIGID, declared_work=200.0))
+    world = World(Cluster.uniform(1, 2), ElastaneOracle(bound=BOUND), stream, Physics(restart_s=0.0))
+    world.run()
+    finish_s = world.jobs["gang"].finish_s
+    assert finish_s is not None
+    assert (
+        finish_s - 70.0 <= BOUND * 2 * 200.0 + 100.0
+    )  # an equal share at most halves its speed; and one job ends first
+
+
 @pytest.mark.slow
 def test_the_bound_holds_in_many_streams() -> None:
     """``make bench-policies`` tries a thousand."""

@@ -18,11 +18,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elastane.models.speed import FloatArray
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.division.problem import Problem, build_problem
-from elastane.policies.division.settle import as_if, as_rows, explain, grants_of, improves, solve
+from elastane.policies.division.settle import Rows, as_if, as_rows, explain, grants_of, improves, solve
 from elastane.policies.elastane.experience import Experience
 from elastane.policies.elastane.moves import next_look_s, what_a_move_leaves
 from elastane.policies.elastane.outlook import Belief, Outlook, cautious, look
@@ -101,7 +102,7 @@ class Elastane(Policy):
             rows, there = better, as_if(problem, better)
         return Plan(
             Exact(grants_of(problem, rows)),
-            explain=explain(problem, rows),
+            explain={**explain(problem, rows), **_reservations(plain, due, rows)},
             memory={**accounts.memory(), "beyond": experience.memory()},
             wake_s=self._wakes(view, due, [problem.jobs[row] for row in rows]),
         )
@@ -162,8 +163,27 @@ class Elastane(Policy):
         if late.size:
             ample = _FIRST_OF_ALL * max(float(problem.packed().max()), _TINY)
             extra[late] += ample * np.minimum(sizes / due.gpus[late][:, None], 1.0)
+            extra[np.ix_(_would_stand_in_the_way(plain, due), sizes > 0)] = -ample
         factor = what_a_move_leaves(plain, sizes_s, self.horizon_s, now_s)
         return replace(problem, factor=factor, extra=extra)
+
+
+def _would_stand_in_the_way(plain: Problem, due: Owed) -> NDArray[np.bool_]:
+    """Jobs that could not be stopped again and wait while a job that is owed its GPUs waits for them, too."""
+    waits = plain.held_total == 0
+    if not (waits & (due.gpus > 0)).any():
+        return np.zeros(len(plain.jobs), dtype=bool)
+    stays = np.array([not job.request.preemptible for job in plain.jobs])
+    out: NDArray[np.bool_] = waits & stays & (due.gpus == 0)
+    return out
+
+
+def _reservations(plain: Problem, due: Owed, rows: Rows) -> dict[str, str]:
+    """What to tell jobs that wait for another one's sake."""
+    first = [plain.jobs[row].id for row in np.flatnonzero(due.gpus) if row not in rows]
+    late = f"could not be stopped again, and {first[0]} is owed GPUs first" if first else ""
+    waiting = np.flatnonzero(_would_stand_in_the_way(plain, due))
+    return {plain.jobs[row].id: late for row in waiting if late and row not in rows}
 
 
 def _weight(job: JobView) -> float:

@@ -1,0 +1,101 @@
+"""When a job is moved, and what is believed of sizes that it has not tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from elastane.cluster import Grant
+from elastane.models.estimate import Estimate, Provenance
+from elastane.models.goodput import BatchLimits, GoodputModel
+from elastane.models.throughput import ThroughputParams
+from elastane.policies.elastane import Elastane
+from elastane.policies.elastane.experience import Experience
+from elastane.policies.elastane.moves import next_look_s, untried, what_a_move_leaves
+from elastane.policies.lowering import lower
+from elastane.policies.view import Facts, Info, JobView, Ledger, Request
+from helpers.pollux_views import problem, view
+
+NOW_S = 3600.0
+SEEN = Info.SPEED | Info.REMAINING | Info.DEADLINE
+NETWORK = ThroughputParams(0.05, 0.001, 0.05, 0.0, 0.01, 0.0, 2.0)
+"""A job that computes for a millisecond per sample; on several nodes it waits 50 ms for every step, on one 10 ms."""
+
+
+def model(params: ThroughputParams[float] = NETWORK, seen: int = 4, widest: int = 64) -> GoodputModel:
+    return GoodputModel({"": params}, 1e6, BatchLimits(64, 16384, 16, 4096), seen, widest=widest)
+
+
+def trained(
+    name: str, speed: GoodputModel, left: float, workers: int = 4, since_s: float = NOW_S - 60.0
+) -> JobView:
+    """A job that has held its GPUs, all on one node, for a minute."""
+    return JobView(
+        name,
+        0.0,
+        Request(workers=1, max_workers=64),
+        grant=Grant.of([("n0", workers)]),
+        ledger=Ledger(NOW_S, workers, 100.0, last_change_s=since_s),
+        restart_s=30.0,
+        facts=Facts(speed=speed, remaining=Estimate(left, source=Provenance.DECLARED)),
+        visible=SEEN,
+    )
+
+
+def granted(*jobs: JobView) -> dict[str, int]:
+    seen = replace(view(jobs, [4, 4, 4, 4]), visible=SEEN)
+    grants = lower(Elastane().decide(seen), seen).grants
+    return {name: grant.workers for name, grant in grants.items()}
+
+
+def test_a_job_that_has_not_tried_a_larger_batch_stays_where_it_is() -> None:
+    small = trained("a", model(widest=16), 1e6)
+    large = trained("a", model(widest=4096), 1e6)
+    assert untried(small, NOW_S)
+    assert not untried(large, NOW_S)
+    assert granted(small) == {"a": 4}
+    assert granted(large)["a"] > 4
+
+
+def test_nobody_is_waited_for_for_ever() -> None:
+    """An agent that does not take the batch its model wants has its reasons."""
+    assert not untried(trained("a", model(widest=16), 1e6, since_s=NOW_S - 200.0), NOW_S)
+
+
+def test_more_is_known_once_a_new_job_has_run_some_seconds() -> None:
+    waiting = replace(trained("a", model(), 1e6), grant=None, facts=Facts())
+    assert next_look_s([waiting], NOW_S) == NOW_S + 40.0  # its start, and ten seconds of training
+    assert next_look_s([trained("a", model(widest=16), 1e6)], NOW_S) == NOW_S + 10.0
+    assert next_look_s([trained("a", model(widest=4096), 1e6)], NOW_S) == np.inf
+
+
+def test_a_move_is_weighed_against_what_is_left_where_it_leads() -> None:
+    """120 s of work on one GPU: with s times the speed and a restart of 30 s, 30 + 120/s instead of 120/s."""
+    job = trained("a", model(widest=4096), 1.0, workers=1)
+    plain = problem([job], [4])
+    kept = what_a_move_leaves(plain, np.array([120.0]), 300.0, NOW_S)[0]
+    speedups = plain.one_node[0] / plain.one_node[0, 1]
+    there_s = 120.0 / speedups[4]
+    assert kept[4] == pytest.approx(there_s / (30.0 + there_s))
+    long = what_a_move_leaves(plain, np.array([1e6]), 300.0, NOW_S)[0]
+    assert long[4] == pytest.approx(0.9)
+
+
+def test_what_others_found_on_several_nodes_is_believed_of_a_job_that_will_end_soon() -> None:
+    bad = ThroughputParams(0.05, 0.001, 5.0, 0.0, 0.01, 0.0, 2.0)  # the network is a hundred times slower
+    others = [trained(f"b{i}", model(bad, seen=16, widest=4096), 1e6) for i in range(12)]
+    short, long = (trained(name, model(widest=4096), left) for name, left in (("short", 1e4), ("long", 1e9)))
+    learned = Experience().with_jobs([*others, short, long], 4)
+    soon, later = learned.exponents([short, long], 0.8)
+    assert soon < 0.6
+    assert later == pytest.approx(0.8)
+
+
+def test_experience_outlives_the_jobs_that_made_it_and_travels_as_json() -> None:
+    tried = trained("a", model(seen=16, widest=4096), 1e6)
+    kept = Experience().with_jobs([tried], 4)
+    again = Experience.of({"beyond": kept.memory()}).with_jobs([], 4)
+    assert again.count == 1
+    assert again.total == pytest.approx(kept.here["a"])
