@@ -25,6 +25,7 @@ from elastane.sim.past import gathered
 from elastane.sim.run import simulate
 from elastane.sim.spec import RunSpec
 
+PARTS = ("latency", "osdi21", "corrected", "known", "shipped", "errors")
 PAST = (201, 202, 203)
 """Generated workloads that history is built from."""
 POOL = Path("build/bench/policies-history.json")
@@ -147,6 +148,28 @@ def what_is_known(figures: Figures, runs: Runs) -> None:
     figures.note(f"corrected physics, all-knowing: mean JCT over Pollux {oracle:.3f}")
 
 
+def as_shipped(figures: Figures, runs: Runs) -> None:
+    """Decisions when jobs come and go, too: how few jobs fare much worse than with an equal share."""
+    specs = [base_spec("elastane", w, False, 1.0) for w in WORKLOADS]
+    ours = runs([replace(spec, physics=replace(spec.physics, rounds_only=False)) for spec in specs])
+    tails = [one.p99_rho or 0.0 for one in ours]
+    figures.note(f"as shipped, load 1: 99th percentile of ρ: {', '.join(f'{tail:.2f}' for tail in tails)}")
+    figures.at_most("as shipped, load 1: 99 % of jobs have ρ below, mean", statistics.mean(tails), 2.0, "gate")
+
+
+def misjudged(figures: Figures, runs: Runs) -> None:
+    """Declarations and measurements that are wrong by 40 %, for both."""
+
+    def mistaken(policy: str, workload: int) -> RunSpec:
+        spec = base_spec(policy, workload, False, 1.0)
+        return replace(spec, declare_error=0.4, physics=replace(spec.physics, observation_noise=0.4))
+
+    ours, theirs = (runs([mistaken(policy, w) for w in WORKLOADS]) for policy in ("elastane", "pollux"))
+    ratios = [mean_s(one) / mean_s(other) for one, other in zip(ours, theirs, strict=True)]
+    figures.note(f"errors of 40 %: mean JCT over Pollux: {', '.join(f'{ratio:.3f}' for ratio in ratios)}")
+    figures.at_most("errors of 40 %: mean JCT over Pollux", statistics.mean(ratios), 1.0, "gate")
+
+
 def latency(figures: Figures) -> None:
     """Whole decisions, placement included, against twice the ground floor's goals for the count problem alone."""
     policy = Elastane()
@@ -169,7 +192,7 @@ def latency(figures: Figures) -> None:
 def main() -> None:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", choices=("latency", "osdi21", "corrected", "known"))
+    parser.add_argument("--only", action="append", choices=PARTS)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     figures = Figures("policies")
@@ -182,6 +205,8 @@ def main() -> None:
             "osdi21": lambda: against_pollux(figures, runs, compat=True),
             "corrected": lambda: against_pollux(figures, runs, compat=False),
             "known": lambda: what_is_known(figures, runs),
+            "shipped": lambda: as_shipped(figures, runs),
+            "errors": lambda: misjudged(figures, runs),
         }
         for name, part in parts.items():
             if not options.only or name in options.only:
