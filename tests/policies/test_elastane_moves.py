@@ -88,7 +88,7 @@ def test_what_others_found_on_several_nodes_is_believed_of_a_job_that_will_end_s
     others = [trained(f"b{i}", model(bad, seen=16, widest=4096), 1e6) for i in range(12)]
     short, long = (trained(name, model(widest=4096), left) for name, left in (("short", 1e4), ("long", 1e9)))
     learned = Experience().with_jobs([*others, short, long], 4)
-    soon, later = learned.exponents([short, long], 0.8)
+    soon, later = learned.exponents([short, long], 4, 0.8)
     assert soon < 0.6
     assert later == pytest.approx(0.8)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -23,6 +24,9 @@ _DOUBT = 3.0
 _RESTARTS = 50.0
 """A job with as many restarts' time ahead of it can afford to find out for itself."""
 _LEAST, _MOST = -0.5, 1.0
+
+_CACHE: WeakKeyDictionary[GoodputModel, _Findings] = WeakKeyDictionary()
+"""Models are immutable, so what they tell is kept as long as they live."""
 
 
 @dataclass(frozen=True)
@@ -53,33 +57,49 @@ class Experience:
         here = {name: value for name, value in found.items() if value is not None}
         return Experience(self.total + sum(gone), self.count + len(gone), here)
 
-    def exponents(self, jobs: Sequence[JobView], hope: float) -> FloatArray:
+    def exponents(self, jobs: Sequence[JobView], per_node: int, hope: float) -> FloatArray:
         """Of each job: between what others have found and ``hope``, the more of that the longer it will go on."""
         total = hope * _DOUBT + self.total + sum(self.here.values())
         expected = min(max(total / (_DOUBT + self.count + len(self.here)), 0.0), hope)
-        ahead = np.array([_left_s(job) / max(_RESTARTS * job.restart_s, _TINY) for job in jobs])
+        ahead = np.array([_left_s(job, per_node) / max(_RESTARTS * job.restart_s, _TINY) for job in jobs])
         out: FloatArray = expected + (hope - expected) * np.minimum(ahead, 1.0)
         return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What one model tells: the exponent, if the job has tried, and its rate where it was seen with most GPUs."""
+
+    per_node: int
+    exponent: float | None
+    rate: float
+
+
+def _findings(speed: GoodputModel, per_node: int) -> _Findings:
+    known = _CACHE.get(speed)
+    if known is not None and known.per_node == per_node:
+        return known
+    most = min(max(speed.max_profiled, 1), speed.max_useful)
+    seen = speed.best_of(1 if most <= per_node else 2, most)[0]
+    exponent = None
+    if most > per_node:
+        here = speed.best_of(1, per_node)[0]
+        if min(here, seen) > 0.0:
+            exponent = float(np.clip(np.log(seen / here) / np.log(most / per_node), _LEAST, _MOST))
+    found = _CACHE[speed] = _Findings(per_node, exponent, seen)
+    return found
 
 
 def _exponent(job: JobView, per_node: int) -> float | None:
     """What the job itself has found out; None if it has not tried."""
     speed = job.speed
-    if not isinstance(speed, GoodputModel):
-        return None
-    most = min(speed.max_profiled, speed.max_useful)
-    if most <= per_node:
-        return None
-    here, there = speed.best_of(1, per_node)[0], speed.best_of(2, most)[0]
-    if min(here, there) <= 0.0:
-        return None
-    return float(np.clip(np.log(there / here) / np.log(most / per_node), _LEAST, _MOST))
+    return _findings(speed, per_node).exponent if isinstance(speed, GoodputModel) else None
 
 
-def _left_s(job: JobView) -> float:
+def _left_s(job: JobView, per_node: int) -> float:
     """Seconds left with as many GPUs as it was seen with; infinite where nobody can tell."""
     speed = job.speed
     if job.remaining is None or not isinstance(speed, GoodputModel):
         return np.inf
-    rate = speed.best_of(1, min(max(speed.max_profiled, 1), speed.max_useful))[0]
+    rate = _findings(speed, per_node).rate
     return job.remaining.mean / rate if rate > 0.0 else np.inf

@@ -84,7 +84,7 @@ class Elastane(Policy):
         problem = build_problem(view, 1.0, 0.0, True, self.explore, self._first(view))
         per_node = int(problem.node_gpus.max(initial=1))
         experience = Experience.of(view.memory).with_jobs(problem.jobs, per_node)
-        belief = Belief(self.caution, experience.exponents(problem.jobs, self.caution), per_node)
+        belief = Belief(self.caution, experience.exponents(problem.jobs, per_node, self.caution), per_node)
         problem = cautious(problem, belief)
         outlook = look(problem.jobs, view, belief)
         accounts = Accounts.of(view.memory, view.now_s).carried_on(view, outlook)

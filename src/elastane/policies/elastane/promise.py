@@ -15,7 +15,7 @@ part 1/X of what an equal share would have given it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,10 @@ class Account:
     """What is left of its start: that needs GPUs too, of a fair share as well."""
     owed: bool = False
     """Whether it has been owed something: then it is to its end, or it would be started and stopped in turn."""
+
+    def values(self) -> list[float | bool | None]:
+        """The fields in order, as JSON values."""
+        return [self.total, self.fair_work, self.fair_gpu_s, self.over_s, self.start_s, self.owed]
 
     def after(
         self, passed_s: float, share: float, part: float, rate: float, age_s: float, left: float | None
@@ -76,7 +80,7 @@ class Accounts:
 
     def memory(self) -> dict[str, Any]:
         """As JSON values."""
-        kept = {job: list(astuple(account)) for job, account in self.jobs.items()}
+        kept = {job: account.values() for job, account in self.jobs.items()}
         return {"at_s": self.at_s, "fair": kept}
 
     def carried_on(self, view: View, outlook: Outlook) -> Accounts:
