@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from elastane.models.speed import IntArray
 from elastane.policies.division.problem import Problem
 
@@ -21,6 +23,13 @@ class Layout:
         """Leave a job where it is."""
         held = self.problem.held[job]
         self._commit(job, {int(n): int(held[n]) for n in held.nonzero()[0]})
+
+    def has_room_to_keep(self, job: int) -> bool:
+        """Whether a job could still stay where it is."""
+        held = self.problem.held[job]
+        nodes = [int(n) for n in held.nonzero()[0]]
+        fits = all(int(held[n]) <= self.free[n] for n in nodes)
+        return fits and (len(nodes) <= 1 or not any(self.shared[n] for n in nodes))
 
     def _commit(self, job: int, row: dict[int, int]) -> None:
         self.rows[job] = row
@@ -93,16 +102,33 @@ class Layout:
 
 
 def lay_out(problem: Problem, counts: IntArray) -> dict[int, dict[int, int]]:
-    """Node counts per job row: unchanged jobs stay, the rest are packed, largest first."""
+    """Node counts per job row: unchanged jobs stay, the rest are packed, largest first.
+
+    Where that leaves no place for an urgent job, whoever may be moved makes room for it.
+    """
+    layout = _laid_out(problem, counts, make_room=False)
+    if any(job not in layout.rows for job in problem.urgent if counts[job]):
+        layout = _laid_out(problem, counts, make_room=True)
+    return layout.rows
+
+
+def _laid_out(problem: Problem, counts: IntArray, *, make_room: bool) -> Layout:
     layout = Layout(problem)
     held = problem.held_total
     spread_over = (problem.held > 0).sum(axis=1)
     moving = []
+    if make_room:
+        for job in np.flatnonzero(problem.pinned & (counts > 0)).tolist():
+            layout.keep(job)
+        for job in problem.urgent:
+            if job not in layout.rows and counts[job]:
+                layout.place(job, int(counts[job]))
     for job, count in enumerate(counts):
         count = int(count)
-        if count == 0:
+        if count == 0 or job in layout.rows:
             continue
-        if count == held[job] and (problem.pinned[job] or not _better_packed(problem, job, count, spread_over)):
+        stays = count == held[job] and not _better_packed(problem, job, count, spread_over)
+        if problem.pinned[job] or (stays and (not make_room or layout.has_room_to_keep(job))):
             layout.keep(job)
         else:
             moving.append((count, job))
@@ -110,7 +136,7 @@ def lay_out(problem: Problem, counts: IntArray) -> dict[int, dict[int, int]]:
         layout.place(job, count)
     for _, job in moving:
         layout.grow(job)
-    return layout.rows
+    return layout
 
 
 def _better_packed(problem: Problem, job: int, count: int, spread_over: IntArray) -> bool:

@@ -42,6 +42,8 @@ class Problem:
     p: float
     extra: FloatArray | None = None
     """What each size of each job is worth besides, per (job, size); moves do not lessen it."""
+    urgent: tuple[int, ...] = ()
+    """Jobs for which others have to make room."""
 
     @property
     def held_total(self) -> IntArray:

@@ -165,7 +165,7 @@ class Elastane(Policy):
             extra[late] += ample * np.minimum(sizes / due.gpus[late][:, None], 1.0)
             extra[np.ix_(_would_stand_in_the_way(plain, due), sizes > 0)] = -ample
         factor = what_a_move_leaves(plain, sizes_s, self.horizon_s, now_s)
-        return replace(problem, factor=factor, extra=extra)
+        return replace(problem, factor=factor, extra=extra, urgent=tuple(int(row) for row in late))
 
 
 def _would_stand_in_the_way(plain: Problem, due: Owed) -> NDArray[np.bool_]:
