@@ -59,6 +59,16 @@ def test_a_job_that_has_not_tried_a_larger_batch_stays_where_it_is() -> None:
     assert granted(large)["a"] > 4
 
 
+def test_a_job_that_only_seems_long_is_not_stopped_for_others() -> None:
+    """Seen with its owner's small batch only, it is believed to have far more before it than it has."""
+    seems_long = trained("a", model(widest=16), 1e8, since_s=NOW_S - 40.0)
+    young = replace(seems_long, ledger=replace(seems_long.ledger, held_s=40.0))
+    others = [replace(trained(f"b{i}", model(widest=4096), 1e5), grant=None) for i in range(20)]
+    assert granted(young, *others)["a"] == 4
+    stopped = replace(young, grant=None)
+    assert granted(stopped, *others)["a"] >= 1
+
+
 def test_nobody_is_waited_for_for_ever() -> None:
     """An agent that does not take the batch its model wants has its reasons."""
     assert not untried(trained("a", model(widest=16), 1e6, since_s=NOW_S - 200.0), NOW_S)

@@ -26,6 +26,16 @@ _STEPS_S = 10.0
 """So long a job trains until something is known of it."""
 
 
+def unsure(job: JobView, now_s: float) -> bool:
+    """Whether what is believed of a young job rests on a batch much smaller than the one it is about to use."""
+    speed, ledger = job.speed, job.ledger
+    if not isinstance(speed, GoodputModel) or not speed.widest:
+        return False
+    if ledger.held_at(now_s) > (ledger.restarts + 1) * job.restart_s + _LOOK_S:
+        return False
+    return _wants_more(speed, 1, max(job.workers, 1))
+
+
 def untried(job: JobView, now_s: float) -> bool:
     """Whether a job may soon become much faster where it is, with a batch it has not been seen with yet."""
     speed, since_s = job.speed, job.ledger.last_change_s
@@ -33,7 +43,11 @@ def untried(job: JobView, now_s: float) -> bool:
         return False
     if now_s > since_s + job.restart_s + _LOOK_S:
         return False
-    best = speed.best_batch(min(len(job.grant.slices), 2), job.workers)
+    return _wants_more(speed, min(len(job.grant.slices), 2), job.workers)
+
+
+def _wants_more(speed: GoodputModel, nodes: int, workers: int) -> bool:
+    best = speed.best_batch(nodes, workers)
     return best is not None and best.per_gpu > _LARGER * speed.widest
 
 

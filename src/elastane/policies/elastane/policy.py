@@ -25,7 +25,7 @@ from elastane.policies.contract import Needs, Policy
 from elastane.policies.division.problem import Problem, build_problem
 from elastane.policies.division.settle import Rows, as_if, as_rows, explain, grants_of, improves, solve
 from elastane.policies.elastane.experience import Experience
-from elastane.policies.elastane.moves import next_look_s, what_a_move_leaves
+from elastane.policies.elastane.moves import next_look_s, unsure, what_a_move_leaves
 from elastane.policies.elastane.outlook import Belief, Outlook, cautious, look
 from elastane.policies.elastane.promise import Accounts, Owed, owed
 from elastane.policies.elastane.worth import shadow_prices
@@ -117,10 +117,11 @@ class Elastane(Policy):
         return max(min(self.first, view.total_gpus // max(len(view.jobs), 1)), 1)
 
     def _left_s(self, outlook: Outlook, now_s: float) -> FloatArray:
-        """Seconds left on one GPU; 0 for a job that was never measured."""
+        """Seconds left on one GPU; 0 for a job that was never measured, or only with a batch that says nothing."""
         served = np.array([job.ledger.service_at(now_s) for job in outlook.jobs])
         left = np.where(np.isnan(outlook.left_work), served, outlook.left_s)
-        out: FloatArray = np.where(outlook.measured, left, 0.0)
+        known = outlook.measured & ~np.array([unsure(job, now_s) for job in outlook.jobs], dtype=bool)
+        out: FloatArray = np.where(known, left, 0.0)
         return out
 
     def _prices(self, outlook: Outlook, left_s: FloatArray) -> FloatArray:
