@@ -102,6 +102,17 @@ def test_a_deadline_that_comes_near_goes_first() -> None:
     assert given["b"] >= 3
 
 
+def test_a_deadline_that_was_missed_gives_no_right_of_way_any_more() -> None:
+    policy, made = Elastane(), replace(sized(job("b"), 5e4), submit_s=3500.0)
+    others = [replace(sized(job(f"a{i}"), 1e3), submit_s=3500.0) for i in range(4)]
+    late, gone = (replace(made, facts=replace(made.facts, deadline_s=3600.0 + s)) for s in (1.0, -1.0))
+    before = replace(view([late, *others], [4]), visible=SEEN)
+    plan = policy.decide(before)
+    assert plan.memory["fair"]["b"][-1] is True
+    after = replace(view([gone, *others], [4], memory=plan.memory), visible=SEEN)
+    assert lower(policy.decide(after), after).grants.get("b") is None
+
+
 def test_unknown_work_is_no_obstacle() -> None:
     seen = replace(view([sized(job("a"), None), sized(job("b"), None)], [2]), visible=SEEN)
     assert sum(counts(seen).values()) == 2

@@ -181,10 +181,13 @@ def _would_stand_in_the_way(plain: Problem, due: Owed) -> NDArray[np.bool_]:
 
 def _reservations(plain: Problem, due: Owed, rows: Rows) -> dict[str, str]:
     """What to tell jobs that wait for another one's sake."""
-    first = [plain.jobs[row].id for row in np.flatnonzero(due.gpus) if row not in rows]
-    late = f"could not be stopped again, and {first[0]} is owed GPUs first" if first else ""
-    waiting = np.flatnonzero(_would_stand_in_the_way(plain, due))
-    return {plain.jobs[row].id: late for row in waiting if late and row not in rows}
+    first = next((plain.jobs[row].id for row in np.flatnonzero(due.gpus) if row not in rows), None)
+    if first is None:
+        return {}
+    waiting = [row for row in np.flatnonzero(_would_stand_in_the_way(plain, due)) if row not in rows]
+    return {
+        plain.jobs[row].id: f"could not be stopped again, and {first} is owed GPUs first" for row in waiting
+    }
 
 
 def _weight(job: JobView) -> float:

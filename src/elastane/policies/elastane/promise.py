@@ -43,7 +43,8 @@ class Account:
     start_s: float = 0.0
     """What is left of its start: that needs GPUs too, of a fair share as well."""
     owed: bool = False
-    """Whether it has been owed something: then it is to its end, or it would be started and stopped in turn."""
+    """Whether it has been owed something: then it is to its end (unless its deadline has passed), or it would be
+    started and stopped in turn."""
 
     def values(self) -> list[float | bool | None]:
         """The fields in order, as JSON values."""
@@ -103,9 +104,10 @@ class Accounts:
 
     def owing(self, due: Owed, outlook: Outlook) -> Accounts:
         """The same, with who is owed something."""
-        rows = {outlook.jobs[row].id: True for row in np.flatnonzero(due.gpus)}
-        marked = {name: replace(account, owed=True) for name, account in self.jobs.items() if name in rows}
-        return replace(self, jobs={**self.jobs, **marked})
+        names = [outlook.jobs[row].id for row in np.flatnonzero(due.gpus)]
+        return replace(
+            self, jobs={**self.jobs, **{name: replace(self.jobs[name], owed=True) for name in names}}
+        )
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ def _pressed(dues: Sequence[_Due], until_s: FloatArray, total: int) -> NDArray[n
     """Jobs that cannot be left until the last moment, because too many others then need the same GPUs.
 
     All that is promised until some moment must fit into a part of the GPU time until then.  Where it does not, those
-    whose fair-share time is over have no claim to wait on.
+    of them whose fair-share time is over are not put off any longer.
     """
     order = np.argsort(until_s, kind="stable")
     needed = np.cumsum([dues[row].gpu_s for row in order])
@@ -199,10 +201,9 @@ def _due(accounts: Accounts, outlook: Outlook, row: int, bound: float, pace: tup
         needed = max(int(outlook.sizes[int(np.argmax(curve >= wanted))]), least)
     takes_s = left_s / max(outlook.speedup_of(row, needed), _TINY)
     stays_s = left_s / max(outlook.speedup_of(row, job.workers), _TINY)
+    # Where moving it would bring it home no sooner, or it is in time as it is, it stays.
     if job.grant and stays_s <= max(until_s, job.restart_s + takes_s):
-        needed, takes_s = (
-            job.workers,
-            stays_s,
-        )  # moving it would bring it home no sooner, or it is in time as it is
-    slack_s = 0.0 if account.owed else within_s - left_s / max(pace[1], _TINY)
+        needed, takes_s = job.workers, stays_s
+    missed = job.deadline_s is not None and job.deadline_s <= now_s
+    slack_s = 0.0 if account.owed and not missed else within_s - left_s / max(pace[1], _TINY)
     return _Due(until_s, needed, needed * takes_s, slack_s, account.over_s is not None)
