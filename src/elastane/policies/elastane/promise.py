@@ -104,7 +104,7 @@ class Accounts:
 
     def owing(self, due: Owed, outlook: Outlook) -> Accounts:
         """The same, with who is owed something."""
-        names = [outlook.jobs[row].id for row in np.flatnonzero(due.gpus)]
+        names = [outlook.jobs[row].id for row in np.flatnonzero(due.gpus) if not np.isnan(outlook.left_s[row])]
         return replace(
             self, jobs={**self.jobs, **{name: replace(self.jobs[name], owed=True) for name in names}}
         )
