@@ -13,13 +13,13 @@ from elastane.policies.elastane.outlook import sizes_up_to
 from elastane.policies.elastane.worth import shadow_prices
 from elastane.policies.lowering import lower
 from elastane.policies.options import OptionError
-from elastane.policies.view import Info, JobView, View
+from elastane.policies.view import JobView, View
 from elastane.sim.metrics import summarise
 from elastane.sim.run import simulate
 from elastane.sim.spec import RunSpec
 from helpers.pollux_views import job, view
 
-SEEN = Info.SPEED | Info.REMAINING | Info.DEADLINE
+SEEN = Elastane.needs.info
 
 
 def sized(made: JobView, left: float | None) -> JobView:

@@ -13,13 +13,13 @@ from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.throughput import ThroughputParams
 from elastane.policies.elastane import Elastane
 from elastane.policies.elastane.experience import Experience
-from elastane.policies.elastane.moves import next_look_s, untried, what_a_move_leaves
+from elastane.policies.elastane.moves import horizons_s, next_look_s, untried, what_a_move_leaves
 from elastane.policies.lowering import lower
-from elastane.policies.view import Facts, Info, JobView, Ledger, Request
+from elastane.policies.view import Facts, JobView, Ledger, Request
 from helpers.pollux_views import problem, view
 
 NOW_S = 3600.0
-SEEN = Info.SPEED | Info.REMAINING | Info.DEADLINE
+SEEN = Elastane.needs.info
 NETWORK = ThroughputParams(0.05, 0.001, 0.05, 0.0, 0.01, 0.0, 2.0)
 """A job that computes for a millisecond per sample; on several nodes it waits 50 ms for every step, on one 10 ms."""
 
@@ -85,12 +85,35 @@ def test_a_move_is_weighed_against_what_is_left_where_it_leads() -> None:
     """120 s of work on one GPU: with s times the speed and a restart of 30 s, 30 + 120/s instead of 120/s."""
     job = trained("a", model(widest=4096), 1.0, workers=1)
     plain = problem([job], [4])
-    kept = what_a_move_leaves(plain, np.array([120.0]), 300.0, NOW_S)[0]
+    kept = what_a_move_leaves(plain, np.array([120.0]), np.array([300.0]), NOW_S)[0]
     speedups = plain.one_node[0] / plain.one_node[0, 1]
     there_s = 120.0 / speedups[4]
     assert kept[4] == pytest.approx(there_s / (30.0 + there_s))
-    long = what_a_move_leaves(plain, np.array([1e6]), 300.0, NOW_S)[0]
+    long = what_a_move_leaves(plain, np.array([1e6]), np.array([300.0]), NOW_S)[0]
     assert long[4] == pytest.approx(0.9)
+
+
+def test_a_job_is_expected_to_stay_as_long_as_it_has_stayed() -> None:
+    young, settled, old = (
+        trained("a", model(), 1e6, since_s=NOW_S - stayed) for stayed in (60.0, 900.0, 3600.0)
+    )
+    assert horizons_s([young, settled, old], 300.0, NOW_S).tolist() == [300.0, 900.0, 2000.0]
+
+
+def test_a_job_whose_end_nobody_knows_is_not_expected_to_stay() -> None:
+    settled = trained("a", model(), 1e6, since_s=NOW_S - 900.0)
+    untold = replace(settled, facts=replace(settled.facts, remaining=None))
+    assert horizons_s([untold], 300.0, NOW_S).tolist() == [300.0]
+
+
+def test_hope_decides_who_may_try_more_nodes_but_not_what_work_is_worth() -> None:
+    long = trained("long", model(widest=4096), 1e9)
+    assert Experience().exponents([long], 4, 0.8) == pytest.approx(0.8)
+    assert Experience().usual(1) == pytest.approx(0.4)
+    others = [trained(f"b{i}", model(seen=16, widest=4096), 1e6) for i in range(12)]
+    learned = Experience().with_jobs(others, 4)
+    found = next(iter(learned.here.values()))
+    assert learned.usual(1)[0] == pytest.approx((3 * 0.4 + 12 * found) / 15)
 
 
 def test_what_others_found_on_several_nodes_is_believed_of_a_job_that_will_end_soon() -> None:

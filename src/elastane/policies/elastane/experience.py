@@ -2,7 +2,9 @@
 
 A fitted model knows nothing of what it has not seen, and hopes.  Most of what jobs lose by growing they lose where
 they first have to talk over the network, and how much that is, other jobs on this cluster have found out already.  A
-job that will end soon is believed to fare like them; one with much before it can afford to find out for itself.
+job that will end soon is believed to fare like them; one with much before it can afford to find out for itself.  That
+hope is for dividing GPUs alone: who is put off because he will have the whole cluster one day should not be put off on
+the strength of a hope, so what work is worth rests on what is usual.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from elastane.policies.view import JobView
 _TINY = 1e-12
 _DOUBT = 3.0
 """What was believed before anybody had tried counts as much as so many jobs."""
+_SOBER = 0.4
+"""What is taken for usual before anybody has tried."""
 _RESTARTS = 50.0
 """A job with as many restarts' time ahead of it can afford to find out for itself."""
 _LEAST, _MOST = -0.5, 1.0
@@ -59,11 +63,19 @@ class Experience:
 
     def exponents(self, jobs: Sequence[JobView], per_node: int, hope: float) -> FloatArray:
         """Of each job: between what others have found and ``hope``, the more of that the longer it will go on."""
-        total = hope * _DOUBT + self.total + sum(self.here.values())
-        expected = min(max(total / (_DOUBT + self.count + len(self.here)), 0.0), hope)
+        expected = min(self._mean(hope), hope)
         ahead = np.array([_left_s(job, per_node) / max(_RESTARTS * job.restart_s, _TINY) for job in jobs])
         out: FloatArray = expected + (hope - expected) * np.minimum(ahead, 1.0)
         return out
+
+    def usual(self, count: int) -> FloatArray:
+        """What others have found, for each of so many jobs."""
+        return np.full(count, self._mean(_SOBER))
+
+    def _mean(self, before: float) -> float:
+        """Of all that was found, and of what was believed before."""
+        total = before * _DOUBT + self.total + sum(self.here.values())
+        return max(total / (_DOUBT + self.count + len(self.here)), 0.0)
 
 
 @dataclass(frozen=True, slots=True)

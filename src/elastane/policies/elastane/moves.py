@@ -1,14 +1,15 @@
 """What moving a job costs, and when it is too early to think of it.
 
 A move pays within what is left of the job, or within a horizon: with k GPUs and s(k) times the speed of one, work that
-takes L on one takes L ÷ s(k), and a restart before it.  What is free is tried first: a job whose model wants a batch
+takes L on one takes L ÷ s(k), and a restart before it.  Nobody knows how long a job will stay where it is put; it is
+expected to stay as long as it has stayed where it is.  What is free is tried first: a job whose model wants a batch
 much larger than any it was seen with is not moved before it has been seen with that, since all that is believed of its
 speed rests on the small one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -24,6 +25,8 @@ _LOOK_S = 120.0
 """How long after a change a job is waited for."""
 _STEPS_S = 10.0
 """So long a job trains until something is known of it."""
+_LONGEST_S = 2000.0
+"""No job is expected to stay longer than this, however long it has stayed."""
 
 
 def unsure(job: JobView, now_s: float) -> bool:
@@ -64,20 +67,31 @@ def next_look_s(jobs: Iterable[JobView], now_s: float) -> float:
     return soonest
 
 
-def what_a_move_leaves(plain: Problem, sizes_s: FloatArray, horizon_s: float, now_s: float) -> FloatArray:
+def horizons_s(jobs: Sequence[JobView], least_s: float, now_s: float) -> FloatArray:
+    """How long each job is expected to stay where a move would put it, ``least_s`` at least.
+
+    A job of which nobody can tell how much is left is worth less the longer it goes on, so it will not stay.
+    """
+    changed_s = (job.ledger.last_change_s if job.remaining is not None else None for job in jobs)
+    stayed_s = np.array([0.0 if since_s is None else now_s - since_s for since_s in changed_s])
+    out: FloatArray = np.clip(stayed_s, least_s, max(least_s, _LONGEST_S))
+    return out
+
+
+def what_a_move_leaves(plain: Problem, sizes_s: FloatArray, horizon_s: FloatArray, now_s: float) -> FloatArray:
     """The part of its speed that a running job keeps if it is moved to each size: (job, size).
 
     Args:
         plain: Speeds as they are, and who holds what.
         sizes_s: Seconds left on one GPU.
-        horizon_s: No move may take longer to pay.
+        horizon_s: No move may take longer to pay, per job.
         now_s: The present moment.
     """
     restart_s = np.array([job.restart_s for job in plain.jobs])[:, None]
     one = plain.one_node[:, 1:2] if plain.one_node.shape[1] > 1 else np.ones((len(plain.jobs), 1))
     speedups = plain.packed() / np.maximum(one, _TINY)
     takes_s = restart_s + sizes_s[:, None] / np.maximum(speedups, _TINY)
-    kept = 1.0 - restart_s / np.maximum(np.minimum(takes_s, horizon_s), _TINY)
+    kept = 1.0 - restart_s / np.maximum(np.minimum(takes_s, horizon_s[:, None]), _TINY)
     kept[[untried(job, now_s) for job in plain.jobs]] = 0.0
     running = (plain.held_total > 0)[:, None]
     out: FloatArray = np.where(running, np.clip(kept, 0.0, 1.0), 1.0)

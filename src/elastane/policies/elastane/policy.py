@@ -8,7 +8,7 @@ work is worth to all (``worth``), and GPUs are divided so that
 
 is largest.  Jobs that are about to take more than ``bound`` times as long as with an equal share go first
 (``promise``).  A job that was never measured counts as the smallest, so that it starts at once and its speed becomes
-known; one of which nobody can tell how much is left counts by the service it has had, as if it were half way.
+known; one of which nobody can tell how much is left counts by what jobs before it went on to (``unknown``).
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from elastane.policies.contract import Needs, Policy
 from elastane.policies.division.problem import Problem, build_problem
 from elastane.policies.division.settle import Rows, as_if, as_rows, explain, grants_of, improves, solve
 from elastane.policies.elastane.experience import Experience
-from elastane.policies.elastane.moves import next_look_s, unsure, what_a_move_leaves
+from elastane.policies.elastane.moves import horizons_s, next_look_s, unsure, what_a_move_leaves
+from elastane.policies.elastane.network import calmer
 from elastane.policies.elastane.outlook import Belief, Outlook, cautious, look
 from elastane.policies.elastane.promise import Accounts, Owed, owed
+from elastane.policies.elastane.unknown import lengths
 from elastane.policies.elastane.worth import shadow_prices
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Exact, Plan
@@ -49,7 +51,8 @@ class Elastane(Policy):
     """Mean completion time by goodput, remaining work and the cost of moving, with a bound on waiting.
 
     Attributes:
-        horizon_s: A restart must pay within this time, or within what the job still needs.
+        horizon_s: A restart must pay within this time, or as long as the job has stayed where it is if that is
+            longer, or within what the job still needs.
         explore: A job may get at most this many times the GPUs it was ever seen with.
         first: A job that was never measured may get this many.
         crowd: Jobs yet to come that are reckoned with, at least, when the worth of long jobs is judged.
@@ -61,7 +64,7 @@ class Elastane(Policy):
     horizon_s: float = 300.0
     explore: float = 4.0
     first: int = 4
-    crowd: float = 1.0
+    crowd: float = 4.0
     caution: float = 0.8
     bound: float = 3.0
 
@@ -69,7 +72,7 @@ class Elastane(Policy):
     title: ClassVar[str] = "Elastane"
     paper: ClassVar[str] = "this project"
     needs: ClassVar[Needs] = Needs(
-        info=Info.SPEED | Info.REMAINING | Info.DEADLINE, period_s=60.0, rebatch=True
+        info=Info.SPEED | Info.REMAINING | Info.DEADLINE | Info.HISTORY, period_s=60.0, rebatch=True
     )
     elastic: ClassVar[bool] = True
 
@@ -81,16 +84,17 @@ class Elastane(Policy):
 
     def decide(self, view: View) -> Plan:
         """Weigh every job, divide the GPUs, and keep the present division if that is no better."""
+        view = calmer(view)
         problem = build_problem(view, 1.0, 0.0, True, self.explore, self._first(view))
         per_node = int(problem.node_gpus.max(initial=1))
         experience = Experience.of(view.memory).with_jobs(problem.jobs, per_node)
-        belief = Belief(self.caution, experience.exponents(problem.jobs, per_node, self.caution), per_node)
-        problem = cautious(problem, belief)
-        outlook = look(problem.jobs, view, belief)
+        hopes = experience.exponents(problem.jobs, per_node, self.caution)
+        problem = cautious(problem, Belief(self.caution, hopes, per_node))
+        outlook = look(problem.jobs, view, Belief(self.caution, experience.usual(len(hopes)), per_node))
         accounts = Accounts.of(view.memory, view.now_s).carried_on(view, outlook)
         due = owed(accounts, outlook, problem.most, self.bound)
         accounts = accounts.owing(due, outlook)
-        left_s = self._left_s(outlook, view.now_s)
+        left_s = self._left_s(outlook, view)
         prices = self._prices(outlook, left_s)
         plain, problem = problem, self._weighed(problem, prices)
         rows, there = as_rows(problem.held), problem
@@ -116,11 +120,13 @@ class Elastane(Policy):
         """An equal share, as far as a job that was never measured may have it."""
         return max(min(self.first, view.total_gpus // max(len(view.jobs), 1)), 1)
 
-    def _left_s(self, outlook: Outlook, now_s: float) -> FloatArray:
+    def _left_s(self, outlook: Outlook, view: View) -> FloatArray:
         """Seconds left on one GPU; 0 for a job that was never measured, or only with a batch that says nothing."""
-        served = np.array([job.ledger.service_at(now_s) for job in outlook.jobs])
-        left = np.where(np.isnan(outlook.left_work), served, outlook.left_s)
-        known = outlook.measured & ~np.array([unsure(job, now_s) for job in outlook.jobs], dtype=bool)
+        left, untold = outlook.left_s.copy(), np.isnan(outlook.left_work)
+        if untold.any():
+            attained = np.array([job.ledger.service_at(view.now_s) for job in outlook.jobs])
+            left[untold] = lengths(attained[untold], view.history)
+        known = outlook.measured & ~np.array([unsure(job, view.now_s) for job in outlook.jobs], dtype=bool)
         out: FloatArray = np.where(known, left, 0.0)
         return out
 
@@ -156,7 +162,8 @@ class Elastane(Policy):
         speedups = plain.current_speedups() / np.maximum(one, _TINY)
         left_s = np.maximum(sizes_s / np.maximum(speedups, 1.0), 1.0)
         restart_s = np.array([job.restart_s for job in plain.jobs])
-        another_start = problem.current_speedups() * restart_s / np.minimum(left_s, self.horizon_s)
+        horizon_s = horizons_s(plain.jobs, self.horizon_s, now_s)
+        another_start = problem.current_speedups() * restart_s / np.minimum(left_s, horizon_s)
         running = plain.held_total > 0
         sizes = np.arange(problem.several.shape[1])
         extra = np.where(running[:, None] & (sizes > 0), another_start[:, None], 0.0)
@@ -165,7 +172,7 @@ class Elastane(Policy):
             ample = _FIRST_OF_ALL * max(float(problem.packed().max()), _TINY)
             extra[late] += ample * np.minimum(sizes / due.gpus[late][:, None], 1.0)
             extra[np.ix_(_would_stand_in_the_way(plain, due), sizes > 0)] = -ample
-        factor = what_a_move_leaves(plain, sizes_s, self.horizon_s, now_s)
+        factor = what_a_move_leaves(plain, sizes_s, horizon_s, now_s)
         return replace(problem, factor=factor, extra=extra, urgent=tuple(int(row) for row in late))
 
 

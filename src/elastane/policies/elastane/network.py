@@ -1,0 +1,53 @@
+"""What is believed of the network with more GPUs than a job was ever seen with: no miracle, and no catastrophe.
+
+A job that has run on two nodes with six and then eight GPUs has a fitted T_sync = α + β·(K − 2) of which only the value
+at eight is sure.  Carried on to 64, a slope from two points makes it ten times as long, and the job is taken for one
+that no GPUs will help.  Rings and trees do not behave like that: beyond what was seen, doubling the GPUs is believed to
+add a quarter to the time at most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+from elastane.models.goodput import GoodputModel
+from elastane.models.speed import SpeedModel
+from elastane.models.throughput import ThroughputParams
+from elastane.policies.view import JobView, View
+
+_SLOPE = 0.25
+"""K_seen·β ÷ T_sync(K_seen), at most."""
+
+_CACHE: WeakKeyDictionary[GoodputModel, GoodputModel] = WeakKeyDictionary()
+"""Models are immutable, so what is made of them is kept as long as they live."""
+
+
+def calmer(view: View) -> View:
+    """The same view with every fitted model believed so."""
+    per_node = max((node.gpus for node in view.usable.values()), default=1)
+    return replace(view, jobs={name: _calmer_job(job, per_node) for name, job in view.jobs.items()})
+
+
+def _calmer_job(job: JobView, per_node: int) -> JobView:
+    speed = job.speed
+    believed = _calmer_model(speed, per_node)
+    return job if believed is speed else replace(job, facts=replace(job.facts, speed=believed))
+
+
+def _calmer_model(speed: SpeedModel | None, per_node: int) -> SpeedModel | None:
+    """A job that was never seen on several nodes has nothing to be frightened by."""
+    if not isinstance(speed, GoodputModel) or speed.max_profiled <= per_node:
+        return speed
+    known = _CACHE.get(speed)
+    if known is None:
+        params = {kind: gentler(theta, speed.max_profiled) for kind, theta in speed.params.items()}
+        known = _CACHE[speed] = speed if params == speed.params else replace(speed, params=params)
+    return known
+
+
+def gentler(theta: ThroughputParams[float], seen: int) -> ThroughputParams[float]:
+    """θ with the same T_sync on several nodes at ``seen`` GPUs, and no steeper beyond than is believed."""
+    sync_s = theta.alpha_n + theta.beta_n * (seen - 2)
+    slope = min(theta.beta_n, _SLOPE * sync_s / seen)
+    return theta if slope == theta.beta_n else theta._replace(alpha_n=sync_s - slope * (seen - 2), beta_n=slope)
