@@ -53,7 +53,7 @@ def _dynamic_programme(values: FloatArray, total: int) -> IntArray:
 def _climb_hulls(values: FloatArray, total: int) -> IntArray:
     """Steps between vertices of all concave hulls, taken by falling gain per GPU while they fit."""
     start = np.argmax(np.isfinite(values), axis=1)
-    owners, sizes, gains, targets = _hull_steps(values, start)
+    owners, sizes, gains, targets = hull_steps(values, start)
     order = np.argsort(-gains / sizes, kind="stable")
     counts = start.astype(np.int64)
     left = total - int(counts.sum())
@@ -78,7 +78,7 @@ def _climb_hulls(values: FloatArray, total: int) -> IntArray:
     return _spend_rest(values, counts, left)
 
 
-def _hull_steps(values: FloatArray, start: IntArray) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
+def hull_steps(values: FloatArray, start: IntArray) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
     """Every job's steps along its upper concave hull: (job, GPUs, gain, size reached), only steps that gain."""
     jobs, sizes = values.shape
     if jobs < sizes:
