@@ -16,7 +16,7 @@ from elastane.policies.division.layout import lay_out
 from elastane.policies.division.objective import contribution
 from elastane.policies.division.problem import Problem
 from elastane.policies.division.settle import objective
-from elastane.policies.division.solver import _climb_hulls, _dynamic_programme, hull_steps, best_counts
+from elastane.policies.division.solver import _climb_hulls, _dynamic_programme, best_counts, hull_steps
 from elastane.policies.pollux import Pollux
 from helpers.pollux_views import job, problem, view
 

@@ -6,94 +6,66 @@ told to the problems of the others (``Problem.elsewhere``).  With one type all t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elastane.cluster import Grant
-from elastane.models.speed import FloatArray, SpeedModel
+from elastane.models.speed import FloatArray, IntArray
 from elastane.policies.division import settle
 from elastane.policies.division.layout import lay_out
 from elastane.policies.division.problem import Frame, Problem
 from elastane.policies.division.settle import Rows
 from elastane.policies.division.speedups import rate_tables
 from elastane.policies.division.typed import best_division
-from elastane.policies.view import JobView
 
 Parts = tuple[Problem, ...]
 PartRows = tuple[Rows, ...]
 
 
 def part_of(
-    frame: Frame,
-    kind: int,
-    speeds: Sequence[SpeedModel | None],
-    gpu_type: str,
-    unit: FloatArray,
-    unknown: FloatArray,
+    frame: Frame, kind: int, gpu_type: str, most: IntArray, unit: FloatArray, typical: FloatArray
 ) -> Problem:
     """What there is of one accelerator type.
 
     Args:
-        frame: The whole round.
+        frame: The whole round; its jobs with their speeds on this type.
         kind: The number of the type.
-        speeds: Of each job, on this type.
         gpu_type: Its name.
+        most: GPUs of it that each job may have.
         unit: Work per second that counts as 1, per job.
-        unknown: What one GPU of this type is taken to do for a job that was never measured, in that unit.
+        typical: What one GPU of this type is taken to do for a job that was never measured, in that unit.
     """
     here = np.flatnonzero(frame.kinds == kind)
-    gpus, usable, held = frame.node_gpus[here], frame.usable[:, here], frame.held[:, here]
-    most = np.minimum(frame.most, _reach(frame.jobs, gpus, usable))
-    per_node = max(int(gpus.max(initial=1)), 1)
-    largest = np.maximum(most, held.sum(axis=1))
-    width = int(largest.max(initial=1)) + 1
-    one_node, several = _tables(speeds, largest, per_node, gpu_type, unit)
-    never = [row for row, speed in enumerate(speeds) if speed is None]
-    sizes = np.arange(width)
-    one_node[never] = np.where(sizes <= per_node, sizes, 0.0) * unknown[never, None]
-    several[never] = np.where(sizes >= 2, sizes, 0.0) * unknown[never, None]
     part = replace(
         frame,
         node_ids=tuple(frame.node_ids[node] for node in here),
-        node_gpus=gpus,
+        node_gpus=frame.node_gpus[here],
         kinds=np.zeros(len(here), dtype=np.int64),
-        usable=usable,
-        held=held,
+        usable=frame.usable[:, here],
+        held=frame.held[:, here],
         most=most,
     )
-    problem = part.problem(one_node, several, np.ones((len(frame.jobs), width)), 1.0)
+    one_node, several = _tables(part, gpu_type, unit, typical)
+    problem = part.problem(one_node, several, np.ones_like(several), 1.0)
     return replace(problem, reference=np.ones(len(frame.jobs)))
 
 
-def _reach(
-    jobs: tuple[JobView, ...], gpus: NDArray[np.int64], usable: NDArray[np.bool_]
-) -> NDArray[np.int64]:
-    """The most GPUs of this type each job could ever stand on."""
-    widest = np.concatenate([[0], np.cumsum(np.sort(gpus)[::-1])])
-    limits = [len(gpus) if job.request.max_nodes is None else job.request.max_nodes for job in jobs]
-    allowed = usable.any(axis=1) if len(gpus) else np.zeros(len(jobs), dtype=bool)
-    out: NDArray[np.int64] = np.where(allowed, widest[np.minimum(limits, len(gpus))], 0)
-    return out
-
-
-def _tables(
-    speeds: Sequence[SpeedModel | None],
-    largest: NDArray[np.int64],
-    per_node: int,
-    gpu_type: str,
-    unit: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
-    """Work per second with every size, on one node and on several."""
-    shape = (len(speeds), int(largest.max(initial=1)) + 1)
-    one_node, several = np.zeros(shape), np.zeros(shape)
-    known = [(row, speed) for row, speed in enumerate(speeds) if speed is not None]
-    tables = rate_tables([speed for _, speed in known], [int(largest[row]) for row, _ in known], per_node, gpu_type)
+def _tables(part: Frame, gpu_type: str, unit: FloatArray, typical: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Work per second with every size, on one node and on several; jobs never measured scale perfectly."""
+    per_node = max(int(part.node_gpus.max(initial=1)), 1)
+    largest = np.maximum(part.most, part.held.sum(axis=1))
+    sizes = np.arange(int(largest.max(initial=1)) + 1)
+    one_node = np.where(sizes <= per_node, sizes, 0.0) * typical[:, None]
+    several = np.where(sizes >= 2, sizes, 0.0) * typical[:, None]
+    known = [(row, speed) for row, job in enumerate(part.jobs) if (speed := job.speed) is not None]
+    tables = rate_tables(
+        [speed for _, speed in known], [int(largest[row]) for row, _ in known], per_node, gpu_type
+    )
     for (row, _), table in zip(known, tables, strict=True):
         for target, source in ((one_node, table.one_node), (several, table.several)):
-            reach = min(shape[1], len(source))
+            reach = min(len(sizes), len(source))
+            target[row] = 0.0
             target[row, :reach] = source[:reach] / unit[row]
     return one_node, several
 
@@ -118,6 +90,12 @@ def connected(parts: Parts) -> Parts:
     return tuple(
         replace(part, elsewhere=speedups.sum(axis=0) - own) for part, own in zip(alone, speedups, strict=True)
     )
+
+
+def holding(parts: Parts, there: Parts) -> Parts:
+    """The same problems with jobs holding what they hold there."""
+    held = tuple(replace(part, held=other.held) for part, other in zip(parts, there, strict=True))
+    return connected(held)
 
 
 def as_if(parts: Parts, rows: PartRows) -> Parts:

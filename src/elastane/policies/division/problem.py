@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,7 +136,7 @@ def frame_of(view: View, max_explore: float, first: int) -> Frame:
     node_ids = tuple(sorted(view.nodes))
     types = [view.nodes[node].gpu_type for node in node_ids]
     held = _held(jobs, view, node_ids)
-    least, most = _bounds(jobs, _reach(jobs, view), held.sum(axis=1), max_explore, first)
+    least, most = _bounds(jobs, reach_of(jobs, view), held.sum(axis=1), max_explore, first)
     return Frame(
         jobs=jobs,
         node_ids=node_ids,
@@ -206,10 +206,14 @@ def _held(jobs: tuple[JobView, ...], view: View, node_ids: tuple[str, ...]) -> I
     return held
 
 
-def _reach(jobs: tuple[JobView, ...], view: View) -> list[int]:
-    """The most GPUs each job could ever stand on; jobs that ask alike are answered once."""
+def reach_of(jobs: tuple[JobView, ...], view: View, gpu_type: str | None = None) -> list[int]:
+    """The most GPUs (of that type) each job could ever stand on; jobs that ask alike are answered once."""
     wishes = {(job.request.types, job.request.max_nodes, job.request.worker): job.request for job in jobs}
-    found = {wish: view.reach(request) for wish, request in wishes.items()}
+    found = {}
+    for wish, request in wishes.items():
+        only = request if gpu_type is None else replace(request, types=(gpu_type,))
+        accepted = gpu_type is None or not request.types or gpu_type in request.types
+        found[wish] = view.reach(only) if accepted else 0
     return [found[job.request.types, job.request.max_nodes, job.request.worker] for job in jobs]
 
 

@@ -42,7 +42,7 @@ class Experience:
     @classmethod
     def of(cls, memory: Any) -> Experience:
         """From what the last plan left in the policy's memory."""
-        known = memory.get("beyond") if isinstance(memory, dict) else None
+        known = memory.get("beyond") if isinstance(memory, Mapping) else None
         return cls(float(known["total"]), int(known["count"]), dict(known["here"])) if known else cls()
 
     def memory(self) -> dict[str, Any]:
@@ -61,9 +61,15 @@ class Experience:
         """Of each job: between what others have found and ``hope``, the more of that the longer it will go on."""
         total = hope * _DOUBT + self.total + sum(self.here.values())
         expected = min(max(total / (_DOUBT + self.count + len(self.here)), 0.0), hope)
-        ahead = np.array([_left_s(job, per_node) / max(_RESTARTS * job.restart_s, _TINY) for job in jobs])
-        out: FloatArray = expected + (hope - expected) * np.minimum(ahead, 1.0)
+        out: FloatArray = expected + (hope - expected) * patience(jobs, per_node)
         return out
+
+
+def patience(jobs: Sequence[JobView], per_node: int) -> FloatArray:
+    """How far each job can afford to find out for itself: 1 with many restarts' time ahead of it, 0 at its end."""
+    ahead = np.array([_left_s(job, per_node) / max(_RESTARTS * job.restart_s, _TINY) for job in jobs])
+    out: FloatArray = np.minimum(ahead, 1.0)
+    return out
 
 
 @dataclass(frozen=True, slots=True)
