@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from elastane.models.speed import FloatArray, IntArray
-from elastane.policies.division.solver import best_counts, hull_steps
+from elastane.policies.division.solver import Steps, best_counts, hull_steps
 
 _GRID = 64
 _MOST_SWEEPS = 12
-_TRIALS = 600
+_TRIALS = 240
 """Moves that are tried, divided by the number of jobs; at least ``_FEWEST``."""
 _FEWEST = 6
 _HOPELESS = 1.0
@@ -46,6 +46,7 @@ class _Demand:
     surplus: FloatArray
     first: FloatArray
     """The price below which a job would take any."""
+    steps: Steps
 
 
 def best_division(values: Sequence[FloatArray], totals: Sequence[int]) -> Division:
@@ -62,7 +63,9 @@ def best_division(values: Sequence[FloatArray], totals: Sequence[int]) -> Divisi
     demands = [_demand(table, free) for table in values]
     at = _prices(demands, left)
     choices = [np.where(free, kinds, home) for kinds in _types(demands, at, left)]
-    answer = max((_Answer(values, totals, kinds) for kinds in choices), key=lambda answer: answer.worth)
+    answer = max(
+        (_Answer(values, totals, demands, kinds) for kinds in choices), key=lambda answer: answer.worth
+    )
     answer.improve([float(demand.prices[i]) for demand, i in zip(demands, at, strict=True)], free)
     return Division(answer.kinds, answer.counts)
 
@@ -74,9 +77,9 @@ def _starts(table: FloatArray) -> IntArray:
 
 
 def _demand(table: FloatArray, free: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> _Demand:
-    owners, steps, gains, _ = hull_steps(table, _starts(table))
-    mine = free[owners]
-    owners, steps, gains = owners[mine], steps[mine], gains[mine]
+    every = hull_steps(table, _starts(table))
+    mine = free[every.owners]
+    owners, steps, gains = every.owners[mine], every.sizes[mine], every.gains[mine]
     slopes = gains / np.maximum(steps, 1)
     prices = np.unique(np.quantile(slopes, np.linspace(0.0, 1.0, _GRID))) if len(slopes) else np.zeros(0)
     prices = np.concatenate([[0.0], prices])
@@ -89,7 +92,7 @@ def _demand(table: FloatArray, free: np.ndarray[tuple[int], np.dtype[np.bool_]])
     gain = gain[:, ::-1].cumsum(axis=1)[:, ::-1]
     first = np.zeros(len(table))
     np.maximum.at(first, owners, slopes)
-    return _Demand(prices, sizes, gain - prices * sizes, first)
+    return _Demand(prices, sizes, gain - prices * sizes, first, every)
 
 
 def _prices(demands: Sequence[_Demand], left: Sequence[int]) -> list[int]:
@@ -145,8 +148,14 @@ def _types(demands: Sequence[_Demand], at: Sequence[int], left: Sequence[int]) -
 class _Answer:
     """Jobs with their types, GPUs of each type divided among them."""
 
-    def __init__(self, values: Sequence[FloatArray], totals: Sequence[int], kinds: IntArray) -> None:
-        self._values, self._totals = values, totals
+    def __init__(
+        self,
+        values: Sequence[FloatArray],
+        totals: Sequence[int],
+        demands: Sequence[_Demand],
+        kinds: IntArray,
+    ) -> None:
+        self._values, self._totals, self._demands = values, totals, demands
         self.kinds = kinds
         self.counts = np.zeros(len(kinds), dtype=np.int64)
         self._worth = [0.0] * len(values)
@@ -162,7 +171,8 @@ class _Answer:
         """Divide one type's GPUs among its jobs; what that is worth, over nothing."""
         rows = np.flatnonzero(kinds == kind)
         table = self._values[kind][rows]
-        counts[rows] = best_counts(table, self._totals[kind])
+        steps = self._demands[kind].steps.of(rows, len(kinds))
+        counts[rows] = best_counts(table, self._totals[kind], steps)
         first = np.where(np.isfinite(table[:, 0]), table[:, 0], 0.0) if len(rows) else np.zeros(0)
         return float((self._values[kind][rows, counts[rows]] - first).sum())
 

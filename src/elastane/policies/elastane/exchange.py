@@ -19,6 +19,7 @@ from elastane.models.speed import FloatArray
 from elastane.policies.elastane.experience import patience
 from elastane.policies.view import JobView, View
 
+_TINY = 1e-12
 _KEPT = 50
 """Jobs that are gone and still remembered."""
 _MEDIAN, _LUCKY = 0.5, 0.25
@@ -61,7 +62,7 @@ class Exchange:
         both = [each for each in (*self.gone, *self.here.values()) if known in each and other in each]
         if not both:
             return None
-        part = _MEDIAN + (_LUCKY - _MEDIAN) * round(hope, 1)
+        part = _MEDIAN + (_LUCKY - _MEDIAN) * hope
         found = float(np.quantile([each[other] / each[known] for each in both], part))
         return float(np.exp(round(np.log(found) / _STEP) * _STEP))
 
@@ -71,24 +72,48 @@ class Exchange:
         return np.array([1.0 / (self.ratio(best, kind) or 1.0) for kind in types])
 
 
-def jobs_on(exchange: Exchange, jobs: Sequence[JobView], view: View, gpu_type: str) -> tuple[JobView, ...]:
-    """The jobs with what is believed of their speed on that type."""
+def jobs_on(
+    exchange: Exchange, jobs: Sequence[JobView], view: View, types: Sequence[str]
+) -> list[tuple[JobView, ...]]:
+    """For every type the jobs with what is believed of their speed on it."""
     per_node = max((node.gpus for node in view.usable.values()), default=1)
-    hopes = patience(jobs, per_node)
-    scouts = _scouts(exchange, jobs, view, gpu_type)
-    found = []
+    hopes = [round(hope, 1) for hope in patience(jobs, per_node).tolist()]
+    models = [_typed(job) for job in jobs]
+    best = [None if model is None else best_known(model) for model in models]
+    known = [_Known(*each) for each in zip(jobs, models, best, hopes, strict=True)]
+    return [_on(exchange, known, view, gpu_type) for gpu_type in types]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A job, its model if that tells types apart, the type it is known best on, and how much it may hope."""
+
+    job: JobView
+    model: GoodputModel | None
+    best: str | None
+    hope: float
+
+    @property
+    def left_s(self) -> float:
+        """On one GPU of the type it is known best on."""
+        if self.model is None or self.best is None or self.job.remaining is None:
+            return 0.0
+        return self.job.remaining.mean / max(self.model.best_of(1, 1, self.best)[0], _TINY)
+
+
+def _on(exchange: Exchange, known: Sequence[_Known], view: View, gpu_type: str) -> tuple[JobView, ...]:
+    scouts = _scouts(exchange, known, view, gpu_type)
     ratios: dict[tuple[str, float], float | None] = {}
-    for job, hope in zip(jobs, hopes.tolist(), strict=True):
-        model = _typed(job)
-        if model is None:
+    found = []
+    for each in known:
+        job, model, best = each.job, each.model, each.best
+        if model is None or best is None:
             found.append(job)
             continue
-        best = best_known(model)
-        key = best, round(hope, 1)
+        key = best, each.hope
         if key not in ratios:
-            ratios[key] = exchange.ratio(best, gpu_type, hope)
-        ratio = ratios[key] or (1.0 / _HOPE if job.id in scouts else 1.0)
-        there = on_type(model, gpu_type, ratio)
+            ratios[key] = exchange.ratio(best, gpu_type, each.hope)
+        there = on_type(model, gpu_type, ratios[key] or (1.0 / _HOPE if job.id in scouts else 1.0))
         found.append(job if there is model else replace(job, facts=replace(job.facts, speed=there)))
     return tuple(found)
 
@@ -98,31 +123,22 @@ def _typed(job: JobView) -> GoodputModel | None:
     return speed if isinstance(speed, GoodputModel) and tells_types_apart(speed) else None
 
 
-def _scouts(exchange: Exchange, jobs: Sequence[JobView], view: View, gpu_type: str) -> set[str]:
+def _scouts(exchange: Exchange, known: Sequence[_Known], view: View, gpu_type: str) -> set[str]:
     """For every type from which nobody has gone to this one: who is on the way, or else the job with most left."""
-    waiting: dict[str, list[JobView]] = {}
-    for job in jobs:
-        model = _typed(job)
-        willing = not job.request.types or gpu_type in job.request.types
-        if model is not None and gpu_type not in model.params and willing:
-            waiting.setdefault(best_known(model), []).append(job)
+    waiting: dict[str, list[_Known]] = {}
+    for each in known:
+        willing = not each.job.request.types or gpu_type in each.job.request.types
+        if each.model is not None and each.best is not None and gpu_type not in each.model.params and willing:
+            waiting.setdefault(each.best, []).append(each)
     found: set[str] = set()
-    for known, willing_jobs in waiting.items():
-        if exchange.ratio(known, gpu_type) is None:
-            there = [job.id for job in willing_jobs if _holds(job, view, gpu_type)]
-            longest = max(willing_jobs, key=lambda job: (_left_s(job), job.id))
-            found.update(there or [longest.id])
+    for best, willing_jobs in waiting.items():
+        if exchange.ratio(best, gpu_type) is None:
+            there = [each.job.id for each in willing_jobs if _holds(each.job, view, gpu_type)]
+            longest = max(willing_jobs, key=lambda each: (each.left_s, each.job.id))
+            found.update(there or [longest.job.id])
     return found
 
 
 def _holds(job: JobView, view: View, gpu_type: str) -> bool:
     parts = job.grant.slices if job.grant else ()
     return any(part.node in view.nodes and view.nodes[part.node].gpu_type == gpu_type for part in parts)
-
-
-def _left_s(job: JobView) -> float:
-    """Seconds left on one GPU of the type it is known best on."""
-    model = _typed(job)
-    if model is None or job.remaining is None:
-        return 0.0
-    return job.remaining.mean / max(model.best_of(1, 1, best_known(model))[0], 1e-12)

@@ -7,7 +7,7 @@ work means the same whatever a job holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,14 +56,14 @@ def see(view: View, explore: float, first: int, caution: float) -> Sight:
     frame = frame_of(view, explore, first)
     exchange = Exchange.of(known).with_jobs(frame.jobs)
     names = sorted({node.gpu_type for node in view.nodes.values()})
-    sides = [
-        _side(kind, name, frame, exchange, view, (known or {}).get("beyond")) for kind, name in enumerate(names)
-    ]
+    on_types = jobs_on(exchange, frame.jobs, view, names)
+    beyond = (known or {}).get("beyond", {})
+    sides = [_side(frame, view, *each, beyond) for each in zip(range(len(names)), names, on_types, strict=True)]
     beliefs = [side.belief(caution) for side in sides]
     outlook = _mean(frame.jobs, view, sides, beliefs)
     parts = connected(_parts(frame, view, sides, beliefs, outlook, exchange))
-    beyond = {side.name: side.experience.memory() for side in sides}
-    memory = {"types": {"exchange": exchange.memory(), "beyond": beyond}}
+    learned = {side.name: side.experience.memory() for side in sides}
+    memory = {"types": {"exchange": exchange.memory(), "beyond": learned}}
     if isinstance(view.memory, dict) and "beyond" in view.memory:
         memory["beyond"] = view.memory["beyond"]
     present = parts[0].current_speedups()
@@ -96,16 +96,17 @@ class _Side:
         return Belief(caution, self.experience.exponents(self.jobs, self.per_node, caution), self.per_node)
 
 
-def _side(kind: int, name: str, frame: Frame, exchange: Exchange, view: View, beyond: Any) -> _Side:
+def _side(
+    frame: Frame, view: View, kind: int, name: str, jobs: tuple[JobView, ...], beyond: Mapping[str, Any]
+) -> _Side:
     per_node = max(int(frame.node_gpus[frame.kinds == kind].max(initial=1)), 1)
     gpus = sum(node.gpus for node in view.usable.values() if node.gpu_type == name)
-    jobs = jobs_on(exchange, frame.jobs, view, name)
     were_there = [
         there
         for job, there in zip(frame.jobs, jobs, strict=True)
         if isinstance(job.speed, GoodputModel) and name in job.speed.params
     ]
-    known = Experience.of({"beyond": beyond[name]}) if beyond and name in beyond else Experience()
+    known = Experience.of({"beyond": beyond.get(name)})
     return _Side(kind, name, gpus, per_node, jobs, known.with_jobs(were_there, per_node))
 
 
