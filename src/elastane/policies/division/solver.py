@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elastane.models.speed import FloatArray, IntArray
 
@@ -29,8 +30,12 @@ class Steps(NamedTuple):
         """Those of some of the jobs, which are numbered anew."""
         numbers = np.full(jobs, -1)
         numbers[rows] = np.arange(len(rows))
-        mine = numbers[self.owners] >= 0
-        return Steps(numbers[self.owners[mine]], self.sizes[mine], self.gains[mine], self.targets[mine])
+        found = self.where(numbers[self.owners] >= 0)
+        return found._replace(owners=numbers[found.owners])
+
+    def where(self, chosen: NDArray[np.bool_]) -> Steps:
+        """Some of them."""
+        return Steps(self.owners[chosen], self.sizes[chosen], self.gains[chosen], self.targets[chosen])
 
 
 def best_counts(values: FloatArray, total: int, steps: Steps | None = None) -> IntArray:

@@ -2,31 +2,36 @@
 
     max Σ_j values[t_j][j, k_j]   with   Σ_{j: t_j = t} k_j ≤ total_t   for every type t
 
-Every type gets a price per GPU.  At given prices each job takes what leaves it most (its value less what it costs), and
-prices are lowered or raised type by type until no type is asked for more than there is: coordinate descent on the dual,
-on a grid of prices, for all jobs at once.  Jobs then take their types in turn, those who would lose most by another one
-first, GPUs of each type are divided exactly (``best_counts``), and who would gain by another type is moved there.
+Every type gets a price per GPU (``dual``), at which each job chooses the type that leaves it most.  Then the GPUs of each
+type are divided among those who chose it (``best_counts``), and whoever would gain by another type is moved there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elastane.models.speed import FloatArray, IntArray
+from elastane.policies.division.dual import Demand, Dual, demand_of, price_grid
 from elastane.policies.division.solver import Steps, best_counts, hull_steps
 
-_GRID = 64
-_MOST_SWEEPS = 12
 _TRIALS = 240
 """Moves that are tried, divided by the number of jobs; at least ``_FEWEST``."""
 _FEWEST = 6
+_FEW = 8
+"""So few jobs may also exchange their types."""
 _HOPELESS = 1.0
 """A move that seems to lose more than so many GPUs are worth is not tried."""
 _GAIN = 1e-9
 _TINY = 1e-12
+
+Flags = NDArray[np.bool_]
+_Move = dict[int, int]
+"""Other types for some jobs."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +40,6 @@ class Division:
 
     kinds: IntArray
     counts: IntArray
-
-
-@dataclass(frozen=True)
-class _Demand:
-    """Of one type: what each job would take at each price, and what that leaves it: (job, price)."""
-
-    prices: FloatArray
-    sizes: IntArray
-    surplus: FloatArray
-    first: FloatArray
-    """The price below which a job would take any."""
-    steps: Steps
 
 
 def best_division(values: Sequence[FloatArray], totals: Sequence[int]) -> Division:
@@ -60,13 +53,15 @@ def best_division(values: Sequence[FloatArray], totals: Sequence[int]) -> Divisi
     free = home < 0
     taken = [int(_starts(table[home == kind]).sum()) for kind, table in enumerate(values)]
     left = [total - used for total, used in zip(totals, taken, strict=True)]
-    demands = [_demand(table, free) for table in values]
-    at = _prices(demands, left)
-    choices = [np.where(free, kinds, home) for kinds in _types(demands, at, left)]
-    answer = max(
-        (_Answer(values, totals, demands, kinds) for kinds in choices), key=lambda answer: answer.worth
-    )
-    answer.improve([float(demand.prices[i]) for demand, i in zip(demands, at, strict=True)], free)
+    every = [hull_steps(table, _starts(table)) for table in values]
+    movable = [steps.where(free[steps.owners]) for steps in every]
+    grid = price_grid(movable)
+    demands = [demand_of(steps, len(free), grid) for steps in movable]
+    at = Dual(grid, demands, left).smallest()
+    prices = grid[at]
+    choices = [np.where(free, kinds, home) for kinds in _types(demands, at, prices, left)]
+    answer = max((_Answer(values, totals, every, kinds) for kinds in choices), key=lambda answer: answer.worth)
+    answer.improve(prices, free)
     return Division(answer.kinds, answer.counts)
 
 
@@ -76,52 +71,9 @@ def _starts(table: FloatArray) -> IntArray:
     return out
 
 
-def _demand(table: FloatArray, free: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> _Demand:
-    every = hull_steps(table, _starts(table))
-    mine = free[every.owners]
-    owners, steps, gains = every.owners[mine], every.sizes[mine], every.gains[mine]
-    slopes = gains / np.maximum(steps, 1)
-    prices = np.unique(np.quantile(slopes, np.linspace(0.0, 1.0, _GRID))) if len(slopes) else np.zeros(0)
-    prices = np.concatenate([[0.0], prices])
-    column = np.searchsorted(prices, slopes) - 1  # the highest price below the slope
-    sizes = np.zeros((len(table), len(prices)), dtype=np.int64)
-    gain = np.zeros((len(table), len(prices)))
-    np.add.at(sizes, (owners, column), steps)
-    np.add.at(gain, (owners, column), gains)
-    sizes = sizes[:, ::-1].cumsum(axis=1)[:, ::-1]
-    gain = gain[:, ::-1].cumsum(axis=1)[:, ::-1]
-    first = np.zeros(len(table))
-    np.maximum.at(first, owners, slopes)
-    return _Demand(prices, sizes, gain - prices * sizes, first, every)
-
-
-def _prices(demands: Sequence[_Demand], left: Sequence[int]) -> list[int]:
-    """Where the dual Σ_j max_t surplus_jt + Σ_t price_t · left_t is smallest, as far as one price at a time gets."""
-    found = [_descended(demands, left, start) for start in (0.0, 1.0)]
-    return min(found, key=lambda at: _dual(demands, left, at))
-
-
-def _descended(demands: Sequence[_Demand], left: Sequence[int], start: float) -> list[int]:
-    at = [int(start * (len(demand.prices) - 1)) for demand in demands]
-    for _ in range(_MOST_SWEEPS):
-        before = list(at)
-        for kind, demand in enumerate(demands):
-            others = [d.surplus[:, i] for k, (d, i) in enumerate(zip(demands, at, strict=True)) if k != kind]
-            elsewhere = np.maximum.reduce(others)[:, None]
-            dual = np.maximum(demand.surplus, elsewhere).sum(axis=0) + demand.prices * left[kind]
-            at[kind] = int(np.argmin(dual))
-        if at == before:
-            break
-    return at
-
-
-def _dual(demands: Sequence[_Demand], left: Sequence[int], at: Sequence[int]) -> float:
-    pairs = list(zip(demands, at, strict=True))
-    paid = sum(float(demand.prices[i]) * total for (demand, i), total in zip(pairs, left, strict=True))
-    return paid + float(np.maximum.reduce([demand.surplus[:, i] for demand, i in pairs]).sum())
-
-
-def _types(demands: Sequence[_Demand], at: Sequence[int], left: Sequence[int]) -> list[IntArray]:
+def _types(
+    demands: Sequence[Demand], at: Sequence[int], prices: FloatArray, left: Sequence[int]
+) -> list[IntArray]:
     """Two ways to choose types at these prices, in turn or at once; a job that buys nothing goes where it nearly did.
 
     Where jobs are alike they all want the same, so they choose in turn, who would lose most by another type first.
@@ -130,7 +82,7 @@ def _types(demands: Sequence[_Demand], at: Sequence[int], left: Sequence[int]) -
     pairs = list(zip(demands, at, strict=True))
     surplus = np.stack([demand.surplus[:, i] for demand, i in pairs], axis=1)
     sizes = np.stack([demand.sizes[:, i] for demand, i in pairs], axis=1)
-    near = np.stack([demand.first / max(float(demand.prices[i]), _TINY) for demand, i in pairs], axis=1)
+    near = np.stack([demand.first for demand in demands], axis=1) / np.maximum(prices, _TINY)
     ranked = np.sort(surplus, axis=1)
     at_once = np.where(ranked[:, -1] > 0.0, np.argmax(surplus, axis=1), np.argmax(near, axis=1))
     in_turn = at_once.copy()
@@ -152,10 +104,10 @@ class _Answer:
         self,
         values: Sequence[FloatArray],
         totals: Sequence[int],
-        demands: Sequence[_Demand],
+        steps: Sequence[Steps],
         kinds: IntArray,
     ) -> None:
-        self._values, self._totals, self._demands = values, totals, demands
+        self._values, self._totals, self._steps = values, totals, steps
         self.kinds = kinds
         self.counts = np.zeros(len(kinds), dtype=np.int64)
         self._worth = [0.0] * len(values)
@@ -171,21 +123,21 @@ class _Answer:
         """Divide one type's GPUs among its jobs; what that is worth, over nothing."""
         rows = np.flatnonzero(kinds == kind)
         table = self._values[kind][rows]
-        steps = self._demands[kind].steps.of(rows, len(kinds))
+        steps = self._steps[kind].of(rows, len(kinds))
         counts[rows] = best_counts(table, self._totals[kind], steps)
         first = np.where(np.isfinite(table[:, 0]), table[:, 0], 0.0) if len(rows) else np.zeros(0)
         return float((self._values[kind][rows, counts[rows]] - first).sum())
 
-    def improve(self, prices: Sequence[float], free: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
-        """Move jobs to other types, the most promising first, while that gains."""
-        for _ in range(max(_TRIALS // max(len(self.kinds), 1), _FEWEST)):
-            if not any(self._moved(job, kind) for job, kind in self._candidates(prices, free)):
+    def improve(self, prices: FloatArray, free: Flags) -> None:
+        """Move jobs to other types, the most promising first, while that gains; few jobs also change places."""
+        few = int(free.sum()) <= _FEW
+        for _ in range(max(_TRIALS // max(len(free), 1), _FEWEST)):
+            moves = self._candidates(prices, free) + (self._exchanges(free) if few else [])
+            if not any(self._moved(move) for move in moves):
                 return
 
-    def _candidates(
-        self, prices: Sequence[float], free: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    ) -> list[tuple[int, int]]:
-        """(job, other type) by what the job would gain there at these prices."""
+    def _candidates(self, prices: FloatArray, free: Flags) -> list[_Move]:
+        """A job to another type, by what it would gain there at these prices."""
         rows = np.arange(len(self.kinds))
         gains = []
         now = np.zeros(len(rows))
@@ -197,18 +149,24 @@ class _Answer:
         gain = np.stack(gains, axis=1) - now[:, None]
         best = np.argsort(-gain, axis=None, kind="stable")[: max(_TRIALS // max(len(rows), 1), _FEWEST)]
         pairs = [divmod(int(i), len(self._values)) for i in best]
-        return [(job, kind) for job, kind in pairs if gain[job, kind] > -_HOPELESS * prices[kind]]
+        return [{job: kind} for job, kind in pairs if gain[job, kind] > -_HOPELESS * prices[kind]]
 
-    def _moved(self, job: int, kind: int) -> bool:
-        """Whether a job was better moved there; then it is."""
-        old = int(self.kinds[job])
+    def _exchanges(self, free: Flags) -> list[_Move]:
+        """Two jobs of different types that exchange them."""
+        pairs = combinations(np.flatnonzero(free).tolist(), 2)
+        each = [(one, other, int(self.kinds[one]), int(self.kinds[other])) for one, other in pairs]
+        return [{one: theirs, other: mine} for one, other, mine, theirs in each if mine != theirs]
+
+    def _moved(self, move: _Move) -> bool:
+        """Whether some jobs were better moved to other types; then they are."""
         kinds, counts = self.kinds.copy(), self.counts.copy()
-        kinds[job] = kind
-        worth = {k: self._divide(k, kinds, counts) for k in (old, kind)}
-        before = self._worth[old] + self._worth[kind]
+        kinds[list(move)] = list(move.values())
+        touched = sorted({*move.values(), *self.kinds[list(move)].tolist()})
+        worth = {kind: self._divide(kind, kinds, counts) for kind in touched}
+        before = sum(self._worth[kind] for kind in touched)
         if sum(worth.values()) <= before + _GAIN * abs(before):
             return False
         self.kinds, self.counts = kinds, counts
-        for k, value in worth.items():
-            self._worth[k] = value
+        for kind, value in worth.items():
+            self._worth[kind] = value
         return True
