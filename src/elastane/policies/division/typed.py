@@ -2,8 +2,8 @@
 
     max Σ_j values[t_j][j, k_j]   with   Σ_{j: t_j = t} k_j ≤ total_t   for every type t
 
-Every type gets a price per GPU (``dual``), at which each job chooses the type that leaves it most.  Then the GPUs of each
-type are divided among those who chose it (``best_counts``), and whoever would gain by another type is moved there.
+Every type gets a price per GPU (``dual``), at which each job chooses the type that leaves it most.  Then the GPUs of
+each type are divided among those who chose it (``best_counts``), and who would gain by another type is moved there.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Experience:
     @classmethod
     def of(cls, memory: Any) -> Experience:
         """From what the last plan left in the policy's memory."""
-        known = memory.get("beyond") if isinstance(memory, Mapping) else None
+        known = memory.get("beyond") if isinstance(memory, dict) else None
         return cls(float(known["total"]), int(known["count"]), dict(known["here"])) if known else cls()
 
     def memory(self) -> dict[str, Any]:
