@@ -86,7 +86,7 @@ def test_who_may_not_move_stays(request_: dict[str, Any]) -> None:
 
 
 def test_a_job_that_was_never_there_fares_like_those_that_were() -> None:
-    """Others were five times as fast; without them nothing is known, and a short job does not go and see."""
+    """Others were five times as fast there: so much that even a short job is moved."""
     short = replace(job("a", {"t4": 1.0}, 6e5, "t0"), restart_s=60.0)
     told = {"types": {"exchange": {"gone": [{"t4": 1.0, "a100": 0.2}], "here": {}}, "beyond": {}}}
     assert places(view([short], memory={"at_s": NOW_S, "fair": {}, **told})) == {"a": "a100"}
