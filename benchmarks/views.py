@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from elastane.cluster import Cluster
+from elastane.cluster import Cluster, Node
 from elastane.models.catalog import catalog
 from elastane.models.estimate import Estimate
 from elastane.models.goodput import GoodputModel
@@ -17,19 +18,23 @@ from elastane.policies.pollux import Pollux
 from elastane.policies.view import Facts, Info, JobState, JobView, Ledger, Request, View
 
 
-def crowded_view(jobs: int, gpus: int, seed: int = 0, per_node: int = 8) -> View:
-    """Jobs of all catalog applications at all ages, each with a fitted-looking model of its own."""
+def crowded_view(
+    jobs: int, gpus: int, seed: int = 0, per_node: int = 8, types: Sequence[str] = ("t4",)
+) -> View:
+    """Jobs of all catalog applications at all ages, each with a fitted-looking model of its own.
+
+    Of several accelerator types there are equally many nodes, and a job knows some of them, one at least.
+    """
     rng = np.random.default_rng(seed)
-    cluster = Cluster.uniform(max(gpus // per_node, 1), per_node)
+    cluster = _cluster(max(gpus // per_node, 1), per_node, types)
     apps = list(catalog().values())
     views = {}
     for number in range(jobs):
         app = apps[rng.integers(len(apps))]
-        theta = np.array(app.params["t4"]) * np.exp(rng.normal(0, 0.05, 7))
-        theta[6] = np.clip(theta[6], 1.0, 10.0)
-        limits = app.limits(("t4",))
+        known = types if len(types) == 1 else rng.permutation(types)[: rng.integers(1, len(types) + 1)].tolist()
+        limits = app.limits(tuple(types))
         model = GoodputModel(
-            params={"t4": ThroughputParams(*theta.tolist())},
+            params={kind: _fitted(app.params[kind], rng) for kind in known},
             noise=app.noise_at(float(rng.random())),
             limits=limits,
             max_profiled=int(rng.choice([1, 1, 2, 2, 4, 8, 16])),
@@ -46,6 +51,18 @@ def crowded_view(jobs: int, gpus: int, seed: int = 0, per_node: int = 8) -> View
             visible=Info.SPEED,
         )
     return View(now_s=60_000.0, jobs=views, nodes=cluster.nodes, visible=Info.SPEED)
+
+
+def _cluster(nodes: int, per_node: int, types: Sequence[str]) -> Cluster:
+    if len(types) == 1:
+        return Cluster.uniform(nodes, per_node, types[0])
+    return Cluster.of(Node(f"n{i:05d}", per_node, types[i % len(types)]) for i in range(nodes))
+
+
+def _fitted(params: ThroughputParams[float], rng: np.random.Generator) -> ThroughputParams[float]:
+    theta = np.array(params) * np.exp(rng.normal(0, 0.05, 7))
+    theta[6] = np.clip(theta[6], 1.0, 10.0)
+    return ThroughputParams(*theta.tolist())
 
 
 def with_work(view: View, info: Info, seed: int = 1) -> View:

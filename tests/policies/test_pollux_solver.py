@@ -16,7 +16,7 @@ from elastane.policies.division.layout import lay_out
 from elastane.policies.division.objective import contribution
 from elastane.policies.division.problem import Problem
 from elastane.policies.division.settle import objective
-from elastane.policies.division.solver import _climb_hulls, _dynamic_programme, _hull_steps, best_counts
+from elastane.policies.division.solver import _climb_hulls, _dynamic_programme, best_counts, hull_steps
 from elastane.policies.pollux import Pollux
 from helpers.pollux_views import job, problem, view
 
@@ -251,7 +251,7 @@ def test_both_ways_to_find_hulls_take_the_same_steps(jobs: int, sizes: int, seed
     values[:, 0] = 0.0
     idle = np.full((sizes, sizes), -np.inf)
     idle[:, 0] = 0.0
-    few = _hull_steps(values, np.zeros(jobs, dtype=np.int64))
-    many = _hull_steps(np.vstack([values, idle]), np.zeros(jobs + sizes, dtype=np.int64))
+    few = hull_steps(values, np.zeros(jobs, dtype=np.int64))
+    many = hull_steps(np.vstack([values, idle]), np.zeros(jobs + sizes, dtype=np.int64))
     as_sets = [sorted(zip(o.tolist(), s.tolist(), t.tolist(), strict=True)) for o, s, _, t in (few, many)]
     assert as_sets[0] == as_sets[1]

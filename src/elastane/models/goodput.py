@@ -15,8 +15,8 @@ Everything is vectorised: one call answers for many jobs and many allocations.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -187,6 +187,8 @@ class GoodputModel:
     observations: int = 0
     widest: int = 0
     """The most samples per GPU it was ever observed with; 0: nobody says."""
+    profiled: Mapping[str, int] = field(default_factory=dict)
+    """The most workers it was observed with on each accelerator type; where it says nothing, ``max_profiled``."""
 
     @property
     def max_useful(self) -> int:
@@ -194,7 +196,7 @@ class GoodputModel:
         return self.limits.max_workers
 
     def theta(self, gpu_type: str) -> ThroughputParams[float]:
-        """θ on that type; a type never seen borrows the first one known."""
+        """θ on that type; a type never seen borrows the first one known (``across`` knows better)."""
         found = self.params.get(gpu_type)
         return found if found is not None else next(iter(self.params.values()))
 

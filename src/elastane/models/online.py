@@ -42,6 +42,10 @@ class _Profile:
             count,
         )
 
+    @property
+    def most_workers(self) -> int:
+        return max(workers for _, workers, _ in self.times)
+
     def observations(self) -> Observations:
         keys = np.array(list(self.times), dtype=np.float64)
         times = np.array(list(self.times.values()), dtype=np.float64)
@@ -135,11 +139,13 @@ class Learner:
         if self._model is None:
             fits = {kind: p.fit for kind, p in self._profiles.items() if p.fit is not None}
             params = {kind: fit.params for kind, fit in fits.items()}
+            profiled = {kind: self._profiles[kind].most_workers for kind in fits}
             seen = self.max_profiled
             if self.memory is not None:
                 seen = max(seen, self.memory.most_workers)
                 for kind, known in self.memory.expected.items():
                     params.setdefault(kind, known.scaled(self._comparison.factor))
+                    profiled[kind] = max(profiled.get(kind, 0), self.memory.most_workers)
             if not params:
                 return None
             self._model = GoodputModel(
@@ -151,6 +157,7 @@ class Learner:
                 relative_error=self._relative_error(list(fits.values())),
                 observations=sum(fit.count for fit in fits.values()),
                 widest=self.widest if self.memory is None else 0,
+                profiled=profiled,
             )
         return self._model
 

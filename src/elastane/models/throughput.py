@@ -40,6 +40,11 @@ class ThroughputParams(NamedTuple, Generic[Number]):
     gamma: Number
 
 
+def scaled(theta: ThroughputParams[float], factor: float) -> ThroughputParams[float]:
+    """θ of a job that takes ``factor`` times as long for everything."""
+    return ThroughputParams._make([*(value * factor for value in theta[:6]), theta.gamma])
+
+
 def gradient_time_s(theta: ThroughputParams[FloatArray], per_gpu: FloatArray) -> FloatArray:
     """T_grad: seconds of one pass over ``per_gpu`` samples."""
     return theta.alpha_c + theta.beta_c * per_gpu

@@ -125,6 +125,7 @@ def _speed_to_json(speed: object) -> dict[str, Any] | None:
         "relative_error": encoded(speed.relative_error),
         "observations": speed.observations,
         "widest": speed.widest,
+        "profiled": dict(speed.profiled),
     }
 
 
@@ -140,4 +141,5 @@ def _speed_from_json(values: Mapping[str, Any] | None) -> GoodputModel | None:
         relative_error=float(values["relative_error"]),
         observations=int(values["observations"]),
         widest=int(values.get("widest", 0)),
+        profiled={kind: int(most) for kind, most in values.get("profiled", {}).items()},
     )

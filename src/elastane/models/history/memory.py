@@ -14,7 +14,7 @@ from elastane.models.fitting import Observations, fit_throughput
 from elastane.models.goodput import BatchLimits
 from elastane.models.history.experience import NoisePoint
 from elastane.models.history.work import WorkPrior
-from elastane.models.throughput import ThroughputParams, times_s
+from elastane.models.throughput import ThroughputParams, scaled, times_s
 
 _SLACK = 0.25
 """Relative doubt about the speed of a job that is as unlike as can be, beside what neighbours tell."""
@@ -57,7 +57,7 @@ class Expected:
 
     def scaled(self, factor: float) -> ThroughputParams[float]:
         """θ of a job that takes ``factor`` times as long for everything."""
-        return ThroughputParams._make([*(value * factor for value in self.params[:6]), self.params.gamma])
+        return scaled(self.params, factor)
 
 
 @dataclass(frozen=True, slots=True)

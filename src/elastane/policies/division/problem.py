@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,12 +44,29 @@ class Problem:
     """What each size of each job is worth besides, per (job, size); moves do not lessen it."""
     urgent: tuple[int, ...] = ()
     """Jobs for which others have to make room."""
+    reference: FloatArray | None = None
+    """What one GPU does for each job, if that is not what one of these GPUs does."""
+    elsewhere: FloatArray | None = None
+    """What each job does with GPUs of another type that it holds; 0: none."""
 
     @property
     def held_total(self) -> IntArray:
         """Current GPUs per job."""
         out: IntArray = self.held.sum(axis=1)
         return out
+
+    @property
+    def running(self) -> NDArray[np.bool_]:
+        """Jobs that hold something, here or of another type."""
+        here = self.held_total > 0
+        return here if self.elsewhere is None else here | (self.elsewhere > 0.0)
+
+    @property
+    def one_gpu(self) -> FloatArray:
+        """Speed-up with one GPU, the unit of a job's work."""
+        if self.reference is not None:
+            return self.reference
+        return self.one_node[:, 1] if self.one_node.shape[1] > 1 else np.ones(len(self.jobs))
 
     def packed(self) -> FloatArray:
         """Speed-up with each size on as few nodes as possible."""
@@ -65,7 +82,8 @@ class Problem:
     def current_speedups(self) -> FloatArray:
         """Speed-ups if nothing changes."""
         nodes, total = np.count_nonzero(self.held, axis=1), self.held_total
-        return np.array([self.speedup_of(j, int(nodes[j]), int(total[j])) for j in range(len(self.jobs))])
+        here = np.array([self.speedup_of(j, int(nodes[j]), int(total[j])) for j in range(len(self.jobs))])
+        return here if self.elsewhere is None else here + self.elsewhere
 
     def present_value(self) -> float:
         """The objective if nothing changes."""
@@ -92,38 +110,59 @@ class Problem:
         return np.where(allowed, values, -np.inf)
 
 
-def build_problem(
-    view: View, p: float, delay_s: float, fair_on_one_node: bool, max_explore: float, first: int = 1
-) -> Problem:
+@dataclass(frozen=True)
+class Frame:
+    """A round without speeds: who there is, in priority order, what they hold and where they may go."""
+
+    jobs: tuple[JobView, ...]
+    node_ids: tuple[str, ...]
+    node_gpus: IntArray
+    kinds: IntArray
+    usable: NDArray[np.bool_]
+    held: IntArray
+    least: IntArray
+    most: IntArray
+    pinned: NDArray[np.bool_]
+
+    def problem(self, one_node: FloatArray, several: FloatArray, factor: FloatArray, p: float) -> Problem:
+        """With speeds, and what moving leaves of them."""
+        frame = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Problem(**frame, one_node=one_node, several=several, factor=factor, p=p)
+
+
+def frame_of(view: View, max_explore: float, first: int) -> Frame:
     """Gather the view into arrays; a job that was never measured may have ``first`` GPUs."""
     jobs = tuple(sorted(view.jobs.values(), key=lambda job: _priority(job, view)))
     node_ids = tuple(sorted(view.nodes))
-    gpus = _node_gpus(view, node_ids)
-    total, per_node = int(gpus.sum()), int(gpus.max(initial=1))
     types = [view.nodes[node].gpu_type for node in node_ids]
-    kinds = np.unique(np.array(types, dtype=str), return_inverse=True)[1].astype(np.int64)
-    usable = _usable(jobs, types)
     held = _held(jobs, view, node_ids)
-    least, most = _bounds(jobs, _reach(jobs, view), held.sum(axis=1), max_explore, first)
-    one_node, several = _speedups(jobs, np.maximum(most, held.sum(axis=1)), total, per_node, fair_on_one_node)
-    ages = np.array([view.now_s - job.submit_s for job in jobs])
-    restarts = np.array([float(job.ledger.restarts) for job in jobs])
-    scale = len(node_ids) / max(total, 1)
-    return Problem(
+    least, most = _bounds(jobs, reach_of(jobs, view), held.sum(axis=1), max_explore, first)
+    return Frame(
         jobs=jobs,
         node_ids=node_ids,
-        node_gpus=gpus,
-        one_node=one_node * scale,
-        several=several * scale,
-        factor=np.tile(realloc_factor(delay_s, ages, restarts)[:, None], (1, several.shape[1])),
+        node_gpus=_node_gpus(view, node_ids),
+        kinds=np.unique(np.array(types, dtype=str), return_inverse=True)[1].astype(np.int64),
+        usable=_usable(jobs, types),
+        held=held,
         least=least,
         most=most,
-        held=held,
         pinned=np.array([_stays(job, view) for job in jobs], dtype=bool),
-        kinds=kinds,
-        usable=usable,
-        p=p,
     )
+
+
+def build_problem(
+    view: View, p: float, delay_s: float, fair_on_one_node: bool, max_explore: float, first: int = 1
+) -> Problem:
+    """The round with speed-ups over a fair share, for all accelerators alike."""
+    frame = frame_of(view, max_explore, first)
+    total, per_node = int(frame.node_gpus.sum()), int(frame.node_gpus.max(initial=1))
+    most = np.maximum(frame.most, frame.held.sum(axis=1))
+    one_node, several = _speedups(frame.jobs, most, total, per_node, fair_on_one_node)
+    ages = np.array([view.now_s - job.submit_s for job in frame.jobs])
+    restarts = np.array([float(job.ledger.restarts) for job in frame.jobs])
+    factor = np.tile(realloc_factor(delay_s, ages, restarts)[:, None], (1, several.shape[1]))
+    scale = len(frame.node_ids) / max(total, 1)
+    return frame.problem(one_node * scale, several * scale, factor, p)
 
 
 def _priority(job: JobView, view: View) -> tuple[bool, float, float, str]:
@@ -167,10 +206,14 @@ def _held(jobs: tuple[JobView, ...], view: View, node_ids: tuple[str, ...]) -> I
     return held
 
 
-def _reach(jobs: tuple[JobView, ...], view: View) -> list[int]:
-    """The most GPUs each job could ever stand on; jobs that ask alike are answered once."""
+def reach_of(jobs: tuple[JobView, ...], view: View, gpu_type: str | None = None) -> list[int]:
+    """The most GPUs (of that type) each job could ever stand on; jobs that ask alike are answered once."""
     wishes = {(job.request.types, job.request.max_nodes, job.request.worker): job.request for job in jobs}
-    found = {wish: view.reach(request) for wish, request in wishes.items()}
+    found = {}
+    for wish, request in wishes.items():
+        only = request if gpu_type is None else replace(request, types=(gpu_type,))
+        accepted = gpu_type is None or not request.types or gpu_type in request.types
+        found[wish] = view.reach(only) if accepted else 0
     return [found[job.request.types, job.request.max_nodes, job.request.worker] for job in jobs]
 
 

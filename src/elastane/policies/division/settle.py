@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
@@ -85,14 +86,14 @@ def grants_of(problem: Problem, rows: Rows) -> dict[str, Grant]:
     return grants
 
 
-def explain(problem: Problem, rows: Rows) -> dict[str, str]:
-    """Why each job without GPUs has none."""
+def explain(problem: Problem, given: Container[int]) -> dict[str, str]:
+    """Why each job that was not given any GPUs has none."""
     total = int(problem.node_gpus.sum())
     crowd = f"{len(problem.jobs)} jobs share {total} GPUs"
     reasons = {}
     for j, job in enumerate(problem.jobs):
         least, most = int(problem.least[j]), int(problem.most[j])
-        if rows.get(j):
+        if j in given:
             continue
         if least > most:
             reasons[job.id] = f"needs {least} GPUs of one type, at most {most} that it may use exist"

@@ -7,8 +7,10 @@ gain per GPU, which is exact but for the last few GPUs.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elastane.models.speed import FloatArray, IntArray
 
@@ -16,17 +18,38 @@ _EXACT_CELLS = 150_000
 """Above this many (job, total, size) cells the hull method is used: it costs a few ms where DP would cost many."""
 
 
-def best_counts(values: FloatArray, total: int) -> IntArray:
+class Steps(NamedTuple):
+    """Steps along upper concave hulls that gain: whose, how many GPUs more, what they gain, the size reached."""
+
+    owners: IntArray
+    sizes: IntArray
+    gains: FloatArray
+    targets: IntArray
+
+    def of(self, rows: IntArray, jobs: int) -> Steps:
+        """Those of some of the jobs, which are numbered anew."""
+        numbers = np.full(jobs, -1)
+        numbers[rows] = np.arange(len(rows))
+        found = self.where(numbers[self.owners] >= 0)
+        return found._replace(owners=numbers[found.owners])
+
+    def where(self, chosen: NDArray[np.bool_]) -> Steps:
+        """Some of them."""
+        return Steps(self.owners[chosen], self.sizes[chosen], self.gains[chosen], self.targets[chosen])
+
+
+def best_counts(values: FloatArray, total: int, steps: Steps | None = None) -> IntArray:
     """The sizes that maximise Σ values[j, size_j] with Σ size_j ≤ total; −inf marks sizes a job may not have.
 
-    Size 0 must be allowed for every job, or the smallest allowed sizes must fit together.
+    Size 0 must be allowed for every job, or the smallest allowed sizes must fit together.  ``steps`` are those of
+    ``hull_steps``, if they are known already.
     """
     jobs, sizes = values.shape
     if jobs == 0:
         return np.zeros(0, dtype=np.int64)
     if jobs * (total + 1) * sizes <= _EXACT_CELLS:
         return _dynamic_programme(values, total)
-    return _climb_hulls(values, total)
+    return _climb_hulls(values, total, steps)
 
 
 def _dynamic_programme(values: FloatArray, total: int) -> IntArray:
@@ -50,10 +73,10 @@ def _dynamic_programme(values: FloatArray, total: int) -> IntArray:
     return counts
 
 
-def _climb_hulls(values: FloatArray, total: int) -> IntArray:
+def _climb_hulls(values: FloatArray, total: int, steps: Steps | None = None) -> IntArray:
     """Steps between vertices of all concave hulls, taken by falling gain per GPU while they fit."""
     start = np.argmax(np.isfinite(values), axis=1)
-    owners, sizes, gains, targets = _hull_steps(values, start)
+    owners, sizes, gains, targets = steps or hull_steps(values, start)
     order = np.argsort(-gains / sizes, kind="stable")
     counts = start.astype(np.int64)
     left = total - int(counts.sum())
@@ -78,8 +101,8 @@ def _climb_hulls(values: FloatArray, total: int) -> IntArray:
     return _spend_rest(values, counts, left)
 
 
-def _hull_steps(values: FloatArray, start: IntArray) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
-    """Every job's steps along its upper concave hull: (job, GPUs, gain, size reached), only steps that gain."""
+def hull_steps(values: FloatArray, start: IntArray) -> Steps:
+    """Every job's steps along its upper concave hull."""
     jobs, sizes = values.shape
     if jobs < sizes:
         return _row_hulls(values, start)  # few jobs with long hulls: job by job is faster than step by step
@@ -100,11 +123,10 @@ def _hull_steps(values: FloatArray, start: IntArray) -> tuple[IntArray, IntArray
         active, target, gain = active[moving], target[moving], gain[moving]
         found.append((active, target - at[active], gain, target))
         at[active] = target
-    owners, steps, gains, targets = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return owners, steps, gains, targets
+    return Steps(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
-def _row_hulls(values: FloatArray, start: IntArray) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
+def _row_hulls(values: FloatArray, start: IntArray) -> Steps:
     """The same steps by a monotone chain over each job's sizes, in plain arithmetic: O(sizes) per job."""
     owners, steps, gains, targets = [], [], [], []
     for job, row in enumerate(values.tolist()):
@@ -128,7 +150,7 @@ def _row_hulls(values: FloatArray, start: IntArray) -> tuple[IntArray, IntArray,
             targets.append(b)
     whole = (np.array(x, dtype=np.int64) for x in (owners, steps, targets))
     owner, step, target = whole
-    return owner, step, np.array(gains), target
+    return Steps(owner, step, np.array(gains), target)
 
 
 def _spend_rest(values: FloatArray, counts: IntArray, left: int) -> IntArray:

@@ -64,8 +64,7 @@ class Experience:
     def exponents(self, jobs: Sequence[JobView], per_node: int, hope: float) -> FloatArray:
         """Of each job: between what others have found and ``hope``, the more of that the longer it will go on."""
         expected = min(self._mean(hope), hope)
-        ahead = np.array([_left_s(job, per_node) / max(_RESTARTS * job.restart_s, _TINY) for job in jobs])
-        out: FloatArray = expected + (hope - expected) * np.minimum(ahead, 1.0)
+        out: FloatArray = expected + (hope - expected) * patience(jobs, per_node)
         return out
 
     def usual(self, count: int) -> FloatArray:
@@ -76,6 +75,13 @@ class Experience:
         """Of all that was found, and of what was believed before."""
         total = before * _DOUBT + self.total + sum(self.here.values())
         return max(total / (_DOUBT + self.count + len(self.here)), 0.0)
+
+
+def patience(jobs: Sequence[JobView], per_node: int) -> FloatArray:
+    """How far each job can afford to find out for itself: 1 with many restarts' time ahead of it, 0 at its end."""
+    ahead = np.array([_left_s(job, per_node) / max(_RESTARTS * job.restart_s, _TINY) for job in jobs])
+    out: FloatArray = np.minimum(ahead, 1.0)
+    return out
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,11 +88,9 @@ def what_a_move_leaves(plain: Problem, sizes_s: FloatArray, horizon_s: FloatArra
         now_s: The present moment.
     """
     restart_s = np.array([job.restart_s for job in plain.jobs])[:, None]
-    one = plain.one_node[:, 1:2] if plain.one_node.shape[1] > 1 else np.ones((len(plain.jobs), 1))
-    speedups = plain.packed() / np.maximum(one, _TINY)
+    speedups = plain.packed() / np.maximum(plain.one_gpu, _TINY)[:, None]
     takes_s = restart_s + sizes_s[:, None] / np.maximum(speedups, _TINY)
     kept = 1.0 - restart_s / np.maximum(np.minimum(takes_s, horizon_s[:, None]), _TINY)
     kept[[untried(job, now_s) for job in plain.jobs]] = 0.0
-    running = (plain.held_total > 0)[:, None]
-    out: FloatArray = np.where(running, np.clip(kept, 0.0, 1.0), 1.0)
+    out: FloatArray = np.where(plain.running[:, None], np.clip(kept, 0.0, 1.0), 1.0)
     return out

@@ -41,7 +41,11 @@ def _calmer_model(speed: SpeedModel | None, per_node: int) -> SpeedModel | None:
         return speed
     known = _CACHE.get(speed)
     if known is None:
-        params = {kind: gentler(theta, speed.max_profiled) for kind, theta in speed.params.items()}
+        seen = {kind: speed.profiled.get(kind, speed.max_profiled) for kind in speed.params}
+        params = {
+            kind: gentler(theta, seen[kind]) if seen[kind] > per_node else theta
+            for kind, theta in speed.params.items()
+        }
         known = _CACHE[speed] = speed if params == speed.params else replace(speed, params=params)
     return known
 

@@ -18,7 +18,7 @@ _TINY = 1e-12
 _USUAL = 0.8
 """k GPUs are taken to do the work of k^0.8 for a job that was never measured."""
 
-_CACHE: WeakKeyDictionary[GoodputModel, tuple[tuple[int, int], FloatArray]] = WeakKeyDictionary()
+_CACHE: WeakKeyDictionary[GoodputModel, tuple[tuple[int, int, int], FloatArray]] = WeakKeyDictionary()
 """Models are immutable, so their rates are kept as long as they live."""
 
 
@@ -38,6 +38,8 @@ class Outlook:
     left_work: FloatArray
     least: IntArray
     most: IntArray
+    present: FloatArray | None = None
+    """``curves`` with what each job holds, where that depends on the accelerator type it holds."""
 
     @cached_property
     def measured(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -54,6 +56,12 @@ class Outlook:
         """Work per second of one job over that of one GPU."""
         return float(np.interp(gpus, self.sizes, self.curves[row])) if gpus else 0.0
 
+    def present_speedup(self, row: int) -> float:
+        """Work per second of one job, with what it holds, over that of one GPU."""
+        if self.present is not None:
+            return float(self.present[row])
+        return self.speedup_of(row, self.jobs[row].workers)
+
     def speedups_at(self, gpus: float) -> FloatArray:
         """Work per second over that of one GPU with so many, shared in time below what a job needs at least."""
         size = np.clip(gpus, self.least, self.most)
@@ -69,15 +77,21 @@ class Outlook:
 
 def look(jobs: tuple[JobView, ...], view: View, belief: Belief) -> Outlook:
     """Gather what the view says of its jobs, in the order given."""
-    total = view.total_gpus
+    sizes = sizes_up_to(max(view.total_gpus, 1))
     per_node = max((node.gpus for node in view.usable.values()), default=1)
-    sizes = sizes_up_to(max(total, 1))
+    return outlook_of(jobs, view.total_gpus, *speedups_of(jobs, sizes, per_node, belief))
+
+
+def speedups_of(
+    jobs: Sequence[JobView], sizes: IntArray, per_node: int, belief: Belief, gpu_type: str = ""
+) -> tuple[FloatArray, FloatArray]:
+    """``curves`` and ``alone`` of an outlook."""
     curves = np.tile(sizes.astype(np.float64) ** _USUAL, (len(jobs), 1))
     alone = np.full(len(jobs), np.nan)
     known = [(row, speed) for row, job in enumerate(jobs) if (speed := job.speed) is not None]
     if known:
         rows = [row for row, _ in known]
-        rates = rates_of([speed for _, speed in known], sizes, per_node)
+        rates = rates_of([speed for _, speed in known], sizes, per_node, gpu_type)
         # A job that cannot run on one GPU at all is measured by the smallest size it can run on.
         first = np.argmax(rates > 0.0, axis=1)
         base = rates[np.arange(len(rows)), first] / sizes[first]
@@ -87,6 +101,12 @@ def look(jobs: tuple[JobView, ...], view: View, belief: Belief) -> Outlook:
         speedups = rates / alone[rows][:, None]
         last = speedups[np.arange(len(rows)), at]
         curves[rows] = belief.of(rows).limited(speedups, sizes, sizes[at], last)
+    return curves, alone
+
+
+def outlook_of(jobs: tuple[JobView, ...], total: int, curves: FloatArray, alone: FloatArray) -> Outlook:
+    """With what the jobs say of themselves."""
+    sizes = sizes_up_to(max(total, 1))
     least = np.array([_least(job) for job in jobs], dtype=np.int64)
     most = np.array([min(_most(job), max(total, 1)) for job in jobs], dtype=np.int64)
     most = np.maximum(most, least)
@@ -163,15 +183,15 @@ def sizes_up_to(total: int) -> IntArray:
     return np.array(sorted(size for size in found if 0 < size <= total), dtype=np.int64)
 
 
-def rates_of(models: Sequence[SpeedModel], sizes: IntArray, per_node: int) -> FloatArray:
+def rates_of(models: Sequence[SpeedModel], sizes: IntArray, per_node: int, gpu_type: str = "") -> FloatArray:
     """Work per second for each (model, size), on as few nodes as possible; never falling with more GPUs."""
     nodes = np.minimum(-(-sizes // per_node), 2)
-    key = (int(sizes[-1]), per_node)
+    key = (len(sizes), int(sizes[-1]), per_node)
     rates = np.zeros((len(models), len(sizes)))
     fresh: list[tuple[int, GoodputModel]] = []
     for row, model in enumerate(models):
         if not isinstance(model, GoodputModel):
-            rates[row] = np.maximum.accumulate(model.rates(nodes, sizes))
+            rates[row] = np.maximum.accumulate(model.rates(nodes, sizes, gpu_type))
             continue
         known = _CACHE.get(model)
         if known is not None and known[0] == key:
@@ -179,7 +199,9 @@ def rates_of(models: Sequence[SpeedModel], sizes: IntArray, per_node: int) -> Fl
         else:
             fresh.append((row, model))
     if fresh:
-        found = np.maximum.accumulate(goodput_tables([m for _, m in fresh], nodes, sizes).rate, axis=1)
+        found = np.maximum.accumulate(
+            goodput_tables([m for _, m in fresh], nodes, sizes, gpu_type).rate, axis=1
+        )
         for (row, model), line in zip(fresh, found, strict=True):
             rates[row] = line
             _CACHE[model] = (key, line)

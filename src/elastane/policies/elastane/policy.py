@@ -13,7 +13,7 @@ known; one of which nobody can tell how much is left counts by what jobs before 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -22,13 +22,16 @@ from numpy.typing import NDArray
 
 from elastane.models.speed import FloatArray
 from elastane.policies.contract import Needs, Policy
-from elastane.policies.division.problem import Problem, build_problem
-from elastane.policies.division.settle import Rows, as_if, as_rows, explain, grants_of, improves, solve
-from elastane.policies.elastane.experience import Experience
+from elastane.policies.division import mixed
+from elastane.policies.division.mixed import Parts
+from elastane.policies.division.problem import Problem
+from elastane.policies.division.settle import explain
 from elastane.policies.elastane.moves import horizons_s, next_look_s, unsure, what_a_move_leaves
 from elastane.policies.elastane.network import calmer
-from elastane.policies.elastane.outlook import Belief, Outlook, cautious, look
+from elastane.policies.elastane.outlook import Outlook
+from elastane.policies.elastane.owing import owed_on
 from elastane.policies.elastane.promise import Accounts, Owed, owed
+from elastane.policies.elastane.sight import see
 from elastane.policies.elastane.unknown import lengths
 from elastane.policies.elastane.worth import shadow_prices
 from elastane.policies.options import OptionError
@@ -84,31 +87,28 @@ class Elastane(Policy):
 
     def decide(self, view: View) -> Plan:
         """Weigh every job, divide the GPUs, and keep the present division if that is no better."""
-        view = calmer(view)
-        problem = build_problem(view, 1.0, 0.0, True, self.explore, self._first(view))
-        per_node = int(problem.node_gpus.max(initial=1))
-        experience = Experience.of(view.memory).with_jobs(problem.jobs, per_node)
-        hopes = experience.exponents(problem.jobs, per_node, self.caution)
-        problem = cautious(problem, Belief(self.caution, hopes, per_node))
-        outlook = look(problem.jobs, view, Belief(self.caution, experience.usual(len(hopes)), per_node))
+        sight = see(calmer(view), self.explore, self._first(view), self.caution)
+        plain, outlook = sight.parts, sight.outlook
         accounts = Accounts.of(view.memory, view.now_s).carried_on(view, outlook)
-        due = owed(accounts, outlook, problem.most, self.bound)
+        due = owed(accounts, outlook, mixed.whole(plain).most, self.bound)
         accounts = accounts.owing(due, outlook)
         left_s = self._left_s(outlook, view)
         prices = self._prices(outlook, left_s)
-        plain, problem = problem, self._weighed(problem, prices)
-        rows, there = as_rows(problem.held), problem
+        parts = mixed.connected(tuple(self._weighed(part, prices) for part in plain))
+        rows, there = mixed.held_rows(parts), parts
         for _ in range(_MOST_PASSES):
-            there = self._priced(there, replace(plain, held=there.held), left_s, due, view.now_s)
-            better = solve(there)
-            if not improves(there, better):
+            there = self._priced_parts(there, mixed.holding(plain, there), outlook, left_s, due, view.now_s)
+            better = mixed.solve(there)
+            if not mixed.improves(there, better):
                 break
-            rows, there = better, as_if(problem, better)
+            rows, there = better, mixed.as_if(parts, better)
+        given = {row for mine in rows for row in mine}
+        whole = mixed.whole(parts)
         return Plan(
-            Exact(grants_of(problem, rows)),
-            explain={**explain(problem, rows), **_reservations(plain, due, rows)},
-            memory={**accounts.memory(), "beyond": experience.memory()},
-            wake_s=self._wakes(view, due, [problem.jobs[row] for row in rows]),
+            Exact(mixed.grants_of(parts, rows)),
+            explain={**explain(whole, given), **_reservations(mixed.whole(plain), due, given)},
+            memory={**accounts.memory(), **sight.memory},
+            wake_s=self._wakes(view, due, [whole.jobs[row] for row in sorted(given)]),
         )
 
     def _wakes(self, view: View, due: Owed, given: Iterable[JobView]) -> tuple[float, ...]:
@@ -147,29 +147,35 @@ class Elastane(Policy):
         """The problem with worth × relative goodput as what a job gains."""
         if not problem.jobs or problem.one_node.shape[1] < 2:
             return problem
-        worth = (prices / np.maximum(problem.one_node[:, 1], _TINY))[:, None]
+        worth = (prices / np.maximum(problem.one_gpu, _TINY))[:, None]
         one_node, several = problem.one_node * worth, problem.several * worth
         return replace(problem, one_node=one_node, several=several)
 
+    def _priced_parts(
+        self, parts: Parts, plain: Parts, outlook: Outlook, sizes_s: FloatArray, due: Owed, now_s: float
+    ) -> Parts:
+        """The same for every accelerator type."""
+        ample = _FIRST_OF_ALL * max(max(float(part.packed().max(initial=0.0)) for part in parts), _TINY)
+        dues = owed_on(plain, outlook, due)
+        each = zip(parts, plain, dues, strict=True)
+        return tuple(self._priced(part, speeds, sizes_s, mine, ample, now_s) for part, speeds, mine in each)
+
     def _priced(
-        self, problem: Problem, plain: Problem, sizes_s: FloatArray, due: Owed, now_s: float
+        self, problem: Problem, plain: Problem, sizes_s: FloatArray, due: Owed, ample: float, now_s: float
     ) -> Problem:
         """What a move leaves of a gain, and what it costs to lose everything: another start, some time.
 
         A job that waits has to start some time anyway, so that start costs nothing.
         """
-        one = plain.one_node[:, 1] if plain.one_node.shape[1] > 1 else np.ones(len(plain.jobs))
-        speedups = plain.current_speedups() / np.maximum(one, _TINY)
+        speedups = plain.current_speedups() / np.maximum(plain.one_gpu, _TINY)
         left_s = np.maximum(sizes_s / np.maximum(speedups, 1.0), 1.0)
         restart_s = np.array([job.restart_s for job in plain.jobs])
         horizon_s = horizons_s(plain.jobs, self.horizon_s, now_s)
         another_start = problem.current_speedups() * restart_s / np.minimum(left_s, horizon_s)
-        running = plain.held_total > 0
         sizes = np.arange(problem.several.shape[1])
-        extra = np.where(running[:, None] & (sizes > 0), another_start[:, None], 0.0)
+        extra = np.where(plain.running[:, None] & (sizes > 0), another_start[:, None], 0.0)
         late = np.flatnonzero(due.gpus)
         if late.size:
-            ample = _FIRST_OF_ALL * max(float(problem.packed().max()), _TINY)
             extra[late] += ample * np.minimum(sizes / due.gpus[late][:, None], 1.0)
             extra[np.ix_(_would_stand_in_the_way(plain, due), sizes > 0)] = -ample
         factor = what_a_move_leaves(plain, sizes_s, horizon_s, now_s)
@@ -178,7 +184,7 @@ class Elastane(Policy):
 
 def _would_stand_in_the_way(plain: Problem, due: Owed) -> NDArray[np.bool_]:
     """Jobs that could not be stopped again and wait while a job that is owed its GPUs waits for them, too."""
-    waits = plain.held_total == 0
+    waits = ~plain.running
     if not (waits & (due.gpus > 0)).any():
         return np.zeros(len(plain.jobs), dtype=bool)
     stays = np.array([not job.request.preemptible for job in plain.jobs])
@@ -186,7 +192,7 @@ def _would_stand_in_the_way(plain: Problem, due: Owed) -> NDArray[np.bool_]:
     return out
 
 
-def _reservations(plain: Problem, due: Owed, rows: Rows) -> dict[str, str]:
+def _reservations(plain: Problem, due: Owed, rows: Container[int]) -> dict[str, str]:
     """What to tell jobs that wait for another one's sake."""
     first = next((plain.jobs[row].id for row in np.flatnonzero(due.gpus) if row not in rows), None)
     if first is None:

@@ -200,7 +200,7 @@ def _due(accounts: Accounts, outlook: Outlook, row: int, bound: float, pace: tup
         wanted = min(left_s / within_s, float(curve.max()) * (1.0 - 1e-9))
         needed = max(int(outlook.sizes[int(np.argmax(curve >= wanted))]), least)
     takes_s = left_s / max(outlook.speedup_of(row, needed), _TINY)
-    stays_s = left_s / max(outlook.speedup_of(row, job.workers), _TINY)
+    stays_s = left_s / max(outlook.present_speedup(row), _TINY)
     # Where moving it would bring it home no sooner, or it is in time as it is, it stays.
     if job.grant and stays_s <= max(until_s, job.restart_s + takes_s):
         needed, takes_s = job.workers, stays_s

@@ -1,0 +1,83 @@
+"""One job on several accelerator types: what it would do on a type it was hardly ever seen on (as Sia, SOSP'23, §3.2).
+
+=========  =======================================================================================
+symbol     meaning
+=========  =======================================================================================
+T_A(n)     seconds of a step with n GPUs of type A, which the job was seen with
+ratio      T_B(1) ÷ T_A(1), from the job itself or, where it has never been on B, from others
+T_B(n)     ratio × T_A(n), until the job was seen with several GPUs of type B; its own from then on
+=========  =======================================================================================
+
+T is homogeneous in α and β, so multiplying these by the ratio multiplies every T.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+from elastane.models.goodput import GoodputModel
+from elastane.models.throughput import ThroughputParams, scaled
+
+_ANY = ""
+"""Parameters under this name hold on every type: whoever fitted them did not tell types apart."""
+
+_MODELS: WeakKeyDictionary[GoodputModel, dict[tuple[str, float], GoodputModel]] = WeakKeyDictionary()
+_PASSES: WeakKeyDictionary[GoodputModel, dict[str, float]] = WeakKeyDictionary()
+"""Models are immutable, so what follows from them is kept as long as they live."""
+
+
+def tells_types_apart(model: GoodputModel) -> bool:
+    """Whether it says anything of types at all."""
+    return _ANY not in model.params
+
+
+def best_known(model: GoodputModel) -> str:
+    """The type on which the job was seen with most GPUs; the first of equals."""
+    return max(model.params, key=lambda kind: _seen(model, kind))
+
+
+def passes_s(model: GoodputModel) -> dict[str, float]:
+    """T(1) on every type known: a pass over the batch that suits one GPU where the job is known best."""
+    found = _PASSES.get(model)
+    if found is None:
+        batch = model.best_batch(1, 1, best_known(model))
+        per_gpu = batch.per_gpu if batch else model.limits.per_gpu_max
+        found = {kind: theta.alpha_c + theta.beta_c * per_gpu for kind, theta in model.params.items()}
+        _PASSES[model] = found
+    return found
+
+
+def on_type(model: GoodputModel, gpu_type: str, ratio: float = 1.0) -> GoodputModel:
+    """The job on that type alone; ``ratio`` is T(1) there over where it is known best, if it was never seen there."""
+    if not tells_types_apart(model) or list(model.params) == [gpu_type]:
+        return model
+    key = gpu_type, 0.0 if gpu_type in model.params else ratio
+    known = _MODELS.setdefault(model, {})
+    if key not in known:
+        known[key] = _on_type(model, gpu_type, ratio)
+    return known[key]
+
+
+def _on_type(model: GoodputModel, gpu_type: str, ratio: float) -> GoodputModel:
+    own, best = model.params.get(gpu_type), best_known(model)
+    seen = _seen(model, best)
+    if own is None:
+        theta = scaled(model.params[best], ratio)
+    elif _seen(model, gpu_type) > 1 or seen == 1:
+        theta, seen = own, _seen(model, gpu_type)
+    else:
+        theta = _synchronising(own, model.params[best], model, gpu_type, best)
+    return replace(model, params={gpu_type: theta}, max_profiled=seen, profiled={gpu_type: seen})
+
+
+def _synchronising(
+    own: ThroughputParams[float], best: ThroughputParams[float], model: GoodputModel, here: str, there: str
+) -> ThroughputParams[float]:
+    """Passes as measured on one GPU; what several take to exchange gradients is borrowed."""
+    passes = passes_s(model)
+    return scaled(best, passes[here] / passes[there])._replace(alpha_c=own.alpha_c, beta_c=own.beta_c)
+
+
+def _seen(model: GoodputModel, kind: str) -> int:
+    return max(model.profiled.get(kind, model.max_profiled), 1)
