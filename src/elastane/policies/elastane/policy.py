@@ -26,6 +26,7 @@ from elastane.policies.division import mixed
 from elastane.policies.division.mixed import Parts
 from elastane.policies.division.problem import Problem
 from elastane.policies.division.settle import explain
+from elastane.policies.elastane.coming import Coming
 from elastane.policies.elastane.moves import horizons_s, next_look_s, unsure, what_a_move_leaves
 from elastane.policies.elastane.network import calmer
 from elastane.policies.elastane.outlook import Outlook
@@ -43,8 +44,6 @@ _MOST_PASSES = 10
 """One answer may open room for a better one, which the next round would find; nearly always the second is the last."""
 _CLASSES = {"guaranteed": 4.0, "opportunistic": 0.25}
 _MOST_STEPS = 10
-_COMING = 0.08
-"""Jobs yet to come that are reckoned with for each one at hand."""
 _FIRST_OF_ALL = 1e3
 """What is owed counts this many times as much as anything else."""
 
@@ -58,7 +57,8 @@ class Elastane(Policy):
             longer, or within what the job still needs.
         explore: A job may get at most this many times the GPUs it was ever seen with.
         first: A job that was never measured may get this many.
-        crowd: Jobs yet to come that are reckoned with, at least, when the worth of long jobs is judged.
+        crowd: Jobs yet to come that are reckoned with, at least, when the worth of long jobs is judged; more where
+            more were at hand at once (``coming``).
         caution: With more GPUs than it was ever seen with, a job is believed to gain at most (times more)^caution;
             on several nodes less, if others have (``experience``).
         bound: No job takes longer than this many times its fair-share time, plus a restart; 0 promises nothing.
@@ -67,7 +67,7 @@ class Elastane(Policy):
     horizon_s: float = 300.0
     explore: float = 4.0
     first: int = 4
-    crowd: float = 4.0
+    crowd: float = 1.0
     caution: float = 0.8
     bound: float = 3.0
 
@@ -93,7 +93,8 @@ class Elastane(Policy):
         due = owed(accounts, outlook, mixed.whole(plain).most, self.bound)
         accounts = accounts.owing(due, outlook)
         left_s = self._left_s(outlook, view)
-        prices = self._prices(outlook, left_s)
+        coming = Coming.of(view.memory).with_jobs(len(view.jobs), view.now_s)
+        prices = self._prices(outlook, left_s, coming)
         parts = mixed.connected(tuple(self._weighed(part, prices) for part in plain))
         rows, there = mixed.held_rows(parts), parts
         for _ in range(_MOST_PASSES):
@@ -107,7 +108,7 @@ class Elastane(Policy):
         return Plan(
             Exact(mixed.grants_of(parts, rows)),
             explain={**explain(whole, given), **_reservations(mixed.whole(plain), due, given)},
-            memory={**accounts.memory(), **sight.memory},
+            memory={**accounts.memory(), **sight.memory, **coming.memory()},
             wake_s=self._wakes(view, due, [whole.jobs[row] for row in sorted(given)]),
         )
 
@@ -130,7 +131,7 @@ class Elastane(Policy):
         out: FloatArray = np.where(known, left, 0.0)
         return out
 
-    def _prices(self, outlook: Outlook, left_s: FloatArray) -> FloatArray:
+    def _prices(self, outlook: Outlook, left_s: FloatArray, coming: Coming) -> FloatArray:
         """What a second of one-GPU work of each job is worth."""
         share = outlook.total_gpus / max(len(outlook.jobs), 1)
         weights = np.array([_weight(job) for job in outlook.jobs])
@@ -139,7 +140,7 @@ class Elastane(Policy):
         jobs = outlook.jobs
         order = sorted(range(len(jobs)), key=lambda row: (-ends_s[row], -jobs[row].submit_s, jobs[row].id))
         # A job whose end nobody can tell may be there as long as any that is still to come.
-        crowd = max(self.crowd, _COMING * len(jobs)) + float(np.isnan(outlook.left_work).sum())
+        crowd = max(self.crowd, coming.jobs(outlook.total_gpus)) + float(np.isnan(outlook.left_work).sum())
         rows = np.array(order, dtype=np.int64)
         return shadow_prices(outlook.curves, outlook.sizes, rows, weights, float(outlook.total_gpus), crowd)
 
