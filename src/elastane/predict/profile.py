@@ -203,6 +203,11 @@ def default_path() -> Path:
     return _folder() / "local.json"
 
 
+def history_path() -> Path:
+    """Where it is kept what runs really took."""
+    return _folder() / "history.jsonl"
+
+
 def probes_path(device: str) -> Path:
     """Where the probes of a card lie."""
     safe = "".join(each if each.isalnum() or each in "-_." else "_" for each in device)

@@ -71,6 +71,14 @@ def test_a_network_of_a_number_is_always_the_same() -> None:
         assert str(one.model) == str(other.model)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_every_network_that_is_drawn_can_be_trained(seed: int) -> None:
+    for index in (*range(7), *range(7, 84, 7)):  # all families once, and plain ones, which pool, more often
+        with torch.device("meta"):
+            job, _ = network(seed, index)
+            job.loss_fn(job.model, job.batch_fn(2)).backward()
+
+
 @pytest.mark.parametrize("index", range(7))
 def test_measured_operators_are_those_that_a_capture_predicts(index: int) -> None:
     job, _ = network(1, index)

@@ -71,7 +71,7 @@ def _images(draw: random.Random, block: Block) -> Drawn:
     layers: list[nn.Module] = [nn.Conv2d(3, width, 3, stride, 1), nn.BatchNorm2d(width), nn.ReLU()]
     side, flops = size / stride, 0.0
     for _ in range(draw.randint(2, 5)):
-        stride = draw.choice((1, 2))
+        stride = draw.choice((1, 2)) if side >= 2 else 1  # nothing is left to halve
         wider = draw.choice([each for each in CHANNELS if each >= width][:3])
         layers.append(block(width, wider, stride))
         flops += 3 * 40 * side * side * width * wider
