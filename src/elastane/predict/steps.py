@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from elastane.predict.composition import Composition
 from elastane.predict.costs.contract import Basis, CostModel, Times
 from elastane.predict.costs.shipped import Shipped, shipped_fits
 from elastane.predict.costs.simple import Roofline
@@ -18,7 +19,7 @@ from elastane.predict.interval import Interval
 from elastane.predict.operators import Memory, Operator, Phase, StepCapture, together
 from elastane.predict.outcomes import Outcome, Predicted, kappa
 from elastane.predict.probes import CardProbes
-from elastane.predict.profile import Composition, Profile
+from elastane.predict.profile import Profile
 
 HOST_CALL_S = 5e-6
 """What Python and the dispatcher take per call; on an accelerator the step cannot be faster than its host."""

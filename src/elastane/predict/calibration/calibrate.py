@@ -22,10 +22,11 @@ from elastane.predict.calibration.networks import network
 from elastane.predict.calibration.ticks import Clock
 from elastane.predict.calibration.timing import Bench, MeasuredStep, clock
 from elastane.predict.capturing import capture
+from elastane.predict.composition import WholeStep
 from elastane.predict.costs.ratio import RatioModel
 from elastane.predict.devices import Device, Link
 from elastane.predict.job import JobFactory, TrainingJob
-from elastane.predict.profile import Measured, Profile, WholeStep
+from elastane.predict.profile import Measured, Profile
 
 SECONDS = 100.0
 PASSES = 3
@@ -64,7 +65,7 @@ def calibrate(
     for share in SHARES:
         steps: dict[int, MeasuredStep] = {}
         for index in order:
-            steps[index] = _measured(partial(drawn, index), ticks)
+            steps[index] = measure_drawn(partial(drawn, index), ticks)
             spent = time.monotonic() - began
             progress(min(spent / seconds, 1.0), f"{len(steps)} networks, pass {len(rounds) + 1}")
             if spent > share * seconds:
@@ -80,7 +81,7 @@ def prepare() -> None:
         capture(lambda index=index: network(0, index)[0], 1)  # type: ignore[misc]
 
 
-def _measured(drawn: Callable[[], tuple[TrainingJob, int]], ticks: Clock) -> MeasuredStep:
+def measure_drawn(drawn: Callable[[], tuple[TrainingJob, int]], ticks: Clock) -> MeasuredStep:
     """The network is made where it is measured, so that nothing here changes."""
 
     def work() -> object:

@@ -189,7 +189,7 @@ def _optimizer(draw: random.Random) -> Callable[..., torch.optim.Optimizer]:
     return lambda parameters: torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
 
 
-_FAMILIES: tuple[Callable[[random.Random], Drawn], ...] = (
+FAMILIES: tuple[Callable[[random.Random], Drawn], ...] = (
     lambda draw: _images(draw, _plain),
     lambda draw: _images(draw, Residual),
     lambda draw: _vectors(draw),
@@ -202,7 +202,7 @@ _FAMILIES: tuple[Callable[[random.Random], Drawn], ...] = (
 
 def network(seed: int, index: int) -> tuple[TrainingJob, int]:
     """The network of a number, with its batch; families take turns, and a number always gives the same network."""
-    family = _FAMILIES[index % len(_FAMILIES)]
+    family = FAMILIES[index % len(FAMILIES)]
     draw = random.Random(f"{seed}/{index}")
     job, flops = family(draw)
     fitting = [batch for batch in BATCHES if batch * flops <= MOST_FLOPS]
