@@ -22,8 +22,8 @@ def test_steps_are_composed_of_operators_and_calls() -> None:
     assert composition(steps[:2]).factor == 1.07
 
 
-@pytest.mark.parametrize("freedom", [3.0, 5.0, 1000.0])
-def test_intervals_cover_nine_in_ten_whether_tails_are_heavy_or_not(freedom: float) -> None:
+@pytest.mark.parametrize("freedom", [2.5, 3.0, 4.0])
+def test_intervals_cover_nine_in_ten_of_errors_with_heavy_tails(freedom: float) -> None:
     """Errors as large as the doubt, on networks that the spread was not learnt from; many calibrations."""
     draw = np.random.default_rng(0)
 

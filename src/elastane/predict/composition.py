@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elastane.models.speed import FloatArray
 from elastane.predict.interval import Z90
 
 ENOUGH_STEPS = 10
 """Networks from which the spread of whole steps is learnt."""
 NOISE_SD = 0.04
 """Of a measurement on a machine that nobody disturbs much; no interval is narrower."""
-FREEDOM = 3.0
-"""Degrees of freedom of Student's t: errors of whole networks have far heavier tails than a normal distribution."""
-T90 = 2.3533634348018264
-"""Scales of that distribution between the middle and the border of a 90 % interval."""
+HALF, NINE_IN_TEN = 0.7648923284043466, 2.3533634348018264
+"""How far half and nine in ten of all errors lie from the middle, in scales of Student's t with 3 degrees of freedom.
+
+Errors of whole networks have far heavier tails than a normal distribution (``benchmarks.predict.coverage``).
+"""
 
 
 @dataclass(frozen=True)
@@ -81,28 +81,19 @@ def _tried(known: Composition, steps: Sequence[WholeStep]) -> Composition:
     """Corrected by networks left out: the middle of their errors, and their size in units of the model's own doubt.
 
     Errors are divided by doubt + usual doubt before they are compared, as in normalised conformal prediction
-    (Papadopoulos et al. 2008, Lei et al. 2018).  Their border is that of a Student t fitted to all of them: of a few
-    dozen networks the worst few, often badly measured ones, would decide a quantile near the border or a mean square.
+    (Papadopoulos et al. 2008, Lei et al. 2018).  Their median gives the border, by the tails of a Student t: of a few
+    dozen networks the worst few, often badly measured ones, would decide a quantile near the border or a mean.
     """
     errors = np.log([known.whole_s(each.predicted_s, each.calls) / each.whole_s for each in steps])
     # Few networks say little about the middle, so that it is drawn towards no error.
     middle = float(np.median(errors)) * len(steps) / (len(steps) + 10.0)
     doubts = np.array([each.predicted_sd for each in steps])
     usual = max(float(np.median(doubts)), 1e-6)
-    off = (errors - middle) * 2.0 * usual / (doubts + usual)
+    off = np.abs(errors - middle) * 2.0 * usual / (doubts + usual)
     return Composition(
         factor=known.factor * math.exp(-middle),
         per_call_s=known.per_call_s * math.exp(-middle),
         per_step_s=known.per_step_s * math.exp(-middle),
-        log_sd=max(_scale(off) * T90 / Z90, NOISE_SD),
+        log_sd=max(float(np.median(off)) * NINE_IN_TEN / HALF / Z90, NOISE_SD),
         usual_sd=usual,
     )
-
-
-def _scale(errors: FloatArray) -> float:
-    """The scale of a Student t around 0 that makes these errors most likely, by iterated weights (EM)."""
-    squares = np.maximum(errors**2, 1e-12)
-    found = float(np.median(squares))
-    for _ in range(100):
-        found = float(np.mean(squares * (FREEDOM + 1.0) / (FREEDOM + squares / found)))
-    return math.sqrt(found)

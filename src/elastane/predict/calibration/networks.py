@@ -16,6 +16,8 @@ from torch.nn import functional
 from elastane.predict.job import TrainingJob
 
 CHANNELS = (8, 16, 24, 32, 48, 64, 96, 128)
+UNEVEN = 0.12
+"""Part of the blocks with a number of channels that vector units do not like: rare in networks, and slower."""
 BATCHES = (2, 4, 8, 12, 16, 24, 32, 48, 64)
 MOST_FLOPS = 10e9
 """Of a step: networks small enough that many can be measured."""
@@ -73,6 +75,7 @@ def _images(draw: random.Random, block: Block) -> Drawn:
     for _ in range(draw.randint(2, 5)):
         stride = draw.choice((1, 2)) if side >= 2 else 1  # nothing is left to halve
         wider = draw.choice([each for each in CHANNELS if each >= width][:3])
+        wider -= draw.choice((1, 2, 3)) if draw.random() < UNEVEN else 0
         layers.append(block(width, wider, stride))
         flops += 3 * 40 * side * side * width * wider
         width, side = wider, side / stride
@@ -88,10 +91,10 @@ def _images(draw: random.Random, block: Block) -> Drawn:
 
 
 def _vectors(draw: random.Random) -> Drawn:
-    width = draw.choice((128, 256, 384, 512, 784, 1024))
+    width = draw.choice((64, 128, 256, 384, 512, 784, 1024))
     first, layers = width, list[nn.Module]()
     for _ in range(draw.randint(2, 4)):
-        wider = draw.choice((128, 256, 512, 768, 1024))
+        wider = draw.choice((64, 128, 256, 512, 768, 1024))
         layers += [nn.Linear(width, wider), draw.choice((nn.ReLU(), nn.GELU(), nn.Tanh()))]
         if draw.random() < 0.5:
             layers.append(draw.choice((nn.LayerNorm(wider), nn.Dropout(0.1))))
