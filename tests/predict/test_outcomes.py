@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from elastane import predict
+from elastane.errors import ElastaneError
 from elastane.predict.eta import ETA, Goal, Plan
 from elastane.predict.interval import Interval, Unknown
 from elastane.predict.outcomes import LATEST, Outcome, Predicted, kappa, load_outcomes, remember
@@ -107,3 +108,20 @@ def test_25_the_next_prediction_is_as_much_longer_as_the_runs_were(
     assert "past runs" in after.machine.about
     assert sum(after.by_operator().values()) == pytest.approx(after.seconds.middle)
     assert predict.step(mlp_job, device="v100").machine.kappa == 1.0
+
+
+def test_25_a_step_of_several_workers_is_not_what_was_predicted() -> None:
+    for plan in (Plan(1000, 1, 10, workers=2), Plan(1000, 1, 10, accumulation=4)):
+        with pytest.raises(ElastaneError, match="of one worker"):
+            ETA(plan, predicted=Predicted("local", Interval(0.8, 1.0, 1.2)))
+
+
+def test_25_a_goal_in_tokens_is_not_measured_by_a_predicted_step(tmp_path: Path) -> None:
+    eta = ETA(Goal(1e6), predicted=Predicted("local", Interval(0.8, 1.0, 1.2)), history=tmp_path / "h.jsonl")
+    for step in range(1, 101):
+        eta.update("train", step, 2.0 * step, 2.0 * step + 2.0, work=500.0)
+        assert step > 1 or isinstance(eta.remaining(), Unknown)
+    left = eta.remaining()
+    assert isinstance(left, Interval)
+    assert left.middle == pytest.approx((1e6 - 50_000.0) * 2.0 / 500.0)
+    assert load_outcomes(tmp_path / "h.jsonl") == ()

@@ -49,7 +49,8 @@ class Judge:
         from elastane.predict.profile import history_path
 
         engine = watch.engine
-        if self.outcome is not None or engine is None or engine.steps < COMPARED:
+        alone = watch.workers in (None, 1)  # steps of several also hold their exchange
+        if self.outcome is not None or engine is None or engine.steps < COMPARED or not alone:
             return
         step_s = engine.step_s
         if not isinstance(step_s, Unknown) and step_s.middle > 0.0:

@@ -44,6 +44,10 @@ class ETA:
         predicted: Predicted | None = None,
         history: Path | None = None,
     ) -> None:
+        if predicted is not None and isinstance(plan, Plan) and plan.workers * plan.accumulation > 1:
+            raise ElastaneError(
+                "a step was predicted of one worker and one batch; this plan's steps are of several"
+            )
         self._plan, self._path = plan, state
         self._predicted, self._history = predicted, history or history_path()
         self._kept = _read(state)
@@ -132,6 +136,9 @@ class ETA:
     def _begin(self, step: float, by_work: bool) -> None:
         """What earlier sessions validated belongs to this run, as far as it was not lost."""
         self._step, start = step, self._kept["done"] if by_work else step
+        if by_work and self._predicted is not None:  # of steps, which are not what the goal counts
+            self._predicted = None
+            self._engine.goal = self._goal
         self._engine.values = dict(self._kept["values"])
         self._engine.resume(start)
 
