@@ -17,6 +17,7 @@ from elastane.codec import decoded, encoded
 from elastane.errors import ElastaneError
 from elastane.predict.composition import Composition, WholeStep, composition
 from elastane.predict.costs.contract import CostModel, Timing
+from elastane.predict.costs.monotone import Monotone
 from elastane.predict.devices import Device
 from elastane.predict.operators import Kind, Operator, Phase
 
@@ -73,7 +74,7 @@ class Profile:
         from elastane.predict.costs.ratio import RatioModel  # SciPy, which most predictions do without
 
         fitted = RatioModel.fit(self.timings)
-        return fitted.rescaled({Kind(name): factor for name, factor in self.factors.items()})
+        return Monotone(fitted.rescaled({Kind(name): factor for name, factor in self.factors.items()}))
 
     @cached_property
     def composition(self) -> Composition:

@@ -23,6 +23,7 @@ from elastane.predict.calibration.ticks import Clock
 from elastane.predict.calibration.timing import Bench, MeasuredStep, clock
 from elastane.predict.capturing import capture
 from elastane.predict.composition import WholeStep
+from elastane.predict.costs.monotone import Monotone
 from elastane.predict.costs.ratio import RatioModel
 from elastane.predict.devices import Device, Link
 from elastane.predict.job import JobFactory, TrainingJob
@@ -138,7 +139,7 @@ def whole_steps(steps: Sequence[MeasuredStep], device: Device) -> tuple[WholeSte
         return tuple(plain)
     for fold in range(FOLDS):
         known = joined(each for place, each in enumerate(steps) if place % FOLDS != fold)
-        model = RatioModel.fit([each.timing(device) for each in known])
+        model = Monotone(RatioModel.fit([each.timing(device) for each in known]))
         for place in range(fold, len(steps), FOLDS):
             times = model.times(steps[place].operators, device)
             plain[place] = replace(plain[place], predicted_s=times.total, predicted_sd=times.own_sd)
