@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from elastane import predict
 from elastane.errors import ElastaneError
@@ -48,6 +49,27 @@ def test_more_work_never_takes_less_time_and_small_batches_are_not_proportional(
     times = [step_on("v100", batch, job).seconds.middle for batch in (1, 16, 64, 1024)]
     assert all(later >= 0.95 * earlier for earlier, later in pairwise(times))
     assert times[1] < 8 * times[0]
+
+
+def network(width: int, depth: int) -> TrainingJob:
+    layers = [nn.Conv2d(3, width, 3, padding=1)]
+    layers += [nn.Conv2d(width, width, 3, padding=1) for _ in range(depth - 1)]
+    return TrainingJob(
+        nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10)),
+        lambda n: (torch.randn(n, 3, 32, 32), torch.randint(0, 10, (n,))),
+        lambda model, batch: functional.cross_entropy(model(batch[0]), batch[1]),
+        lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+    )
+
+
+@pytest.mark.parametrize("card", ["v100", "k80", "h100"])
+@pytest.mark.parametrize(
+    "sizes", [[(w, 4) for w in (16, 32, 64, 128, 256)], [(64, d) for d in (1, 2, 4, 8, 16)]]
+)
+def test_wider_and_deeper_networks_never_take_less_time(card: str, sizes: list[tuple[int, int]]) -> None:
+    times = [step_on(card, 64, network(*each)).seconds.middle for each in sizes]
+    assert all(later >= 0.95 * earlier for earlier, later in pairwise(times))
+    assert times[-1] > 2.0 * times[0]
 
 
 def test_an_interval_is_wider_where_less_is_known() -> None:
@@ -205,6 +227,28 @@ def test_the_optimizer_and_frozen_layers_change_the_time_of_a_step() -> None:
 
     assert seconds(torch.optim.AdamW) > 1.3 * seconds(torch.optim.SGD)
     assert seconds(torch.optim.SGD, frozen=True) < seconds(torch.optim.SGD)
+
+
+def test_gradient_checkpoints_take_about_one_more_forward() -> None:
+    class Saving(nn.Module):
+        def __init__(self, saving: bool) -> None:
+            super().__init__()
+            self.saving = saving
+            self.layers = nn.ModuleList(nn.Sequential(nn.Linear(512, 512), nn.ReLU()) for _ in range(6))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                x = checkpoint(layer, x, use_reentrant=False) if self.saving else layer(x)
+            return x
+
+    plain, saving = (
+        step_on(
+            "v100", 4096, TrainingJob(Saving(each), lambda n: torch.randn(n, 512), lambda m, x: m(x).mean())
+        )
+        for each in (False, True)
+    )
+    extra = saving.seconds.middle - plain.seconds.middle
+    assert extra == pytest.approx(plain.phase_s(Phase.FORWARD), rel=0.2)
 
 
 def test_a_spot_offer_pays_for_its_restarts_and_says_so(tmp_path: Path) -> None:

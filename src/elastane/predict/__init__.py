@@ -21,9 +21,10 @@ from elastane.predict.devices import Device, catalog, find
 from elastane.predict.interval import Interval, Unknown
 from elastane.predict.job import JobFactory, TrainingJob, require_torch
 from elastane.predict.loading import measure_loader
+from elastane.predict.outcomes import load_outcomes
 from elastane.predict.prices import load_prices
 from elastane.predict.probes import load_probes
-from elastane.predict.profile import Profile, default_path, load_profile, probes_path
+from elastane.predict.profile import Profile, default_path, history_path, load_profile, probes_path
 from elastane.predict.runs import RunEstimate, RunPlan, estimate_run
 from elastane.predict.steps import Machine, StepEstimate, estimate_step
 
@@ -90,7 +91,7 @@ def step(
     else:
         row = find(device) if isinstance(device, str) else device
         machine = Machine.from_catalog(row, load_probes(probes_path(row.name)))
-    return estimate_step(capture(job, batch), machine, precision)
+    return estimate_step(capture(job, batch), machine.after(load_outcomes(history_path())), precision)
 
 
 def run(

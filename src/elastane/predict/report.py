@@ -60,6 +60,7 @@ def step_json(estimate: StepEstimate) -> dict[str, Any]:
         "device": estimate.machine.device.name,
         "precision": estimate.precision,
         "step_s": interval_json(estimate.seconds),
+        "kappa": estimate.machine.kappa,
         "phases_s": {phase.value: estimate.phase_s(phase) for phase in Phase},
         "basis": estimate.machine.about,
     }

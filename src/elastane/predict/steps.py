@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from elastane.predict.composition import Composition
 from elastane.predict.costs.contract import Basis, CostModel, Times
 from elastane.predict.costs.shipped import Shipped, shipped_fits
 from elastane.predict.costs.simple import Roofline
 from elastane.predict.devices import Device
 from elastane.predict.interval import Interval
 from elastane.predict.operators import Memory, Operator, Phase, StepCapture, together
+from elastane.predict.outcomes import Outcome, Predicted, kappa
 from elastane.predict.probes import CardProbes
-from elastane.predict.profile import Composition, Profile
+from elastane.predict.profile import Profile
 
 HOST_CALL_S = 5e-6
 """What Python and the dispatcher take per call; on an accelerator the step cannot be faster than its host."""
@@ -26,12 +28,14 @@ _UNKNOWN_WIDENING = 1.0
 
 @dataclass(frozen=True)
 class Machine:
-    """A device with the cost model and composition to use for it."""
+    """A device with the cost model and composition to use for it, and κ, the factor that past runs suggest."""
 
     device: Device
     model: CostModel
     composition: Composition
     about: str
+    made_at_s: float = 0.0
+    kappa: float = 1.0
 
     @classmethod
     def local(cls, profile: Profile) -> Machine:
@@ -41,7 +45,7 @@ class Machine:
             about += f", when this machine's speed varied by ±{profile.drift_sd:.0%}"
         if profile.factors:
             about += f", probed {_age(profile.probed_at_s)} ago"
-        return cls(profile.device, profile.model, profile.composition, about)
+        return cls(profile.device, profile.model, profile.composition, about, profile.made_at_s)
 
     @classmethod
     def from_catalog(cls, device: Device, probes: CardProbes | None = None) -> Machine:
@@ -54,7 +58,14 @@ class Machine:
             about = model.about(device)
         if probes is not None:
             about += f", probed {_age(probes.made_at_s)} ago with {probes.layers} layers"
-        return cls(device, model, Composition(1.0, 0.0, 0.1), about)
+        return cls(device, model, Composition(1.0, 0.0, 0.1), about, probes.made_at_s if probes else 0.0)
+
+    def after(self, outcomes: Sequence[Outcome]) -> Machine:
+        """The same with κ from runs since it was calibrated or probed."""
+        factor, runs = kappa(outcomes, self.device.name, self.made_at_s)
+        if not runs:
+            return self
+        return replace(self, kappa=factor, about=f"{self.about}, times {factor:.2f} by {runs} past runs")
 
 
 def _age(since_s: float) -> str:
@@ -84,6 +95,11 @@ class StepEstimate:
     def ms(self) -> Interval:
         """The step in milliseconds."""
         return self.seconds.scaled(1e3)
+
+    @property
+    def predicted(self) -> Predicted:
+        """For the ETA of the run: what to expect at first, and to be compared with later."""
+        return Predicted(self.machine.device.name, self.seconds, self.machine.kappa)
 
     @property
     def memory(self) -> Memory:
@@ -126,6 +142,7 @@ def estimate_step(capture: StepCapture, machine: Machine, precision: str = "fp32
     middle = machine.composition.whole_s(times.total, capture.calls)
     if device.accelerator:
         middle = max(middle, HOST_CALL_S * len(operators))
+    middle *= machine.kappa
     log_sd = _log_sd(times, machine, capture)
     return StepEstimate(
         machine,

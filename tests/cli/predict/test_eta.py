@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from elastane.cli.predict import app
 from elastane.errors import ElastaneError
+from elastane.predict.outcomes import load_outcomes
+from elastane.predict.profile import history_path
 
 
 def predict(*arguments: str) -> str:
@@ -77,3 +79,50 @@ def test_following_ends_with_the_training(tmp_path: Path) -> None:
         file.write('{"train_runtime": 200.0, "step": 100, "time": 201.0}\n')
     last = predict("eta", str(path), "--follow", "--every", "0.05", "--json").splitlines()[-1]
     assert json.loads(last)["remaining_s"]["p95"] == 0.0
+
+
+def test_a_run_is_compared_with_its_prediction_and_the_error_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    rows = [{"step": i, "time": 3.0 * i, "max_steps": 1000} for i in range(1, 81)]
+    path, said = tmp_path / "log.jsonl", tmp_path / "step.json"
+    step = {"device": "local", "step_s": {"p05": 1.5, "p50": 2.0, "p95": 2.5}, "kappa": 1.0}
+    said.write_text(json.dumps({"steps": [step]}))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows[:40]))
+    early = json.loads(predict("eta", str(path), "--predicted", str(said), "--json"))
+    assert early["measured_over_predicted"] is None
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "a step takes 1.50 times what was predicted" in predict("eta", str(path), "--predicted", str(said))
+    predict("eta", str(path), "--predicted", str(said))
+    (outcome,) = load_outcomes(history_path())
+    assert (outcome.device, outcome.predicted_s, outcome.measured_s) == ("local", 2.0, pytest.approx(3.0))
+
+
+def test_a_run_of_several_workers_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    said = tmp_path / "step.json"
+    step = {"device": "local", "step_s": {"p05": 1.5, "p50": 2.0, "p95": 2.5}, "kappa": 1.0}
+    said.write_text(json.dumps({"steps": [step]}))
+    for workers, compared in ((1, True), (2, False)):
+        rows = [
+            {
+                "type": "stepped",
+                "at_s": 3.0 * i,
+                "step": i,
+                "fraction": i / 1000,
+                "workers": workers,
+                "batch": 8,
+            }
+            for i in range(1, 81)
+        ]
+        (tmp_path / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        told = json.loads(predict("eta", str(tmp_path), "--predicted", str(said), "--json"))
+        assert (told["measured_over_predicted"] == pytest.approx(1.5)) == compared
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "no", '{"steps": [{}, {}]}', '{"steps": [{"device": "t4"}]}'])
+def test_a_prediction_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "step.json").write_text(text)
+    with pytest.raises(ElastaneError, match=r"step\.json"):
+        predict("eta", str(tmp_path / "log.jsonl"), "--predicted", str(tmp_path / "step.json"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from elastane.cli.predict import options
+from elastane.cli.predict.judging import Judge, read_predicted
 
 if TYPE_CHECKING:
     from elastane.predict.eta.early import EarlyStop
@@ -34,6 +35,9 @@ def command(
     higher: bool = typer.Option(
         None, "--higher/--lower", help="Which values of the metric are better; by default its name tells."
     ),
+    predicted: Path = typer.Option(
+        None, help="What predict step --json said of it; the error is kept for later predictions."
+    ),
     follow: bool = typer.Option(False, "--follow", help="Go on as the log grows."),
     every: float = typer.Option(1.0, min=0.05, help="Seconds between looks, with --follow."),
     as_json: bool = options.JSON,
@@ -44,10 +48,11 @@ def command(
     from elastane.predict.eta.watch import LogWatch
 
     watch = LogWatch(total_steps, epochs, _rule(metric, target, patience, higher), metric)
+    judge = Judge(read_predicted(predicted), log) if predicted is not None else None
     if not follow:
         for record in records(log):
             watch.observe(record)
-        typer.echo(_eta_line(watch, as_json))
+        typer.echo(_eta_line(watch, judge, as_json))
         return
 
     def wait() -> bool:
@@ -61,7 +66,7 @@ def command(
             news = True
             continue
         if news:
-            typer.echo(_eta_line(watch, as_json, time.time()))
+            typer.echo(_eta_line(watch, judge, as_json, time.time()))
             news = False
         if watch.ended:
             return
@@ -81,20 +86,31 @@ def _rule(
     return EarlyStop(target=target, patience=patience, rising=rising)
 
 
-def _eta_line(watch: LogWatch, as_json: bool, now_s: float | None = None) -> str:
+def _eta_line(watch: LogWatch, judge: Judge | None, as_json: bool, now_s: float | None = None) -> str:
     from elastane.predict.interval import Unknown
     from elastane.predict.report import duration
 
     left = watch.remaining(now_s)
+    ratio = _ratio(watch, judge)
     if as_json:
-        return json.dumps(_eta_json(watch, left))
+        return json.dumps(
+            _eta_json(watch, left) | ({} if judge is None else {"measured_over_predicted": ratio})
+        )
     done = "" if watch.done is None else f", {watch.done:.1%} done"
     if isinstance(left, Unknown):
         return f"step {watch.step}{done}: time left {left}"
     span = f"{duration(left.low)} to {duration(left.high)}"
     stop = watch.engine.stop if watch.engine is not None and not watch.ended else None
     why = "" if stop is None else f"; may stop early: {stop.reason}"
+    why += "" if ratio is None else f"; a step takes {ratio:.2f} times what was predicted"
     return f"step {watch.step}{done}: {duration(left.middle)} left ({span} in nine of ten cases){why}"
+
+
+def _ratio(watch: LogWatch, judge: Judge | None) -> float | None:
+    if judge is None:
+        return None
+    judge.look(watch)
+    return judge.ratio
 
 
 def _eta_json(watch: LogWatch, left: Interval | Unknown) -> dict[str, Any]:

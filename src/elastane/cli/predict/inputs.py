@@ -16,22 +16,25 @@ if TYPE_CHECKING:
 def machines_for(names: str, device_file: Path | None, profile: Path | None) -> list[Machine]:
     """The machines that --device names, the local one from its profile."""
     from elastane.predict.devices import Device, catalog, find, load_devices
+    from elastane.predict.outcomes import load_outcomes
     from elastane.predict.probes import load_probes
-    from elastane.predict.profile import default_path, load_profile, probes_path
+    from elastane.predict.profile import default_path, history_path, load_profile, probes_path
     from elastane.predict.steps import Machine
 
     own = load_devices(device_file) if device_file else ()
     known = (*own, *catalog())
-    path = profile or default_path()
+    path, past = profile or default_path(), load_outcomes(history_path())
+
+    def local() -> Machine:
+        return Machine.local(load_profile(path)).after(past)
 
     def card(device: Device) -> Machine:
-        return Machine.from_catalog(device, load_probes(probes_path(device.name)))
+        return Machine.from_catalog(device, load_probes(probes_path(device.name))).after(past)
 
     if names == "all":
-        local = [Machine.local(load_profile(path))] if path.exists() else []
-        return [*local, *(card(each) for each in known)]
+        return [*([local()] if path.exists() else []), *(card(each) for each in known)]
     return [
-        Machine.local(load_profile(path)) if name == "local" else card(find(name, known))
+        local() if name == "local" else card(find(name, known))
         for name in filter(None, (each.strip() for each in names.split(",")))
     ]
 

@@ -22,10 +22,12 @@ from elastane.predict.calibration.networks import network
 from elastane.predict.calibration.ticks import Clock
 from elastane.predict.calibration.timing import Bench, MeasuredStep, clock
 from elastane.predict.capturing import capture
+from elastane.predict.composition import WholeStep
+from elastane.predict.costs.monotone import Monotone
 from elastane.predict.costs.ratio import RatioModel
 from elastane.predict.devices import Device, Link
 from elastane.predict.job import JobFactory, TrainingJob
-from elastane.predict.profile import Measured, Profile, WholeStep
+from elastane.predict.profile import Measured, Profile
 
 SECONDS = 100.0
 PASSES = 3
@@ -64,7 +66,7 @@ def calibrate(
     for share in SHARES:
         steps: dict[int, MeasuredStep] = {}
         for index in order:
-            steps[index] = _measured(partial(drawn, index), ticks)
+            steps[index] = measure_drawn(partial(drawn, index), ticks)
             spent = time.monotonic() - began
             progress(min(spent / seconds, 1.0), f"{len(steps)} networks, pass {len(rounds) + 1}")
             if spent > share * seconds:
@@ -80,7 +82,7 @@ def prepare() -> None:
         capture(lambda index=index: network(0, index)[0], 1)  # type: ignore[misc]
 
 
-def _measured(drawn: Callable[[], tuple[TrainingJob, int]], ticks: Clock) -> MeasuredStep:
+def measure_drawn(drawn: Callable[[], tuple[TrainingJob, int]], ticks: Clock) -> MeasuredStep:
     """The network is made where it is measured, so that nothing here changes."""
 
     def work() -> object:
@@ -137,7 +139,7 @@ def whole_steps(steps: Sequence[MeasuredStep], device: Device) -> tuple[WholeSte
         return tuple(plain)
     for fold in range(FOLDS):
         known = joined(each for place, each in enumerate(steps) if place % FOLDS != fold)
-        model = RatioModel.fit([each.timing(device) for each in known])
+        model = Monotone(RatioModel.fit([each.timing(device) for each in known]))
         for place in range(fold, len(steps), FOLDS):
             times = model.times(steps[place].operators, device)
             plain[place] = replace(plain[place], predicted_s=times.total, predicted_sd=times.own_sd)

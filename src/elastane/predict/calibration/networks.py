@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +17,18 @@ from torch.nn import functional
 from elastane.predict.job import TrainingJob
 
 CHANNELS = (8, 16, 24, 32, 48, 64, 96, 128)
+UNEVEN = 0.2
+"""Part of the blocks whose channels are no multiple of 8, which vector units do not like; some networks have them."""
 BATCHES = (2, 4, 8, 12, 16, 24, 32, 48, 64)
-MOST_FLOPS = 10e9
+MOST_FLOPS = 20e9
 """Of a step: networks small enough that many can be measured."""
+PER_VALUE = 1000.0
+"""FLOPs that take as long as all that is done with one value of an image besides products, there and back."""
+
+
+Made = TypeVar("Made")
+Drawn = tuple[Made, float]
+"""A job or a part of one, and about how many FLOPs its training takes per sample, or what takes as long."""
 
 
 class Residual(nn.Module):
@@ -41,8 +51,14 @@ class Residual(nn.Module):
         return functional.relu(self.body(x) + self.short(x))
 
 
-def _separable(c_in: int, c_out: int, stride: int) -> nn.Module:
-    return nn.Sequential(
+def _residual(c_in: int, c_out: int, stride: int, side: float) -> Drawn[nn.Module]:
+    pixels = (side / stride) ** 2
+    return Residual(c_in, c_out, stride), pixels * (54 * c_out * (c_in + c_out) + 2 * PER_VALUE * c_out)
+
+
+def _separable(c_in: int, c_out: int, stride: int, side: float) -> Drawn[nn.Module]:
+    pixels = (side / stride) ** 2
+    block = nn.Sequential(
         nn.Conv2d(c_in, c_in, 3, stride, 1, groups=c_in, bias=False),
         nn.BatchNorm2d(c_in),
         nn.ReLU6(),
@@ -50,31 +66,33 @@ def _separable(c_in: int, c_out: int, stride: int) -> nn.Module:
         nn.BatchNorm2d(c_out),
         nn.ReLU6(),
     )
+    return block, pixels * (6 * c_in * (9 + c_out) + PER_VALUE * (c_in + c_out))
 
 
-def _plain(c_in: int, c_out: int, stride: int) -> nn.Module:
+def _plain(c_in: int, c_out: int, stride: int, side: float) -> Drawn[nn.Module]:
     kernel = 5 if stride > 1 else 3
     pool = nn.MaxPool2d(2) if stride > 1 else nn.Identity()
-    return nn.Sequential(nn.Conv2d(c_in, c_out, kernel, 1, kernel // 2), nn.ReLU(), pool)
+    block = nn.Sequential(nn.Conv2d(c_in, c_out, kernel, 1, kernel // 2), nn.ReLU(), pool)
+    return block, side**2 * (6 * kernel**2 * c_in * c_out + PER_VALUE * c_out)
 
 
-Block = Callable[[int, int, int], nn.Module]
+Block = Callable[[int, int, int, float], Drawn[nn.Module]]
+"""Makes a block of channels in and out and a stride, for images of a side."""
 
 
-Drawn = tuple[TrainingJob, float]
-"""A job and about how many floating-point operations a training step takes per sample."""
-
-
-def _images(draw: random.Random, block: Block) -> Drawn:
+def _images(draw: random.Random, block: Block) -> Drawn[TrainingJob]:
     size, width = draw.choice((24, 28, 32, 48, 64)), draw.choice(CHANNELS[1:6])
     stride = draw.choice((1, 2))
     layers: list[nn.Module] = [nn.Conv2d(3, width, 3, stride, 1), nn.BatchNorm2d(width), nn.ReLU()]
-    side, flops = size / stride, 0.0
+    side = size / stride
+    flops = side**2 * width * (6 * 27 + PER_VALUE)
     for _ in range(draw.randint(2, 5)):
-        stride = draw.choice((1, 2))
+        stride = draw.choice((1, 2)) if side >= 2 else 1  # nothing is left to halve
         wider = draw.choice([each for each in CHANNELS if each >= width][:3])
-        layers.append(block(width, wider, stride))
-        flops += 3 * 40 * side * side * width * wider
+        wider -= draw.choice((1, 2, 4)) if draw.random() < UNEVEN else 0
+        layer, more = block(width, wider, stride, side)
+        layers.append(layer)
+        flops += more
         width, side = wider, side / stride
     classes = draw.choice((10, 100))
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)]
@@ -87,11 +105,11 @@ def _images(draw: random.Random, block: Block) -> Drawn:
     return job, flops
 
 
-def _vectors(draw: random.Random) -> Drawn:
-    width = draw.choice((128, 256, 384, 512, 784, 1024))
+def _vectors(draw: random.Random) -> Drawn[TrainingJob]:
+    width = draw.choice((64, 128, 256, 384, 512, 784, 1024))
     first, layers = width, list[nn.Module]()
     for _ in range(draw.randint(2, 4)):
-        wider = draw.choice((128, 256, 512, 768, 1024))
+        wider = draw.choice((64, 128, 256, 512, 768, 1024))
         layers += [nn.Linear(width, wider), draw.choice((nn.ReLU(), nn.GELU(), nn.Tanh()))]
         if draw.random() < 0.5:
             layers.append(draw.choice((nn.LayerNorm(wider), nn.Dropout(0.1))))
@@ -136,7 +154,7 @@ class Attentive(nn.Module):
         return self.head(self.layers(self.words(x)))  # type: ignore[no-any-return]
 
 
-def _words(draw: random.Random, recurrent: bool) -> Drawn:
+def _words(draw: random.Random, recurrent: bool) -> Drawn[TrainingJob]:
     words, width = draw.choice((500, 1000, 4000)), draw.choice((64, 96, 128, 192, 256))
     length, layers = draw.choice((16, 24, 32, 48)), draw.randint(1, 2)
     model: nn.Module
@@ -170,7 +188,7 @@ class Sequence(nn.Module):
         return self.head(self.cells(x)[0][:, -1])  # type: ignore[no-any-return]
 
 
-def _sequences(draw: random.Random) -> Drawn:
+def _sequences(draw: random.Random) -> Drawn[TrainingJob]:
     inner, width = (draw.choice((32, 64, 96, 128, 160, 192, 256, 320)) for _ in range(2))
     length, layers = draw.choice((8, 12, 16, 24, 32, 48, 64)), draw.randint(1, 3)
     model = Sequence(inner, width, layers)
@@ -189,9 +207,9 @@ def _optimizer(draw: random.Random) -> Callable[..., torch.optim.Optimizer]:
     return lambda parameters: torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
 
 
-_FAMILIES: tuple[Callable[[random.Random], Drawn], ...] = (
+FAMILIES: tuple[Callable[[random.Random], Drawn[TrainingJob]], ...] = (
     lambda draw: _images(draw, _plain),
-    lambda draw: _images(draw, Residual),
+    lambda draw: _images(draw, _residual),
     lambda draw: _vectors(draw),
     lambda draw: _images(draw, _separable),
     lambda draw: _words(draw, recurrent=True),
@@ -202,7 +220,7 @@ _FAMILIES: tuple[Callable[[random.Random], Drawn], ...] = (
 
 def network(seed: int, index: int) -> tuple[TrainingJob, int]:
     """The network of a number, with its batch; families take turns, and a number always gives the same network."""
-    family = _FAMILIES[index % len(_FAMILIES)]
+    family = FAMILIES[index % len(FAMILIES)]
     draw = random.Random(f"{seed}/{index}")
     job, flops = family(draw)
     fitting = [batch for batch in BATCHES if batch * flops <= MOST_FLOPS]

@@ -5,6 +5,9 @@
     eta.update("validation", step, began_s, ended_s, value=loss)
     eta.remaining()                                 # Interval | Unknown
 
+With ``predicted`` (``predict.step(...).predicted``) there is an answer before the first step, and after 50 steps the
+prediction is compared with what they took, and its error added to the local history that later predictions read.
+
 Times are of one clock within a session, best a monotonic one.  The state file holds what a resumed run cannot measure
 again: the values of earlier validations, how often they come, and settings that changed on the way.  It is JSON,
 and written whole or not at all.
@@ -13,6 +16,8 @@ and written whole or not at all.
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +26,8 @@ from elastane.predict.eta.engine import EtaEngine
 from elastane.predict.eta.plan import Plan
 from elastane.predict.eta.values import Doing, Goal, Span
 from elastane.predict.interval import Interval, Unknown
+from elastane.predict.outcomes import COMPARED, Predicted, remember
+from elastane.predict.profile import history_path
 from elastane.suggest import did_you_mean
 
 _VERSION = 1
@@ -30,8 +37,19 @@ _ALSO = {"val": Doing.VALIDATION, "ckpt": Doing.CHECKPOINT, "data_stall": Doing.
 class ETA:
     """Time left of one training, told as it goes."""
 
-    def __init__(self, plan: Plan | Goal, state: Path | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan | Goal,
+        state: Path | None = None,
+        predicted: Predicted | None = None,
+        history: Path | None = None,
+    ) -> None:
+        if predicted is not None and isinstance(plan, Plan) and plan.workers * plan.accumulation > 1:
+            raise ElastaneError(
+                "a step was predicted of one worker and one batch; this plan's steps are of several"
+            )
         self._plan, self._path = plan, state
+        self._predicted, self._history = predicted, history or history_path()
         self._kept = _read(state)
         for change in self._kept["changes"]:
             self._plan = _rebased(self._plan, *change)
@@ -65,6 +83,8 @@ class ETA:
         done = steps if work is None else work
         self._engine.observe(Span(doing, began_s, ended_s, done, max(int(steps), 1)))
         self._step = step
+        if work is None:
+            self._compare()
         if value is not None:
             self._engine.measured(value)
         if doing is not Doing.TRAIN or value is not None:
@@ -73,7 +93,7 @@ class ETA:
     def rebase(self, batch: int | None = None, workers: int | None = None) -> None:
         """Batch or number of workers change from here on."""
         self._kept["changes"].append([self._step or 0.0, batch, workers])
-        self._plan = _rebased(self._plan, *self._kept["changes"][-1])
+        self._plan, self._predicted = _rebased(self._plan, *self._kept["changes"][-1]), None
         self._engine.rebase(self._goal)
         self.save()
 
@@ -101,11 +121,24 @@ class ETA:
 
     @property
     def _goal(self) -> Goal:
-        return self._plan.goal if isinstance(self._plan, Plan) else self._plan
+        goal = self._plan.goal if isinstance(self._plan, Plan) else self._plan
+        return goal if self._predicted is None else replace(goal, work_s=self._predicted.step_s)
+
+    def _compare(self) -> None:
+        """Once a session: what was predicted against what its steps take."""
+        if self._predicted is None or self._engine.steps < COMPARED:
+            return
+        step_s = self._engine.step_s
+        if isinstance(step_s, Interval):
+            remember(self._history, self._predicted.outcome(step_s.middle, time.time()))
+            self._predicted = None
 
     def _begin(self, step: float, by_work: bool) -> None:
         """What earlier sessions validated belongs to this run, as far as it was not lost."""
         self._step, start = step, self._kept["done"] if by_work else step
+        if by_work and self._predicted is not None:  # of steps, which are not what the goal counts
+            self._predicted = None
+            self._engine.goal = self._goal
         self._engine.values = dict(self._kept["values"])
         self._engine.resume(start)
 

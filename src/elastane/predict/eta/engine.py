@@ -20,6 +20,8 @@ from elastane.predict.interval import Interval, Unknown
 
 _KEPT = 20_000
 """Training spans remembered; with windows of a second that is hours."""
+_ADOPTED = 20
+"""Steps after which what was measured replaces what was predicted: the first ones are slow."""
 
 
 class EtaEngine:
@@ -95,13 +97,31 @@ class EtaEngine:
         return found
 
     @property
+    def steps(self) -> int:
+        """Steps measured in this session since the last change."""
+        return sum(each.steps for each in self._spans)
+
+    @property
+    def adopted(self) -> bool:
+        """Whether the rate is a measured one, and not what was predicted before the run."""
+        return self._rate() is not None and (self.goal.work_s is None or self.steps >= _ADOPTED)
+
+    @property
     def rate(self) -> Interval | Unknown:
-        """Seconds per unit of work, stalls included."""
+        """Seconds per unit of work, stalls included; as predicted before the run until enough steps were measured."""
+        if self.goal.work_s is not None and not self.adopted:
+            return self.goal.work_s
         rate = self._rate()
         if rate is None:
             return Unknown("this session has not yet made two measured steps")
         stalls = self._stalled_s / sum(each.work for each in self._spans)
         return rate.seconds + Interval.exactly(stalls if math.isfinite(stalls) else 0.0)
+
+    @property
+    def step_s(self) -> Interval | Unknown:
+        """Seconds per step, whatever the work is counted in."""
+        rate = self.rate
+        return rate if isinstance(rate, Unknown) else rate.scaled(sum(s.work for s in self._spans) / self.steps)
 
     @property
     def stop(self) -> StopForecast | None:

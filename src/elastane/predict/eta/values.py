@@ -8,6 +8,7 @@ from enum import Enum
 
 from elastane.errors import ElastaneError
 from elastane.predict.eta.early import EarlyStop
+from elastane.predict.interval import Interval
 
 
 class Doing(Enum):
@@ -46,8 +47,9 @@ class Goal:
     """Where a training ends.  ``total`` is all work from the very beginning, None if nobody knows.
 
     ``validate_every`` and ``checkpoint_every`` are amounts of work; None means: as often as seen so far.  The prior
-    seconds stand for validations and checkpoints until the first was seen.  ``stop`` may end it before ``total``; a run
-    that ``may_stop_early`` by a rule that nobody told can end at any time.
+    seconds stand for validations and checkpoints until the first was seen, ``work_s`` for a unit of work until enough
+    was measured.  ``stop`` may end it before ``total``; a run that ``may_stop_early`` by a rule that nobody told can
+    end at any time.
     """
 
     total: float | None
@@ -57,6 +59,7 @@ class Goal:
     checkpoint_s: float | None = None
     may_stop_early: bool = False
     stop: EarlyStop | None = None
+    work_s: Interval | None = None
 
     def __post_init__(self) -> None:
         if self.total is not None and not 0.0 < self.total < math.inf:

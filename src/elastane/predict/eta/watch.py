@@ -102,6 +102,11 @@ class LogWatch:
         return self.engine.remaining()
 
     @property
+    def workers(self) -> int | None:
+        """Of the latest report, if it says so."""
+        return None if self._setting is None else self._setting[0]
+
+    @property
     def ended(self) -> bool:
         """Whether the log says that the training is over."""
         return bool(self._outcome)
