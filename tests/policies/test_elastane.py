@@ -9,7 +9,8 @@ import pytest
 
 from elastane.models.estimate import Estimate
 from elastane.policies.elastane import Elastane
-from elastane.policies.elastane.outlook import sizes_up_to
+from elastane.policies.elastane.outlook import Belief, look, sizes_up_to
+from elastane.policies.elastane.promise import Account, Accounts, Owed
 from elastane.policies.elastane.worth import shadow_prices
 from elastane.policies.lowering import lower
 from elastane.policies.options import OptionError
@@ -134,3 +135,15 @@ def test_it_beats_pollux_on_a_generated_workload() -> None:
     assert ours is not None
     assert theirs is not None
     assert ours < theirs
+
+
+def test_what_is_owed_before_a_speed_is_known_is_not_owed_to_the_end() -> None:
+    """Or one hasty arrival would go before everybody for as long as it lasts."""
+    known = sized(job("known"), 1e6)
+    new = replace(known, id="new", facts=replace(known.facts, speed=None))
+    jobs = (known, new)
+    outlook = look(jobs, replace(view(jobs, [4]), visible=SEEN), Belief(0.8, np.full(2, 0.8), 4))
+    accounts = Accounts(0.0, {each.id: Account(1e6) for each in jobs})
+    after = accounts.owing(Owed(np.array([1, 1])), outlook).jobs
+    assert after["known"].owed
+    assert not after["new"].owed
