@@ -212,7 +212,8 @@ def test_no_more_is_borrowed_than_lies_idle(
 def test_a_policy_sees_only_what_it_declared() -> None:
     assert seen(job(1)).view.visible is Info.NONE
     assert (
-        seen(job(1), policy=make_policy("elastane")).view.visible is Info.SPEED | Info.REMAINING | Info.DEADLINE
+        seen(job(1), policy=make_policy("elastane")).view.visible
+        is Info.SPEED | Info.REMAINING | Info.DEADLINE | Info.HISTORY
     )
 
 
