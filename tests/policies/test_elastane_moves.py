@@ -109,11 +109,11 @@ def test_a_job_whose_end_nobody_knows_is_not_expected_to_stay() -> None:
 def test_hope_decides_who_may_try_more_nodes_but_not_what_work_is_worth() -> None:
     long = trained("long", model(widest=4096), 1e9)
     assert Experience().exponents([long], 4, 0.8) == pytest.approx(0.8)
-    assert Experience().usual(1) == pytest.approx(0.2)
+    assert Experience().usual(1) == pytest.approx(0.4)
     others = [trained(f"b{i}", model(seen=16, widest=4096), 1e6) for i in range(12)]
     learned = Experience().with_jobs(others, 4)
     found = next(iter(learned.here.values()))
-    assert learned.usual(1)[0] == pytest.approx(0.5 * (3 * 0.4 + 12 * found) / 15)
+    assert learned.usual(1)[0] == pytest.approx((3 * 0.4 + 12 * found) / 15)
 
 
 def test_what_others_found_on_several_nodes_is_believed_of_a_job_that_will_end_soon() -> None:

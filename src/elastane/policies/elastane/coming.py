@@ -17,7 +17,7 @@ _PART = 0.17
 """Of the jobs there were at the busiest time, so many are reckoned with."""
 _CROWDED = 0.75
 """With so many jobs per GPU a cluster is crowded."""
-_MOST = 2.4
+_MOST = 3.0
 """More are not reckoned with, however crowded it was."""
 
 

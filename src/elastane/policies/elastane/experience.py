@@ -25,8 +25,6 @@ _DOUBT = 3.0
 """What was believed before anybody had tried counts as much as so many jobs."""
 _SOBER = 0.4
 """What is taken for usual before anybody has tried."""
-_CHOSEN = 0.5
-"""Who has tried was chosen because it promised well: of others, half as much is taken for usual."""
 _RESTARTS = 50.0
 """A job with as many restarts' time ahead of it can afford to find out for itself."""
 _LEAST, _MOST = -0.5, 1.0
@@ -70,8 +68,8 @@ class Experience:
         return out
 
     def usual(self, count: int) -> FloatArray:
-        """What is to be expected of each of so many jobs, by what others have found."""
-        return np.full(count, _CHOSEN * self._mean(_SOBER))
+        """What others have found, for each of so many jobs."""
+        return np.full(count, self._mean(_SOBER))
 
     def _mean(self, before: float) -> float:
         """Of all that was found, and of what was believed before."""
