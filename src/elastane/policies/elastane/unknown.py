@@ -39,9 +39,8 @@ def lengths(attained: FloatArray, finished: Sequence[float]) -> FloatArray:
     half_way = np.repeat(2.0 * attained[:, None], _DOUBT, axis=1)
     weight = max(len(finished) / max(past.size, 1), 1.0)
     ends = np.hstack([np.tile(past, (len(attained), 1)), half_way])
-    counts = np.hstack([np.full_like(ends[:, : past.size], weight), np.ones_like(half_way)])
     left = ends - attained[:, None]
-    counts = np.where(left > 0.0, counts, 0.0)
+    counts = np.where(left > 0.0, weight, 0.0)
     counts[:, past.size :] = 1.0  # a job that has attained nothing is half way to nothing
     order = np.argsort(left, axis=1, kind="stable")
     left = np.maximum(np.take_along_axis(left, order, axis=1), 0.0)
