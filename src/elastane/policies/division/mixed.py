@@ -14,9 +14,12 @@ from elastane.cluster import Grant
 from elastane.models.speed import FloatArray, IntArray
 from elastane.policies.division import settle
 from elastane.policies.division.layout import lay_out
+from elastane.policies.division.packing import packing
 from elastane.policies.division.problem import Frame, Problem
 from elastane.policies.division.settle import Rows
+from elastane.policies.division.solver import best_counts
 from elastane.policies.division.speedups import rate_tables
+from elastane.policies.division.tidy import tidied
 from elastane.policies.division.typed import best_division
 
 Parts = tuple[Problem, ...]
@@ -71,14 +74,23 @@ def _tables(part: Frame, gpu_type: str, unit: FloatArray, typical: FloatArray) -
 
 
 def solve(parts: Parts) -> PartRows:
-    """Types and counts, laid out type by type."""
-    if len(parts) == 1:
-        return (settle.solve(parts[0]),)
+    """Types and counts, laid out type by type, and tidied up."""
+    values = [part.count_values() for part in parts]
+    total = sum(int(part.node_gpus.sum()) for part in parts)
+    counts = _divided(parts, [packing(*each) for each in zip(parts, values, strict=True)])
+    if sum(int(each.sum()) for each in counts) < total:
+        counts = _divided(parts, [packing(*each, within=False) for each in zip(parts, values, strict=True)])
+    each = zip(parts, counts, strict=True)
+    return tuple(tidied(part, lay_out(part, wanted), wanted) for part, wanted in each)
+
+
+def _divided(parts: Parts, values: list[FloatArray]) -> list[IntArray]:
+    """GPUs of each type for each job."""
     totals = [int(part.node_gpus.sum()) for part in parts]
-    found = best_division([part.count_values() for part in parts], totals)
-    return tuple(
-        lay_out(part, np.where(found.kinds == kind, found.counts, 0)) for kind, part in enumerate(parts)
-    )
+    if len(parts) == 1:
+        return [best_counts(values[0], totals[0])]
+    found = best_division(values, totals)
+    return [np.where(found.kinds == kind, found.counts, 0) for kind in range(len(parts))]
 
 
 def connected(parts: Parts) -> Parts:

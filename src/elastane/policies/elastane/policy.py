@@ -27,6 +27,7 @@ from elastane.policies.division.mixed import Parts
 from elastane.policies.division.problem import Problem
 from elastane.policies.division.settle import explain
 from elastane.policies.elastane.coming import Coming
+from elastane.policies.elastane.kin import Kin
 from elastane.policies.elastane.moves import horizons_s, next_look_s, unsure, what_a_move_leaves
 from elastane.policies.elastane.network import calmer
 from elastane.policies.elastane.outlook import Outlook
@@ -64,7 +65,7 @@ class Elastane(Policy):
         bound: No job takes longer than this many times its fair-share time, plus a restart; 0 promises nothing.
     """
 
-    horizon_s: float = 300.0
+    horizon_s: float = 450.0
     explore: float = 4.0
     first: int = 4
     crowd: float = 1.0
@@ -87,7 +88,8 @@ class Elastane(Policy):
 
     def decide(self, view: View) -> Plan:
         """Weigh every job, divide the GPUs, and keep the present division if that is no better."""
-        sight = see(calmer(view), self.explore, self._first(view), self.caution)
+        kin = Kin.of(view.memory).with_jobs(view)
+        sight = see(calmer(kin.told(view)), self.explore, self._first(view), self.caution)
         plain, outlook = sight.parts, sight.outlook
         accounts = Accounts.of(view.memory, view.now_s).carried_on(view, outlook)
         due = owed(accounts, outlook, mixed.whole(plain).most, self.bound)
@@ -108,7 +110,7 @@ class Elastane(Policy):
         return Plan(
             Exact(mixed.grants_of(parts, rows)),
             explain={**explain(whole, given), **_reservations(mixed.whole(plain), due, given)},
-            memory={**accounts.memory(), **sight.memory, **coming.memory()},
+            memory={**accounts.memory(), **sight.memory, **coming.memory(), **kin.memory()},
             wake_s=self._wakes(view, due, [whole.jobs[row] for row in sorted(given)]),
         )
 
