@@ -18,9 +18,9 @@ def test_a_peak_is_remembered_and_fades() -> None:
 
 def test_where_jobs_are_few_for_the_gpus_those_to_come_count_less() -> None:
     peak = Coming(peak=12.0)
-    assert peak.jobs(16) == pytest.approx(0.17 * 12.0)
-    assert peak.jobs(32) == pytest.approx(0.17 * 12.0 / 2.0)
-    assert Coming(peak=1000.0).jobs(64) == 3.0
+    assert peak.jobs(16) == pytest.approx(0.095 * 12.0)
+    assert peak.jobs(120) == pytest.approx(0.095 * 12.0 / 2.0)
+    assert Coming(peak=1000.0).jobs(64) == 4.0
     assert Coming().jobs(0) == 0.0
 
 

@@ -63,7 +63,8 @@ def test_a_job_that_only_seems_long_is_not_stopped_for_others() -> None:
     """Seen with its owner's small batch only, it is believed to have far more before it than it has."""
     seems_long = trained("a", model(widest=16), 1e8, since_s=NOW_S - 40.0)
     young = replace(seems_long, ledger=replace(seems_long.ledger, held_s=40.0))
-    others = [replace(trained(f"b{i}", model(widest=4096), 1e5), grant=None) for i in range(20)]
+    another_kind = replace(model(widest=4096), limits=BatchLimits(128, 16384, 16, 4096))
+    others = [replace(trained(f"b{i}", another_kind, 1e5), grant=None) for i in range(20)]
     assert granted(young, *others)["a"] == 4
     stopped = replace(young, grant=None)
     assert granted(stopped, *others)["a"] >= 1

@@ -13,11 +13,11 @@ from typing import Any
 
 _HALF_LIFE_S = 3 * 86_400.0
 """A peak counts half after so long."""
-_PART = 0.17
+_PART = 0.095
 """Of the jobs there were at the busiest time, so many are reckoned with."""
-_CROWDED = 0.75
-"""With so many jobs per GPU a cluster is crowded."""
-_MOST = 3.0
+_CROWDED = 0.2
+"""With fewer jobs per GPU than this, those to come find room, and count the less."""
+_MOST = 4.0
 """More are not reckoned with, however crowded it was."""
 
 

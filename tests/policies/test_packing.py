@@ -1,0 +1,109 @@
+"""Sizes that fit together, and room made for jobs that found none."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elastane.models.speed import IntArray
+from elastane.policies.division import mixed
+from elastane.policies.division.layout import lay_out
+from elastane.policies.division.packing import fitting_below, packing
+from elastane.policies.division.problem import Problem
+from elastane.policies.division.settle import objective
+from elastane.policies.division.solver import best_counts
+from elastane.policies.division.tidy import tidied
+from helpers.pollux_views import job, problem
+
+
+def allowed(made: Problem, row: int, *, within: bool = True) -> list[int]:
+    values = packing(made, made.count_values(), within=within)
+    return np.flatnonzero(np.isfinite(values[row])).tolist()
+
+
+def test_powers_of_two_on_a_node_and_whole_nodes_beyond() -> None:
+    sizes = np.arange(14)
+    below = fitting_below(sizes, np.array([4, 4, 4]))
+    assert below.tolist() == [0, 1, 2, 2, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12]
+    assert fitting_below(sizes, np.array([4, 0, 4])).tolist() == below.tolist()
+    assert fitting_below(sizes, np.array([4, 4, 4]), within=False).tolist()[:6] == [0, 1, 2, 3, 4, 4]
+
+
+def test_nodes_of_other_shapes() -> None:
+    sizes = np.arange(8)
+    assert fitting_below(sizes, np.array([3, 3])).tolist() == [0, 1, 2, 3, 3, 3, 6, 6]
+    assert fitting_below(sizes, np.array([2, 4])).tolist() == sizes.tolist()
+    assert fitting_below(sizes, np.array([], dtype=np.int64)).tolist() == sizes.tolist()
+
+
+def test_what_a_job_holds_or_asks_for_it_may_have() -> None:
+    holds = job("a", grant=[("n0", 3)])
+    made = problem([holds, job("b", most=7), job("c", least=3, most=8)], [4, 4])
+    row = {each.id: number for number, each in enumerate(made.jobs)}
+    assert allowed(made, row["a"]) == [0, 1, 2, 3, 4, 8]
+    assert allowed(made, row["b"]) == [0, 1, 2, 4, 7]
+    assert allowed(made, row["c"]) == [0, 3, 4, 8]
+
+
+def test_no_gpu_is_idle_for_the_sake_of_order() -> None:
+    made = problem([job("a", 0.01), job("stays", grant=[("n0", 1)], preemptible=False, most=1)], [4], p=1.0)
+    (rows,) = mixed.solve((made,))
+    assert sum(sum(row.values()) for row in rows.values()) == 4
+
+
+def test_a_small_job_makes_room_where_that_costs_less_than_scattering() -> None:
+    """Two nodes, each with a job of one GPU and a hole of one; who comes for two would be scattered."""
+    small = [job(f"s{i}", 0.0, [(f"n{i}", 1)], most=1) for i in range(2)]
+    made = problem([*small, job("new", 0.5, most=2)], [2, 2], p=1.0)
+    counts = np.array([2 if each.id == "new" else 1 for each in made.jobs])
+    before = lay_out(made, counts)
+    new = next(row for row, each in enumerate(made.jobs) if each.id == "new")
+    assert len(before[new]) == 2 or sum(before[new].values()) == 1
+    after = tidied(made, before, counts)
+    assert list(after[new].values()) == [2]
+    assert sum(sum(row.values()) for row in after.values()) == 4
+    assert objective(made, after) > objective(made, before)
+
+
+def test_nobody_is_moved_for_less_than_it_costs() -> None:
+    """The same with jobs that have restarted so often that another move would leave them nothing."""
+    small = [job(f"s{i}", 0.0, [(f"n{i}", 1)], most=1, restarts=1000) for i in range(2)]
+    made = problem([*small, job("new", 0.0, most=2)], [2, 2], p=1.0)
+    counts = np.array([2 if each.id == "new" else 1 for each in made.jobs])
+    before = lay_out(made, counts)
+    assert tidied(made, before, counts) == before
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> tuple[Problem, IntArray]:
+    """A feasible present state with moves that cost, and the counts it asks for."""
+    nodes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
+    left, jobs = dict(enumerate(nodes)), []
+    for i in range(draw(st.integers(1, 10))):
+        node = draw(st.integers(0, len(nodes) - 1))
+        size = draw(st.integers(0, left[node]))
+        left[node] -= size
+        held = [(f"n{node}", size)] if size else []
+        restarts = draw(st.integers(0, 100))
+        jobs.append(job(f"j{i}", draw(st.floats(0.0, 0.5)), held, preemptible=restarts > 10, restarts=restarts))
+    made = problem(jobs, nodes, p=1.0)
+    return made, best_counts(made.count_values(), sum(nodes))
+
+
+@settings(max_examples=150, deadline=None)
+@given(crowded())
+def test_tidying_up_keeps_the_rules_and_never_loses(case: tuple[Problem, IntArray]) -> None:
+    made, counts = case
+    before = lay_out(made, counts)
+    after = tidied(made, before, counts)
+    used, spread = np.zeros(len(made.node_ids), dtype=np.int64), np.zeros(len(made.node_ids), dtype=np.int64)
+    for j, row in after.items():
+        assert made.least[j] <= sum(row.values()) <= made.most[j]
+        for node, count in row.items():
+            used[node] += count
+            spread[node] += len(row) > 1
+    assert (used <= made.node_gpus).all()
+    assert (spread <= 1).all()
+    assert all(after[j] == before[j] for j in np.flatnonzero(made.pinned).tolist() if j in before)
+    assert objective(made, after) >= objective(made, before) - 1e-9
