@@ -82,6 +82,12 @@ def test_strangers_are_not_believed(other: GoodputModel) -> None:
     assert told(young, other) is young
 
 
+def test_tenants_do_not_learn_from_each_other() -> None:
+    young = made("young", model(HOPEFUL, 1))
+    now = seen(young, replace(made("old", model(SOBER, 16)), tenant="other"))
+    assert Kin().with_jobs(now).told(now).jobs["young"].speed is young.speed
+
+
 def test_it_outlives_the_witness_and_travels_as_json() -> None:
     kin = Kin().with_jobs(seen(made("old", model(SOBER, 16))))
     again = Kin.of(through_json(kin.memory()))

@@ -2,7 +2,8 @@
 
 People submit the same training again and again.  Jobs that may use the same batches, and take about as long for a pass
 over the same samples, are taken for one kind: how long they exchange gradients over the network, and how fast they are
-with large batches, one of them finds out for all.  Gradient noise stays each job's own.
+with large batches, one of them finds out for all.  Gradient noise stays each job's own, and tenants do not learn from
+each other.
 """
 
 from __future__ import annotations
@@ -88,15 +89,13 @@ class Kin:
     def with_jobs(self, view: View) -> Kin:
         """With what the jobs at hand have found out; who knew as much before remains the witness."""
         wide, large = dict(self.wide), dict(self.large)
-        for name in sorted(view.jobs):
-            speed = view.jobs[name].speed
+        for name, job in sorted(view.jobs.items()):
+            speed = job.speed
             if not isinstance(speed, GoodputModel):
                 continue
             for gpu_type, theta in speed.params.items():
-                kind, mine = (
-                    _kind(speed.limits, gpu_type),
-                    Witness(name, theta, _seen(speed, gpu_type), speed.widest),
-                )
+                kind = _kind(job.tenant, speed.limits, gpu_type)
+                mine = Witness(name, theta, _seen(speed, gpu_type), speed.widest)
                 best, largest = wide.get(kind), large.get(kind)
                 if best is None or best.job == name or mine.seen > best.seen:
                     _tell(wide, kind, mine)
@@ -113,7 +112,7 @@ class Kin:
         speed = job.speed
         if not isinstance(speed, GoodputModel):
             return job
-        kinds = [_kind(speed.limits, gpu_type) for gpu_type in speed.params]
+        kinds = [_kind(job.tenant, speed.limits, gpu_type) for gpu_type in speed.params]
         witnesses = [(_other(self.wide, kind, job), _other(self.large, kind, job)) for kind in kinds]
         known = _CACHE.get(speed)
         if known is None or known[0] != witnesses:
@@ -121,9 +120,9 @@ class Kin:
         return job if known[1] is speed else replace(job, facts=replace(job.facts, speed=known[1]))
 
 
-def _kind(limits: BatchLimits, gpu_type: str) -> str:
+def _kind(tenant: str, limits: BatchLimits, gpu_type: str) -> str:
     batches = (limits.initial, limits.maximum, limits.per_gpu_min, limits.per_gpu_max, limits.fixed or 0)
-    return "/".join([gpu_type, *map(str, batches)])
+    return "/".join([tenant, gpu_type, *map(str, batches)])
 
 
 def _seen(speed: GoodputModel, gpu_type: str) -> int:
