@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.throughput import ThroughputParams
 from elastane.policies.elastane import Elastane
-from elastane.policies.elastane.kin import Kin
+from elastane.policies.elastane.kin import _CACHE, Kin
 from elastane.policies.testing.changes import through_json
 from elastane.policies.view import Facts, JobView, Request, View
 from helpers.pollux_views import view
@@ -53,8 +54,10 @@ def test_the_network_one_has_met_all_know() -> None:
 
 
 def test_what_a_job_has_seen_itself_it_believes() -> None:
-    own = HOPEFUL._replace(alpha_r=0.03, beta_r=0.001)
-    assert told(model(own, 4), model(SOBER, 16)).params[""][4:6] == (0.03, 0.001)
+    own = model(HOPEFUL._replace(alpha_r=0.03, beta_r=0.001, gamma=1.2), 4)
+    found = told(own, model(SOBER, 16))
+    assert found.params[""].alpha_n == SOBER.alpha_n
+    assert [found.best_of(1, k)[0] for k in (1, 2, 4)] == [own.best_of(1, k)[0] for k in (1, 2, 4)]
     wide = model(HOPEFUL, 8)
     assert told(wide, model(SOBER, 16)) is wide
 
@@ -114,4 +117,27 @@ def test_kinds_are_forgotten_at_last() -> None:
         limits = replace(LIMITS, initial=100 + number)
         kin = kin.with_jobs(seen(made("old", model(SOBER, 8, limits=limits))))
     assert len(kin.wide) == len(kin.large) == 256
-    assert any("/399/" in kind for kind in kin.wide)
+    assert any(", 399, " in kind for kind in kin.wide)
+
+
+def test_models_are_forgotten_with_their_jobs() -> None:
+    _CACHE.clear()
+    for number in range(20):
+        told(model(HOPEFUL, 1, widest=64 + number), model(SOBER._replace(alpha_c=9.0), 16))
+        told(model(HOPEFUL, 1, widest=64 + number), model(SOBER, 16))
+    gc.collect()
+    assert len(_CACHE) == 0
+
+
+def test_nodes_of_another_size_are_another_lesson() -> None:
+    """With eight GPUs on a node, a job that has had eight has not met the network."""
+    young, old = made("young", model(HOPEFUL, 8)), made("old", model(SOBER, 16))
+    for nodes, alpha_n in (
+        ([4, 4, 4, 4], HOPEFUL.alpha_n),
+        ([8, 8], SOBER.alpha_n),
+        ([4, 4, 4, 4], HOPEFUL.alpha_n),
+    ):
+        now = replace(view([young, old], nodes), visible=SEEN)
+        found = Kin().with_jobs(now).told(now).jobs["young"].speed
+        assert isinstance(found, GoodputModel)
+        assert found.params[""].alpha_n == alpha_n

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,6 +52,18 @@ def test_no_gpu_is_idle_for_the_sake_of_order() -> None:
     made = problem([job("a", 0.01), job("stays", grant=[("n0", 1)], preemptible=False, most=1)], [4], p=1.0)
     (rows,) = mixed.solve((made,))
     assert sum(sum(row.values()) for row in rows.values()) == 4
+
+
+def test_nor_beyond_a_node() -> None:
+    made = problem([job("a", 0.01), job("stays", grant=[("n0", 1)], preemptible=False, most=1)], [4, 4], p=1.0)
+    (rows,) = mixed.solve((made,))
+    assert sum(sum(row.values()) for row in rows.values()) == 8
+
+
+def test_what_is_urgent_gets_what_it_needs() -> None:
+    made = problem([job("a"), job("b")], [4])
+    assert allowed(replace(made, urgent=(1,)), 1) == [0, 1, 2, 3, 4]
+    assert allowed(replace(made, urgent=(1,)), 0) == [0, 1, 2, 4]
 
 
 def test_a_small_job_makes_room_where_that_costs_less_than_scattering() -> None:

@@ -1,7 +1,7 @@
 """A cluster with several accelerator types: one problem for each, divided together.
 
 The problems have the same jobs in the same order.  A job holds GPUs of one type at most, and what it does with them is
-told to the problems of the others (``Problem.elsewhere``).  With one type all this is what ``settle`` does.
+told to the problems of the others (``Problem.elsewhere``).
 """
 
 from __future__ import annotations
@@ -74,23 +74,38 @@ def _tables(part: Frame, gpu_type: str, unit: FloatArray, typical: FloatArray) -
 
 
 def solve(parts: Parts) -> PartRows:
-    """Types and counts, laid out type by type, and tidied up."""
+    """Types and counts, laid out type by type, and tidied up: sizes that fit together, or others if GPUs are left."""
     values = [part.count_values() for part in parts]
     total = sum(int(part.node_gpus.sum()) for part in parts)
-    counts = _divided(parts, [packing(*each) for each in zip(parts, values, strict=True)])
-    if sum(int(each.sum()) for each in counts) < total:
-        counts = _divided(parts, [packing(*each, within=False) for each in zip(parts, values, strict=True)])
+    best: PartRows | None = None
+    for within in (True, False, None):
+        fitting = [
+            each if within is None else packing(part, each, within=within)
+            for part, each in zip(parts, values, strict=True)
+        ]
+        rows = _laid_out(parts, fitting)
+        best = rows if best is None or objective(parts, rows) > objective(parts, best) else best
+        if sum(sum(row.values()) for mine in best for row in mine.values()) >= total:
+            break
+    assert best is not None
+    return best
+
+
+def _laid_out(parts: Parts, values: list[FloatArray]) -> PartRows:
+    """The best division by these values, on nodes."""
+    totals = [int(part.node_gpus.sum()) for part in parts]
+    if len(parts) == 1:
+        counts: list[IntArray] = [best_counts(values[0], totals[0])]
+    else:
+        found = best_division(values, totals)
+        counts = [np.where(found.kinds == kind, found.counts, 0) for kind in range(len(parts))]
     each = zip(parts, counts, strict=True)
     return tuple(tidied(part, lay_out(part, wanted), wanted) for part, wanted in each)
 
 
-def _divided(parts: Parts, values: list[FloatArray]) -> list[IntArray]:
-    """GPUs of each type for each job."""
-    totals = [int(part.node_gpus.sum()) for part in parts]
-    if len(parts) == 1:
-        return [best_counts(values[0], totals[0])]
-    found = best_division(values, totals)
-    return [np.where(found.kinds == kind, found.counts, 0) for kind in range(len(parts))]
+def objective(parts: Parts, rows: PartRows) -> float:
+    """What a layout is worth, moves discounted."""
+    return sum(settle.objective(part, mine) for part, mine in zip(parts, rows, strict=True))
 
 
 def connected(parts: Parts) -> Parts:

@@ -2,7 +2,7 @@
 
 Three of the four GPUs of a node leave one, and jobs that need two find only single ones, on different nodes.  Where a
 node has a power of two of GPUs, jobs get a power of two of them, or whole nodes; a job that holds something else may
-keep it.  Where that leaves GPUs idle, any size within a node will do.
+keep it.  Where that leaves GPUs idle, other sizes are looked at, too (``mixed``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from elastane.policies.division.problem import Problem
 def packing(problem: Problem, values: FloatArray, *, within: bool = True) -> FloatArray:
     """``values`` (job, size) without the sizes that do not fit together; ``within``: on one node, too.
 
-    What a job holds, the most it asks for, and what has nothing smaller that it may have instead stay as they are.
+    What a job holds, the most it asks for, and what has nothing smaller that it may have instead stay as they are, and
+    so does all that is urgent.
     """
     if not len(values):
         return values
@@ -27,6 +28,7 @@ def packing(problem: Problem, values: FloatArray, *, within: bool = True) -> Flo
     odd[rows, np.minimum(problem.held_total, sizes[-1])] = False
     asked = np.array([job.request.max_workers for job in problem.jobs])
     odd &= sizes != asked[:, None]
+    odd[list(problem.urgent)] = False
     return np.where(odd, -np.inf, values)
 
 

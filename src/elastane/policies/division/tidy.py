@@ -7,7 +7,7 @@ two others costs less than the scattered job loses, they are moved.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import chain, combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,10 @@ _MOST_JOBS = 16
 """So many jobs are helped in one decision, those that lose most first."""
 _MOST_NODES = 32
 """So many nodes are looked at for each of them, the roomiest first."""
-_MOST_MOVED = 2
+_ALIKE = 2
+"""Of the guests of one size on a node, so many are thought of, those that are cheapest to move."""
+_HOMES = 8
+"""So many nodes with the same room are looked at for somebody who is moved."""
 
 
 def tidied(problem: Problem, rows: Rows, counts: IntArray) -> Rows:
@@ -118,7 +121,7 @@ class _Board:
         """All that would gain, of those that are looked at."""
         problem = self.problem
         fits = np.flatnonzero(problem.usable[job] & (problem.node_gpus >= count)).tolist()
-        open_nodes = sorted((n for n, room in enumerate(self.free) if room), key=lambda n: (self.free[n], n))
+        homes = self._homes()
         for node in sorted(fits, key=lambda n: (-self.free[n], n))[:_MOST_NODES]:
             gain = self.worth(job, {node: count}) - before
             if gain <= _TINY:
@@ -127,21 +130,39 @@ class _Board:
             if missing <= 0:
                 yield _Change(gain, node, {})
                 continue
-            movable = [o for o in sorted(self.guests[node]) if not problem.pinned[o] and len(self.rows[o]) == 1]
-            for number in range(1, _MOST_MOVED + 1):
-                for others in combinations(movable, number):
-                    if sum(self.rows[other][node] for other in others) < missing:
-                        continue
-                    moved = self._elsewhere(others, node, open_nodes)
-                    cost = sum(self.worth(o, self.rows[o]) - self.worth(o, row) for o, row in moved.items())
-                    if moved and gain - cost > _TINY:
-                        yield _Change(gain - cost, node, moved)
+            guests = self._movable(node)
+            for others in chain(combinations(guests, 1), combinations(guests, 2)):
+                if sum(self.rows[other][node] for other in others) < missing:
+                    continue
+                moved = self._elsewhere(others, node, homes)
+                cost = sum(self.worth(o, self.rows[o]) - self.worth(o, row) for o, row in moved.items())
+                if moved and gain - cost > _TINY:
+                    yield _Change(gain - cost, node, moved)
+
+    def _homes(self) -> list[int]:
+        """Nodes for those who are moved, the tightest first."""
+        by_room: dict[int, list[int]] = {}
+        for node, room in enumerate(self.free):
+            if room and len(by_room.setdefault(room, [])) < _HOMES:
+                by_room[room].append(node)
+        return [node for room in sorted(by_room) for node in by_room[room]]
+
+    def _movable(self, node: int) -> list[int]:
+        """Guests that have only this node and may be moved, a few of each size."""
+        by_size: dict[int, list[tuple[float, int]]] = {}
+        for guest in self.guests[node]:
+            row = self.rows[guest]
+            if len(row) > 1 or self.problem.pinned[guest]:
+                continue
+            cost = self.problem.speedup_of(guest, 1, row[node]) * (1.0 - self.problem.factor[guest, row[node]])
+            by_size.setdefault(row[node], []).append((float(cost) if self._stays(guest, row) else 0.0, guest))
+        return sorted(guest for guests in by_size.values() for _, guest in sorted(guests)[:_ALIKE])
 
     def _elsewhere(
-        self, others: tuple[int, ...], node: int, open_nodes: list[int]
+        self, others: tuple[int, ...], node: int, candidates: list[int]
     ) -> dict[int, dict[int, int]]:
         """The tightest other node for each; empty if one finds none."""
-        room = {n: self.free[n] for n in open_nodes if n != node}
+        room = {n: self.free[n] for n in candidates if n != node}
         moved = {}
         for other in sorted(others, key=lambda o: (-self.rows[o][node], o)):
             size, usable = self.rows[other][node], self.problem.usable[other]

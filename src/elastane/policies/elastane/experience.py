@@ -35,7 +35,10 @@ _CACHE: WeakKeyDictionary[GoodputModel, _Findings] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Experience:
-    """Exponents e of jobs that have run on several nodes: with k times more GPUs than a node has, k^e times as fast."""
+    """Exponents e of jobs that know several nodes: with k times more GPUs than a node has, k^e times as fast.
+
+    Who was told by others of its kind (``kin``) counts as one who knows: those that try are not those that are usual.
+    """
 
     total: float = 0.0
     count: int = 0

@@ -8,8 +8,9 @@ each other.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -61,7 +62,10 @@ def _pass_s(theta: ThroughputParams[float], per_gpu: int) -> float:
 Witnesses = tuple[Witness | None, Witness | None]
 """Of one kind: who knows most GPUs, and who knows the largest batch."""
 
-_CACHE: WeakKeyDictionary[GoodputModel, tuple[list[Witnesses], GoodputModel]] = WeakKeyDictionary()
+Lesson = tuple[list[Witnesses], list[int], GoodputModel | None]
+"""Who was heard, GPUs per node of each type, and the model that came of it; None: nothing new."""
+
+_CACHE: WeakKeyDictionary[GoodputModel, Lesson] = WeakKeyDictionary()
 """Models are immutable, so what is made of them is kept as long as they live."""
 
 
@@ -105,24 +109,27 @@ class Kin:
 
     def told(self, view: View) -> View:
         """The same view with every job believed to know what its kind does."""
-        per_node = max((node.gpus for node in view.usable.values()), default=1)
+        per_node: dict[str, int] = {}
+        for node in view.usable.values():
+            per_node[node.gpu_type] = max(node.gpus, per_node.get(node.gpu_type, 1))
         return replace(view, jobs={name: self._told(job, per_node) for name, job in view.jobs.items()})
 
-    def _told(self, job: JobView, per_node: int) -> JobView:
+    def _told(self, job: JobView, per_node: Mapping[str, int]) -> JobView:
         speed = job.speed
         if not isinstance(speed, GoodputModel):
             return job
         kinds = [_kind(job.tenant, speed.limits, gpu_type) for gpu_type in speed.params]
         witnesses = [(_other(self.wide, kind, job), _other(self.large, kind, job)) for kind in kinds]
+        widest = max(per_node.values(), default=1)
+        nodes = [per_node.get(gpu_type, widest) for gpu_type in speed.params]
         known = _CACHE.get(speed)
-        if known is None or known[0] != witnesses:
-            known = _CACHE[speed] = witnesses, _taught(speed, witnesses, per_node)
-        return job if known[1] is speed else replace(job, facts=replace(job.facts, speed=known[1]))
+        if known is None or known[:2] != (witnesses, nodes):
+            known = _CACHE[speed] = witnesses, nodes, _taught(speed, witnesses, nodes)
+        return job if known[2] is None else replace(job, facts=replace(job.facts, speed=known[2]))
 
 
 def _kind(tenant: str, limits: BatchLimits, gpu_type: str) -> str:
-    batches = (limits.initial, limits.maximum, limits.per_gpu_min, limits.per_gpu_max, limits.fixed or 0)
-    return "/".join([tenant, gpu_type, *map(str, batches)])
+    return json.dumps([tenant, gpu_type, *astuple(limits)])
 
 
 def _seen(speed: GoodputModel, gpu_type: str) -> int:
@@ -141,22 +148,24 @@ def _other(part: Mapping[str, Witness], kind: str, job: JobView) -> Witness | No
     return found if found is not None and found.job != job.id else None
 
 
-def _taught(speed: GoodputModel, witnesses: list[Witnesses], per_node: int) -> GoodputModel:
-    """The model with what the witnesses know better, per accelerator type."""
-    params, profiled, widest = dict(speed.params), dict(speed.profiled), speed.widest
+def _taught(speed: GoodputModel, witnesses: list[Witnesses], nodes: list[int]) -> GoodputModel | None:
+    """The model with what the witnesses know better, per accelerator type; None if they know nothing better."""
+    params, widest = dict(speed.params), speed.widest
+    own = {gpu_type: _seen(speed, gpu_type) for gpu_type in params}
+    profiled = dict(own)
     per_gpu = max(speed.widest, speed.limits.per_gpu_min)
-    for (gpu_type, theta), (wide, large) in zip(speed.params.items(), witnesses, strict=True):
+    for (gpu_type, theta), (wide, large), per_node in zip(speed.params.items(), witnesses, nodes, strict=True):
         if large and speed.widest and large.widest > _LARGER * speed.widest and large.resembles(theta, per_gpu):
             factor = large.slower(theta, per_gpu)
             passes = large.theta.alpha_c * factor, large.theta.beta_c * factor
             params[gpu_type] = theta._replace(alpha_c=passes[0], beta_c=passes[1])
             widest = max(widest, large.widest)
-        seen = _seen(speed, gpu_type)
+        seen = own[gpu_type]
         if wide and seen <= per_node and wide.seen > seen and wide.resembles(theta, per_gpu):
             params[gpu_type] = _exchanging(params[gpu_type], seen, wide, per_node)
             profiled[gpu_type] = wide.seen
-    if params == speed.params and widest == speed.widest and profiled == dict(speed.profiled):
-        return speed
+    if params == speed.params and widest == speed.widest and profiled == own:
+        return None
     most = max([speed.max_profiled, *profiled.values()])
     return replace(speed, params=params, profiled=profiled, widest=widest, max_profiled=most)
 
@@ -164,10 +173,10 @@ def _taught(speed: GoodputModel, witnesses: list[Witnesses], per_node: int) -> G
 def _exchanging(
     theta: ThroughputParams[float], seen: int, wide: Witness, per_node: int
 ) -> ThroughputParams[float]:
-    """θ of a job seen on one node at most, with gradients exchanged as the witness does, where it knows better."""
+    """θ of a job seen with no more GPUs than a node has; gradients are exchanged as the witness does, if it knows."""
     found, other = theta, wide.theta
     if wide.seen > per_node:
-        found = found._replace(alpha_n=other.alpha_n, beta_n=other.beta_n, gamma=other.gamma)
+        found = found._replace(alpha_n=other.alpha_n, beta_n=other.beta_n)
     if seen <= 1:
         found = found._replace(alpha_r=other.alpha_r, beta_r=other.beta_r, gamma=other.gamma)
     elif seen == 2:

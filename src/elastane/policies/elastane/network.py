@@ -19,8 +19,8 @@ from elastane.policies.view import JobView, View
 _SLOPE = 0.25
 """K_seen·β ÷ T_sync(K_seen), at most."""
 
-_CACHE: WeakKeyDictionary[GoodputModel, GoodputModel] = WeakKeyDictionary()
-"""Models are immutable, so what is made of them is kept as long as they live."""
+_CACHE: WeakKeyDictionary[GoodputModel, GoodputModel | None] = WeakKeyDictionary()
+"""Models are immutable, so what is made of them is kept as long as they live; None: nothing is."""
 
 
 def calmer(view: View) -> View:
@@ -39,15 +39,16 @@ def _calmer_model(speed: SpeedModel | None, per_node: int) -> SpeedModel | None:
     """A job that was never seen on several nodes has nothing to be frightened by."""
     if not isinstance(speed, GoodputModel) or speed.max_profiled <= per_node:
         return speed
-    known = _CACHE.get(speed)
-    if known is None:
+    if speed in _CACHE:
+        known = _CACHE[speed]
+    else:
         seen = {kind: speed.profiled.get(kind, speed.max_profiled) for kind in speed.params}
         params = {
             kind: gentler(theta, seen[kind]) if seen[kind] > per_node else theta
             for kind, theta in speed.params.items()
         }
-        known = _CACHE[speed] = speed if params == speed.params else replace(speed, params=params)
-    return known
+        known = _CACHE[speed] = None if params == speed.params else replace(speed, params=params)
+    return known or speed
 
 
 def gentler(theta: ThroughputParams[float], seen: int) -> ThroughputParams[float]:
