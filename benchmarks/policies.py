@@ -1,5 +1,7 @@
 """Elastane's own policy against Pollux on the published workloads.  ``python -m benchmarks.policies [--only PART]``.
 
+``--generated SEED …`` prints the same ratios on generated workloads instead, where there are no gates.
+
 Every job declares its epochs; speed and noise are fitted online.  History is built from generated workloads that have
 no job in common with those measured.  "Same conditions" means 30 s for a restart and decisions in 60 s rounds only,
 for both policies; a rescale of 1 s with rounds of 30 s is compared with Pollux under the published conditions.
@@ -13,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from benchmarks.figures import Figures
@@ -64,8 +67,15 @@ CONDITIONS = (
 
 
 def base_spec(policy: str, workload: int, compat: bool, load: float) -> RunSpec:
-    """The published conditions at some load; the corrected physics decides in rounds too, for both sides alike."""
-    spec = replace(replay_spec(policy, workload, compat), load=load)
+    """The published conditions at some load; the corrected physics decides in rounds too, for both sides alike.
+
+    ``workload`` is the number of a published one, else the seed of a generated one.
+    """
+    spec = replace(replay_spec(policy, WORKLOADS[0], compat), load=load)
+    if workload in WORKLOADS:
+        spec = replace(spec, workload=replay_spec(policy, workload, compat).workload)
+    else:
+        spec = replace(spec, workload=f"pollux:{workload}")
     return spec if compat else replace(spec, physics=replace(spec.physics, rounds_only=True))
 
 
@@ -76,10 +86,7 @@ def outcome(spec: RunSpec) -> Summary:
 
 def remember() -> None:
     """Build the history from workloads that are not measured."""
-    results = [
-        simulate(replace(base_spec("elastane", WORKLOADS[0], False, 1.0), workload=f"pollux:{seed}"))
-        for seed in PAST
-    ]
+    results = [simulate(base_spec("elastane", seed, False, 1.0)) for seed in PAST]
     POOL.parent.mkdir(parents=True, exist_ok=True)
     save_pool(gathered(results), POOL)
 
@@ -120,6 +127,22 @@ def against_pollux(figures: Figures, runs: Runs, compat: bool) -> None:
         figures.at_most(name, statistics.mean(ratios), condition.goal, "goal")
         if not condition.fast:
             _tails(figures, f"{physics}, {condition.name}", ours, theirs)
+
+
+def on_generated(figures: Figures, runs: Runs, seeds: list[int]) -> None:
+    """The same ratios on generated workloads, under both physics, each against our own Pollux."""
+    for compat, condition in product((True, False), CONDITIONS):
+        theirs = runs([base_spec("pollux", seed, compat, condition.load) for seed in seeds])
+        ours = runs([condition.spec("elastane", seed, compat) for seed in seeds])
+        pairs = list(zip(ours, theirs, strict=True))
+        ratios = {
+            "mean JCT": [mean_s(one) / mean_s(other) for one, other in pairs],
+            "makespan": [(one.makespan_s or 0.0) / (other.makespan_s or 1.0) for one, other in pairs],
+        }
+        for label, values in ratios.items():
+            each = ", ".join(f"{value:.3f}" for value in values)
+            name = f"{'osdi21' if compat else 'corrected'}, {condition.name}: {label} over Pollux"
+            figures.note(f"{name}: {statistics.mean(values):.4f} ({each})")
 
 
 def _tails(figures: Figures, name: str, ours: list[Summary], theirs: list[Summary]) -> None:
@@ -203,12 +226,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", choices=PARTS)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--generated", type=int, nargs="+", metavar="SEED", help="on pollux:SEED instead")
     options = parser.parse_args()
     figures = Figures("policies")
     with ProcessPoolExecutor(options.jobs) as pool:
         runs = Runs(pool)
         if options.only != ["latency"]:
             remember()
+        if options.generated:
+            on_generated(figures, runs, options.generated)
+            return
         parts: dict[str, Callable[[], None]] = {
             "latency": lambda: latency(figures),
             "osdi21": lambda: against_pollux(figures, runs, compat=True),

@@ -46,7 +46,7 @@ def fit_speed(figures: Figures) -> None:
         workers = rng.choice([1, 2, 4, 8, 16], 12).astype(np.float64)
         nodes = np.ceil(workers / 4)
         per_gpu = rng.integers(low, high + 1, 12).astype(np.float64)
-        gradient_s = gradient_time_s(theta, per_gpu)  # type: ignore[arg-type]
+        gradient_s = gradient_time_s(theta, per_gpu)  # type: ignore[misc]
         step_s = overlapped_s(gradient_s, sync_time_s(theta, nodes, workers), theta.gamma)  # type: ignore[arg-type]
         noise = np.exp(rng.normal(0, 0.03, (2, 12)))
         gradient_s = gradient_s * noise[0]

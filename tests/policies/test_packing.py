@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from elastane.models.speed import IntArray
 from elastane.policies.division import mixed
@@ -14,8 +13,8 @@ from elastane.policies.division.layout import lay_out
 from elastane.policies.division.packing import fitting_below, packing
 from elastane.policies.division.problem import Problem
 from elastane.policies.division.settle import objective
-from elastane.policies.division.solver import best_counts
 from elastane.policies.division.tidy import tidied
+from helpers.layouts import check_layout, crowded_clusters
 from helpers.pollux_views import job, problem
 
 
@@ -89,35 +88,12 @@ def test_nobody_is_moved_for_less_than_it_costs() -> None:
     assert tidied(made, before, counts) == before
 
 
-@st.composite
-def crowded(draw: st.DrawFn) -> tuple[Problem, IntArray]:
-    """A feasible present state with moves that cost, and the counts it asks for."""
-    nodes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
-    left, jobs = dict(enumerate(nodes)), []
-    for i in range(draw(st.integers(1, 10))):
-        node = draw(st.integers(0, len(nodes) - 1))
-        size = draw(st.integers(0, left[node]))
-        left[node] -= size
-        held = [(f"n{node}", size)] if size else []
-        restarts = draw(st.integers(0, 100))
-        jobs.append(job(f"j{i}", draw(st.floats(0.0, 0.5)), held, preemptible=restarts > 10, restarts=restarts))
-    made = problem(jobs, nodes, p=1.0)
-    return made, best_counts(made.count_values(), sum(nodes))
-
-
 @settings(max_examples=150, deadline=None)
-@given(crowded())
+@given(crowded_clusters(p=1.0))
 def test_tidying_up_keeps_the_rules_and_never_loses(case: tuple[Problem, IntArray]) -> None:
     made, counts = case
     before = lay_out(made, counts)
     after = tidied(made, before, counts)
-    used, spread = np.zeros(len(made.node_ids), dtype=np.int64), np.zeros(len(made.node_ids), dtype=np.int64)
-    for j, row in after.items():
-        assert made.least[j] <= sum(row.values()) <= made.most[j]
-        for node, count in row.items():
-            used[node] += count
-            spread[node] += len(row) > 1
-    assert (used <= made.node_gpus).all()
-    assert (spread <= 1).all()
+    check_layout(made, after)
     assert all(after[j] == before[j] for j in np.flatnonzero(made.pinned).tolist() if j in before)
     assert objective(made, after) >= objective(made, before) - 1e-9

@@ -18,6 +18,7 @@ from elastane.policies.division.problem import Problem
 from elastane.policies.division.settle import objective
 from elastane.policies.division.solver import _climb_hulls, _dynamic_programme, best_counts, hull_steps
 from elastane.policies.pollux import Pollux
+from helpers.layouts import check_layout, crowded_clusters
 from helpers.pollux_views import job, problem, view
 
 Solver = type(_climb_hulls)
@@ -141,42 +142,11 @@ def test_the_answer_is_within_a_percent_of_an_integer_programme(jobs: int, gpus:
 # ---- layouts ---------------------------------------------------------------------------------------------
 
 
-@st.composite
-def crowded_clusters(draw: st.DrawFn) -> tuple[Problem, IntArray]:
-    """A feasible present state, and counts that fit the cluster in sum."""
-    nodes = draw(st.lists(st.integers(1, 8), min_size=1, max_size=6))
-    left, jobs = dict(enumerate(nodes)), []
-    for i in range(draw(st.integers(1, 8))):
-        node = draw(st.integers(0, len(nodes) - 1))
-        size = draw(st.integers(0, left[node]))
-        left[node] -= size
-        jobs.append(
-            job(
-                f"j{i}",
-                draw(st.floats(0.0, 0.5)),
-                [(f"n{node}", size)] if size else [],
-                preemptible=draw(st.integers(0, 3)) > 0,
-                restarts=draw(st.integers(0, 100)),
-            )
-        )
-    made = problem(jobs, nodes)
-    return made, best_counts(made.count_values(), sum(nodes))
-
-
 @settings(max_examples=150, deadline=None)
 @given(crowded_clusters())
 def test_a_layout_keeps_the_rules(case: tuple[Problem, IntArray]) -> None:
     made, counts = case
-    rows = lay_out(made, counts)
-    used = np.zeros(len(made.node_ids), dtype=np.int64)
-    spread = np.zeros_like(used)
-    for j, row in rows.items():
-        assert made.least[j] <= sum(row.values()) <= made.most[j]
-        for node, count in row.items():
-            used[node] += count
-            spread[node] += len(row) > 1
-    assert (used <= made.node_gpus).all()
-    assert (spread <= 1).all()
+    check_layout(made, lay_out(made, counts))
 
 
 @settings(max_examples=100, deadline=None)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from elastane.models.goodput import GoodputModel
-from elastane.models.throughput import ThroughputParams, scaled
+from elastane.models.throughput import ThroughputParams, gradient_time_s, scaled
 
 _ANY = ""
 """Parameters under this name hold on every type: whoever fitted them did not tell types apart."""
@@ -43,7 +43,7 @@ def passes_s(model: GoodputModel) -> dict[str, float]:
     if found is None:
         batch = model.best_batch(1, 1, best_known(model))
         per_gpu = batch.per_gpu if batch else model.limits.per_gpu_max
-        found = {kind: theta.alpha_c + theta.beta_c * per_gpu for kind, theta in model.params.items()}
+        found = {kind: gradient_time_s(theta, float(per_gpu)) for kind, theta in model.params.items()}
         _PASSES[model] = found
     return found
 
@@ -80,4 +80,4 @@ def _synchronising(
 
 
 def _seen(model: GoodputModel, kind: str) -> int:
-    return max(model.profiled.get(kind, model.max_profiled), 1)
+    return max(model.seen_on(kind), 1)

@@ -195,6 +195,10 @@ class GoodputModel:
         """Beyond this some worker would get less than its smallest batch."""
         return self.limits.max_workers
 
+    def seen_on(self, gpu_type: str) -> int:
+        """The most workers it was observed with on that type."""
+        return self.profiled.get(gpu_type, self.max_profiled)
+
     def theta(self, gpu_type: str) -> ThroughputParams[float]:
         """θ on that type; a type never seen borrows the first one known (``across`` knows better)."""
         found = self.params.get(gpu_type)

@@ -45,7 +45,7 @@ def scaled(theta: ThroughputParams[float], factor: float) -> ThroughputParams[fl
     return ThroughputParams._make([*(value * factor for value in theta[:6]), theta.gamma])
 
 
-def gradient_time_s(theta: ThroughputParams[FloatArray], per_gpu: FloatArray) -> FloatArray:
+def gradient_time_s(theta: ThroughputParams[Number], per_gpu: Number) -> Number:
     """T_grad: seconds of one pass over ``per_gpu`` samples."""
     return theta.alpha_c + theta.beta_c * per_gpu
 

@@ -6,6 +6,7 @@ told to the problems of the others (``Problem.elsewhere``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from elastane.cluster import Grant
 from elastane.models.speed import FloatArray, IntArray
 from elastane.policies.division import settle
 from elastane.policies.division.layout import lay_out
-from elastane.policies.division.packing import packing
+from elastane.policies.division.packing import packings
 from elastane.policies.division.problem import Frame, Problem
 from elastane.policies.division.settle import Rows
 from elastane.policies.division.solver import best_counts
@@ -75,23 +76,18 @@ def _tables(part: Frame, gpu_type: str, unit: FloatArray, typical: FloatArray) -
 
 def solve(parts: Parts) -> PartRows:
     """Types and counts, laid out type by type, and tidied up: sizes that fit together, or others if GPUs are left."""
-    values = [part.count_values() for part in parts]
     total = sum(int(part.node_gpus.sum()) for part in parts)
-    best: PartRows | None = None
-    for within in (True, False, None):
-        fitting = [
-            each if within is None else packing(part, each, within=within)
-            for part, each in zip(parts, values, strict=True)
-        ]
-        rows = _laid_out(parts, fitting)
-        best = rows if best is None or objective(parts, rows) > objective(parts, best) else best
+    choices = zip(*(packings(part, part.count_values()) for part in parts), strict=True)
+    best = _laid_out(parts, next(choices))
+    for values in choices:
         if sum(sum(row.values()) for mine in best for row in mine.values()) >= total:
             break
-    assert best is not None
+        rows = _laid_out(parts, values)
+        best = rows if objective(parts, rows) > objective(parts, best) else best
     return best
 
 
-def _laid_out(parts: Parts, values: list[FloatArray]) -> PartRows:
+def _laid_out(parts: Parts, values: Sequence[FloatArray]) -> PartRows:
     """The best division by these values, on nodes."""
     totals = [int(part.node_gpus.sum()) for part in parts]
     if len(parts) == 1:
@@ -142,10 +138,7 @@ def improves(parts: Parts, rows: PartRows) -> bool:
     if len(parts) == 1:
         return settle.improves(parts[0], rows[0])
     # What jobs without GPUs of a type add to its sum is the same now and then.
-    now, then = (
-        sum(settle.objective(part, mine) for part, mine in zip(parts, each, strict=True))
-        for each in (held_rows(parts), rows)
-    )
+    now, then = objective(parts, held_rows(parts)), objective(parts, rows)
     return then > now + 1e-9 * abs(now)
 
 

@@ -7,10 +7,19 @@ keep it.  Where that leaves GPUs idle, other sizes are looked at, too (``mixed``
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from elastane.models.speed import FloatArray, IntArray
 from elastane.policies.division.problem import Problem
+
+
+def packings(problem: Problem, values: FloatArray) -> Iterator[FloatArray]:
+    """``values`` (job, size) with sizes that fit together, then with any size on one node, then with all."""
+    yield packing(problem, values)
+    yield packing(problem, values, within=False)
+    yield values
 
 
 def packing(problem: Problem, values: FloatArray, *, within: bool = True) -> FloatArray:

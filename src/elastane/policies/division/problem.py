@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -78,6 +79,11 @@ class Problem:
         """Speed-up of one allocation."""
         table = self.one_node if nodes <= 1 else self.several
         return float(table[job, min(workers, table.shape[1] - 1)])
+
+    def stays(self, job: int, row: Mapping[int, int]) -> bool:
+        """Whether these GPUs per node are exactly what a job holds."""
+        held = self.held[job]
+        return np.count_nonzero(held) == len(row) and all(held[node] == count for node, count in row.items())
 
     def current_speedups(self) -> FloatArray:
         """Speed-ups if nothing changes."""

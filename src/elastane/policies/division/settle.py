@@ -64,9 +64,7 @@ def objective(problem: Problem, rows: Rows) -> float:
     speedups = np.zeros(len(problem.jobs))
     for job, row in rows.items():
         speedups[job] = problem.speedup_of(job, len(row), sum(row.values()))
-        if any(int(problem.held[job, n]) != c for n, c in row.items()) or len(row) != int(
-            np.count_nonzero(problem.held[job])
-        ):
+        if not problem.stays(job, row):
             speedups[job] *= problem.factor[job, sum(row.values())]
     value = float(contribution(speedups, problem.p).sum())
     if problem.extra is not None:

@@ -76,13 +76,9 @@ class _Board:
         if not size:
             return 0.0
         value = self.problem.speedup_of(job, len(row), size)
-        if not self._stays(job, row):
+        if not self.problem.stays(job, row):
             value *= float(self.problem.factor[job, size])
         return value + (float(self.problem.extra[job, size]) if self.problem.extra is not None else 0.0)
-
-    def _stays(self, job: int, row: dict[int, int]) -> bool:
-        held = self.problem.held[job]
-        return np.count_nonzero(held) == len(row) and all(held[node] == count for node, count in row.items())
 
     def badly_placed(self, counts: IntArray) -> list[int]:
         """Jobs that should have a node for themselves and have not, those that lose most first."""
@@ -155,7 +151,9 @@ class _Board:
             if len(row) > 1 or self.problem.pinned[guest]:
                 continue
             cost = self.problem.speedup_of(guest, 1, row[node]) * (1.0 - self.problem.factor[guest, row[node]])
-            by_size.setdefault(row[node], []).append((float(cost) if self._stays(guest, row) else 0.0, guest))
+            by_size.setdefault(row[node], []).append(
+                (float(cost) if self.problem.stays(guest, row) else 0.0, guest)
+            )
         return sorted(guest for guests in by_size.values() for _, guest in sorted(guests)[:_ALIKE])
 
     def _elsewhere(
@@ -169,7 +167,7 @@ class _Board:
             homes = [n for n, left in room.items() if left >= size and usable[n]]
             if not homes:
                 return {}
-            home = min(homes, key=lambda n: (not self._stays(other, {n: size}), room[n], n))
+            home = min(homes, key=lambda n: (not self.problem.stays(other, {n: size}), room[n], n))
             room[home] -= size
             moved[other] = {home: size}
         return moved

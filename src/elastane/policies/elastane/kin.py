@@ -15,14 +15,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from elastane.models.goodput import BatchLimits, GoodputModel
-from elastane.models.throughput import ThroughputParams
+from elastane.models.throughput import ThroughputParams, gradient_time_s
+from elastane.policies.elastane.moves import ANOTHER_BATCH
 from elastane.policies.view import JobView, View
 
 _TINY = 1e-12
 _ALIKE = 1.5
 """Of two jobs of a kind neither takes so many times as long for a pass as the other."""
-_LARGER = 1.3
-"""A batch is another one from this ratio on."""
 _MOST_KINDS = 256
 """Of more, those of which nothing new was heard for longest are forgotten."""
 
@@ -52,11 +51,8 @@ class Witness:
 
     def slower(self, theta: ThroughputParams[float], per_gpu: int) -> float:
         """How many times as long a job with this θ takes for a pass over so many samples."""
-        return _pass_s(theta, per_gpu) / max(_pass_s(self.theta, per_gpu), _TINY)
-
-
-def _pass_s(theta: ThroughputParams[float], per_gpu: int) -> float:
-    return theta.alpha_c + theta.beta_c * per_gpu
+        samples = float(per_gpu)
+        return gradient_time_s(theta, samples) / max(gradient_time_s(self.theta, samples), _TINY)
 
 
 Witnesses = tuple[Witness | None, Witness | None]
@@ -99,7 +95,7 @@ class Kin:
                 continue
             for gpu_type, theta in speed.params.items():
                 kind = _kind(job.tenant, speed.limits, gpu_type)
-                mine = Witness(name, theta, _seen(speed, gpu_type), speed.widest)
+                mine = Witness(name, theta, speed.seen_on(gpu_type), speed.widest)
                 best, largest = wide.get(kind), large.get(kind)
                 if best is None or best.job == name or mine.seen > best.seen:
                     _tell(wide, kind, mine)
@@ -132,10 +128,6 @@ def _kind(tenant: str, limits: BatchLimits, gpu_type: str) -> str:
     return json.dumps([tenant, gpu_type, *astuple(limits)])
 
 
-def _seen(speed: GoodputModel, gpu_type: str) -> int:
-    return speed.profiled.get(gpu_type, speed.max_profiled)
-
-
 def _tell(part: dict[str, Witness], kind: str, witness: Witness) -> None:
     part.pop(kind, None)
     part[kind] = witness
@@ -151,11 +143,16 @@ def _other(part: Mapping[str, Witness], kind: str, job: JobView) -> Witness | No
 def _taught(speed: GoodputModel, witnesses: list[Witnesses], nodes: list[int]) -> GoodputModel | None:
     """The model with what the witnesses know better, per accelerator type; None if they know nothing better."""
     params, widest = dict(speed.params), speed.widest
-    own = {gpu_type: _seen(speed, gpu_type) for gpu_type in params}
+    own = {gpu_type: speed.seen_on(gpu_type) for gpu_type in params}
     profiled = dict(own)
     per_gpu = max(speed.widest, speed.limits.per_gpu_min)
     for (gpu_type, theta), (wide, large), per_node in zip(speed.params.items(), witnesses, nodes, strict=True):
-        if large and speed.widest and large.widest > _LARGER * speed.widest and large.resembles(theta, per_gpu):
+        if (
+            large
+            and speed.widest
+            and large.widest > ANOTHER_BATCH * speed.widest
+            and large.resembles(theta, per_gpu)
+        ):
             factor = large.slower(theta, per_gpu)
             passes = large.theta.alpha_c * factor, large.theta.beta_c * factor
             params[gpu_type] = theta._replace(alpha_c=passes[0], beta_c=passes[1])

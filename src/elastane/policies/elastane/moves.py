@@ -19,7 +19,7 @@ from elastane.policies.division.problem import Problem
 from elastane.policies.view import JobView
 
 _TINY = 1e-12
-_LARGER = 1.3
+ANOTHER_BATCH = 1.3
 """A batch is another one from this ratio on."""
 _LOOK_S = 120.0
 """How long after a change a job is waited for."""
@@ -51,7 +51,7 @@ def untried(job: JobView, now_s: float) -> bool:
 
 def _wants_more(speed: GoodputModel, nodes: int, workers: int) -> bool:
     best = speed.best_batch(nodes, workers)
-    return best is not None and best.per_gpu > _LARGER * speed.widest
+    return best is not None and best.per_gpu > ANOTHER_BATCH * speed.widest
 
 
 def next_look_s(jobs: Iterable[JobView], now_s: float) -> float:

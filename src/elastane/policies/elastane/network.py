@@ -42,7 +42,7 @@ def _calmer_model(speed: SpeedModel | None, per_node: int) -> SpeedModel | None:
     if speed in _CACHE:
         known = _CACHE[speed]
     else:
-        seen = {kind: speed.profiled.get(kind, speed.max_profiled) for kind in speed.params}
+        seen = {kind: speed.seen_on(kind) for kind in speed.params}
         params = {
             kind: gentler(theta, seen[kind]) if seen[kind] > per_node else theta
             for kind, theta in speed.params.items()
