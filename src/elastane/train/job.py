@@ -441,7 +441,7 @@ class Job:
             Path(sys.argv[0]).name,
             self.mode.value,
             self.world,
-            first.batch_size if first else 0,
+            first.batch_size if first is not None else 0,
             self._loop.settings.seed,
             {"elastane": elastane.__version__, "torch": torch.__version__},
         )

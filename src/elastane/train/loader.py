@@ -48,6 +48,10 @@ class ElasticLoader:
             raise TypeError(f"loader {self.name!r} reads a stream of unknown length")
         return math.ceil(self.source.length / self.batch_size)
 
+    def __bool__(self) -> bool:
+        """A loader is always there: ``if loader`` must not ask a stream for its length."""
+        return True
+
     @property
     def replaying(self) -> bool:
         """Whether the script has not yet come to where this loader stands."""

@@ -1,0 +1,31 @@
+"""Counts the samples of an iterable data set without a length, in the parameters themselves (see counting.py)."""
+
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.utils.data import IterableDataset
+
+import elastane.train as et
+
+SAMPLES, BATCH, EPOCHS = 192, 16, 2
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(torch.randperm(SAMPLES).tolist())
+
+
+job = et.init()
+model = job.model(nn.Embedding(SAMPLES, 1, _weight=torch.zeros(SAMPLES, 1)))
+opt = job.optimizer(torch.optim.SGD(model.parameters(), lr=1.0))
+data = job.loader(Stream(), batch_size=BATCH)
+assert data
+for _ in job.epochs(EPOCHS):
+    for index in data:
+        model(index).mean().backward()
+        opt.step()
+if job.is_leader:
+    uses = -model.weight.detach() * BATCH
+    Path(sys.argv[1]).write_text(f"{job.step} {float(uses.min()):g} {float(uses.max()):g}")
