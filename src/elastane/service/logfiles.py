@@ -6,24 +6,27 @@ which workers belonged to which attempt, and who led it first.
 
 from __future__ import annotations
 
-import json
 import re
+import stat
 from pathlib import Path
 
+from elastane.engines.local.untrusted import UNREADABLE, read_bytes, read_object
 from elastane.service.facade import NotFound
 from elastane.service.messages import LogFile
 
+_MOST_HISTORY = 1 << 22
+"""Bytes of the plan log that are looked at: many thousands of changes."""
 _WORKER = re.compile(r"w[1-9][0-9]{0,6}")
 
 
 def log_files(folder: Path) -> list[LogFile]:
     """Logs of all workers, oldest first."""
-    attempts, leaders = _history(folder / "run" / "plans.jsonl")
+    attempts, leaders = _history(read_bytes(folder, "run", "plans.jsonl", most=_MOST_HISTORY))
     found = []
     for path in (folder / "run" / "logs").glob("w*.log"):
         name = path.stem
-        if _WORKER.fullmatch(name) and not path.is_symlink():
-            size = path.stat().st_size
+        size = _size(path) if _WORKER.fullmatch(name) else None
+        if size is not None:
             attempt = attempts.get(name, 1)
             found.append(LogFile(attempt=attempt, worker=name, bytes=size, leader=name in leaders))
     return sorted(found, key=lambda file: int(file.worker[1:]))
@@ -37,26 +40,31 @@ def log_path(folder: Path, attempt: int, worker: str) -> Path:
     return folder / "run" / "logs" / f"{worker}.log"
 
 
-def _history(path: Path) -> tuple[dict[str, int], set[str]]:
-    """The attempt of each worker, and the first leader of each attempt."""
+def _size(path: Path) -> int | None:
+    """Of a regular file; None for anything else that a job may put there."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def _history(plans: bytes) -> tuple[dict[str, int], set[str]]:
+    """The attempt of each worker, and the first leader of each attempt; what a job made up is passed over."""
     attempts: dict[str, int] = {}
     leaders: dict[int, str] = {}
     attempt = 1
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
+    for line in plans.splitlines():
+        entry = read_object(line) or {}
         try:
-            entry = json.loads(line)
-        except ValueError:
+            match entry.get("type"):
+                case "spawn":
+                    attempts[str(entry["worker"])] = attempt
+                    leaders.setdefault(attempt, str(entry["worker"]))
+                case "plan" if entry["plan"].get("kind") == "start":
+                    leaders[attempt] = str(entry["plan"]["members"][0])
+                case "finish":
+                    attempt += 1
+        except (*UNREADABLE, IndexError):
             continue
-        match entry.get("type"):
-            case "spawn":
-                attempts[str(entry["worker"])] = attempt
-                leaders.setdefault(attempt, str(entry["worker"]))
-            case "plan" if entry["plan"].get("kind") == "start":
-                leaders[attempt] = str(entry["plan"]["members"][0])
-            case "finish":
-                attempt += 1
     return attempts, set(leaders.values())

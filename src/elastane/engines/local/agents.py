@@ -14,6 +14,7 @@ from typing import Any
 
 from elastane.engines.local.files import Lock, read_json
 from elastane.engines.local.layout import Layout
+from elastane.engines.local.untrusted import UNREADABLE
 from elastane.train.control import wire
 from elastane.train.control.devices import NODE_DEVICES
 from elastane.train.control.nurseries import Parentage
@@ -27,7 +28,7 @@ async def ask(
     facts: Mapping[str, Any], message: Mapping[str, Any], timeout_s: float = 5.0
 ) -> dict[str, Any] | None:
     """One question to an agent or a supervisor; None when it does not answer."""
-    with contextlib.suppress(OSError, asyncio.TimeoutError, ValueError, KeyError):
+    with contextlib.suppress(OSError, asyncio.TimeoutError, *UNREADABLE):
         async with asyncio.timeout(timeout_s):
             reader, writer = await asyncio.open_connection(
                 facts["host"], int(facts["port"]), limit=wire.MAX_LINE

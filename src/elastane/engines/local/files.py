@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from elastane.engines.local.untrusted import read_bytes, read_object
+
+_LONGEST = 1 << 24
 _LOOKERS, _INSTANT_S = 5, 0.005
 
 
@@ -31,11 +34,8 @@ def write_json(path: Path, values: Mapping[str, Any], *, durable: bool = False) 
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """What ``write_json`` wrote; None if there is nothing (or nothing sensible)."""
-    try:
-        values = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return values if isinstance(values, dict) else None
+    data = read_bytes(path.parent, path.name, most=_LONGEST)
+    return read_object(data) if data else None
 
 
 class Lock:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from elastane.cluster import Grant
 from elastane.engines.contract import Attempt, Cause, Launch
+from elastane.engines.local.untrusted import UNREADABLE, clean
+
+_AHEAD_S = 60.0
+_LARGEST_CODE = 1 << 31
 
 
 def launch_to_json(launch: Launch, places: Mapping[str, int]) -> dict[str, Any]:
@@ -44,4 +50,37 @@ def places_of(grant: Grant) -> dict[str, int]:
 
 def ended_json(cause: Cause, detail: str, code: int | None, at_s: float) -> dict[str, Any]:
     """The end of an attempt, for its folder."""
-    return {"cause": cause.value, "detail": detail, "code": code, "at_s": at_s}
+    return {"cause": cause.value, "detail": clean(detail), "code": code, "at_s": at_s}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an attempt ended."""
+
+    cause: Cause
+    detail: str
+    code: int | None
+    at_s: float
+
+
+def ended_from_json(values: Mapping[str, Any] | None) -> Ended | None:
+    """The inverse of ``ended_json``; None for what nobody who runs attempts would write."""
+    if values is None:
+        return None
+    try:
+        code = values["code"]
+        known = isinstance(code, int) and abs(code) < _LARGEST_CODE
+        return Ended(
+            Cause(values["cause"]),
+            clean(values["detail"]),
+            code if known else None,
+            moment(float(values["at_s"])),
+        )
+    except UNREADABLE:
+        return None
+
+
+def moment(at_s: float) -> float:
+    """A time that somebody wrote down; what cannot have been yet is now."""
+    now_s = time.time()
+    return at_s if math.isfinite(at_s) and 0.0 <= at_s <= now_s + _AHEAD_S else now_s

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
+import contextlib
+import logging
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from elastane.engines.contract import Attempt, Cause, Ending, Over, Report, Running, Told, Wanted, WorkerFacts
 from elastane.engines.local.agents import ask, end_nurseries
 from elastane.engines.local.files import Lock, read_json, write_json
-from elastane.engines.local.launching import ended_json, launch_to_json, places_of
+from elastane.engines.local.launching import (
+    Ended,
+    ended_from_json,
+    ended_json,
+    launch_to_json,
+    moment,
+    places_of,
+)
 from elastane.engines.local.layout import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
 from elastane.engines.local.sweep import kill_marked
-from elastane.train.reports.events import Event, Resized, from_json
+from elastane.engines.local.untrusted import LOOK_BYTES, clean, has_more, read_bytes, read_events, size_of
+from elastane.train.control.kinds import JobKind
+from elastane.train.reports.events import Resized
 from elastane.train.reports.journal import FILE_NAME
 
+log = logging.getLogger("elastane")
+
 LOOK_S = 0.2
+_LAST_LOOKS, _LAST_LOOK_S = 20, 0.05
+"""How often the reports of an attempt that has ended are looked at; of the rest only the end is read."""
+_AGAIN_S = 1.0
+_STUMBLES = 5
+"""How often in a row looking after an attempt may fail before it is given up."""
 _START_S = 10.0
 _TRIES, _LIVED_S = 3, 3.0
 """How often its process may be started in a row, and how long it lives when all is well."""
@@ -61,33 +78,55 @@ class Tender:
         self._poke.set()
 
     async def run(self) -> None:
-        """Until the attempt has ended."""
-        self.wanted.launch.folder.mkdir(parents=True, exist_ok=True)
+        """Until the attempt has ended; a failure of ours is logged and tried again, so that it can still be ended."""
+        stumbles = 0
         while not self.over:
             self._poke.clear()
-            ended = read_json(self.wanted.launch.folder / ENDED)
-            if ended is not None:
-                self._read_journal()
-                # The number is where the next attempt begins to read: both write to one journal.
-                self._say_over(
-                    self._offset, Cause(ended["cause"]), str(ended["detail"]), ended["code"], ended["at_s"]
-                )
-                return
-            if self._lock.held:
-                if time.monotonic() > self._started_s + _LIVED_S:
-                    self._starts = self._kills = 0
-                self._read_journal()
-                await self._pass_on()
-            else:
-                await self._not_running()
             try:
-                await asyncio.wait_for(self._poke.wait(), LOOK_S)
-            except TimeoutError:
-                continue
+                await self._look()
+                stumbles = 0
+            except Exception:  # whatever it is, nobody else looks after this attempt
+                stumbles += 1
+                log.exception("attempt %s could not be looked after", self.attempt)
+                await self._stumbled(stumbles)
+            if not self.over:
+                await self._pause(LOOK_S if not stumbles else _AGAIN_S)
 
-    def _say_over(self, number: int, cause: Cause, detail: str, code: int | None, at_s: float) -> None:
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._poke.wait(), seconds)
+
+    async def _look(self) -> None:
+        """Once: at its end, at its process, at what it says."""
+        self.wanted.launch.folder.mkdir(parents=True, exist_ok=True)
+        ended = self._ended()
+        if ended is not None:
+            await self._read_rest()
+            self._say_over(ended)
+        elif self._lock.held:
+            if time.monotonic() > self._started_s + _LIVED_S:
+                self._starts = self._kills = 0
+            await self._read_journal()
+            await self._pass_on()
+        else:
+            await self._not_running()
+
+    async def _stumbled(self, times: int) -> None:
+        """Give it up once that has happened too often, or at once if it is to end anyway: its processes end first."""
+        if times < _STUMBLES and self.wanted.grant is not None:
+            return
+        with contextlib.suppress(Exception):
+            await self._end_all()
+            ended = Ended(Cause.LOST, "it could not be looked after; see elastane.log", None, time.time())
+            self._say_over(ended)
+
+    def _ended(self) -> Ended | None:
+        return ended_from_json(read_json(self.wanted.launch.folder / ENDED))
+
+    def _say_over(self, ended: Ended) -> None:
         self.over = True
-        self._report(Over(self.attempt, number, cause, detail, code, at_s))
+        # The number is where the next attempt begins to read: both write to one journal.
+        self._report(Over(self.attempt, self._offset, ended.cause, ended.detail, ended.code, ended.at_s))
 
     # Its process.
 
@@ -137,7 +176,7 @@ class Tender:
         if lock.take():
             try:
                 await self._end_all()
-                if not (folder / ENDED).exists():
+                if self._ended() is None:
                     write_json(folder / ENDED, ended_json(cause, detail, None, time.time()), durable=True)
             finally:
                 lock.release()
@@ -150,11 +189,9 @@ class Tender:
         (self.wanted.launch.run / CONTROL).unlink(missing_ok=True)
 
     def _last_line(self) -> str:
-        try:
-            lines = (self.wanted.launch.folder / "job.log").read_text(errors="replace").strip().splitlines()
-        except OSError:
-            lines = []
-        return lines[-1] if lines else "its process ends at once, without a reason"
+        data = read_bytes(self.wanted.launch.folder, "job.log")
+        lines = data.decode(errors="replace").strip().splitlines()
+        return clean(lines[-1]) if lines else "its process ends at once, without a reason"
 
     async def _pass_on(self) -> None:
         """Tell the supervisor what is wanted, until it has understood."""
@@ -176,14 +213,29 @@ class Tender:
 
     # What it says.
 
-    def _read_journal(self) -> None:
-        for number, event in _events(self.wanted.launch.run / FILE_NAME, self._offset):
-            self._offset = number
-            if event is None:
-                continue
+    async def _read_journal(self) -> bool:
+        """Pass on what is new, as far as one look goes; whether there is more."""
+        path = self.wanted.launch.run / FILE_NAME
+        if not has_more(path, self._offset):
+            return False
+        look = await asyncio.to_thread(read_events, path, self._offset)
+        for number, event in look.events:
             self._report(Told(self.attempt, number, event))
             if isinstance(event, Resized):
                 self._say_running(number, event)
+        self._offset = look.offset
+        return look.more
+
+    async def _read_rest(self) -> None:
+        """All that an honest job can have said since the last look; of much more than that, the end."""
+        for _ in range(_LAST_LOOKS):
+            if not await self._read_journal():
+                return
+            await asyncio.sleep(_LAST_LOOK_S)
+        size = size_of(self.wanted.launch.run / FILE_NAME)
+        self._offset = max(self._offset, size - LOOK_BYTES)
+        await self._read_journal()
+        self._offset = max(self._offset, size)
 
     def _say_running(self, number: int, event: Resized) -> None:
         members = read_json(self.wanted.launch.folder / MEMBERS) or {}
@@ -192,40 +244,28 @@ class Tender:
             counts[worker.node] = counts.get(worker.node, 0) + 1
         if self.wanted.grant is not None and self.wanted.grant.workers == event.after:
             counts = places_of(self.wanted.grant)
-        kind, why = str(members.get("kind", "")), str(members.get("why_kind", ""))
-        self._report(Running(self.attempt, number, counts, kind, why, event.at_s))
+        kind = str(members.get("kind", ""))
+        why = clean(members.get("why_kind", ""))
+        known = kind if kind in _KINDS else ""
+        self._report(Running(self.attempt, number, counts, known, why, moment(event.at_s)))
 
     def processes(self) -> list[WorkerFacts]:
         """Workers, as their supervisor last wrote them down."""
         members = read_json(self.wanted.launch.folder / MEMBERS) or {}
-        return [
-            WorkerFacts(name, str(facts["node"]), facts["pid"], str(facts["phase"]))
-            for name, facts in members.get("workers", {}).items()
-        ]
+        workers = members.get("workers")
+        found = workers.items() if isinstance(workers, dict) else ()
+        return [_worker(name, facts) for name, facts in found if isinstance(facts, dict)][:_MOST_WORKERS]
 
 
 _WORD = {Ending.SUSPEND: Cause.SUSPENDED.value, Ending.CANCEL: Cause.CANCELLED.value}
 
-
-def _events(path: Path, offset: int) -> list[tuple[int, Event | None]]:
-    """(offset after it, event) for every whole line after ``offset``."""
-    try:
-        with path.open("rb") as file:
-            if file.seek(0, os.SEEK_END) <= offset:
-                return []
-            file.seek(offset)
-            data = file.read()
-    except OSError:
-        return []
-    found: list[tuple[int, Event | None]] = []
-    for line in data.split(b"\n")[:-1]:
-        offset += len(line) + 1
-        found.append((offset, _event(line)))
-    return found
+_KINDS = frozenset(kind.value for kind in JobKind)
+_MOST_WORKERS = 10_000
 
 
-def _event(line: bytes) -> Event | None:
-    try:
-        return from_json(json.loads(line))
-    except ValueError:
-        return None  # torn by a crash; it was never told
+def _worker(name: str, facts: dict[str, Any]) -> WorkerFacts:
+    pid = facts.get("pid")
+    known = pid if isinstance(pid, int) and 0 < pid < 1 << 31 else None
+    return WorkerFacts(
+        clean(name, 100), clean(facts.get("node", ""), 100), known, clean(facts.get("phase", ""), 100)
+    )

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from elastane.engines.local import untrusted
 from elastane.service.facade import NotFound
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe put in its place must not stop us
 _NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EACCES, errno.ENAMETOOLONG}
 
 
@@ -66,27 +64,11 @@ def open_below(path: Path, job: str) -> int:
         raise _no_log(job)
     top = len(parts) - 2 - parts[-2::-1].index(job)
     try:
-        folder = os.open(Path(*parts[: top + 1]), _FOLDER)
-        try:
-            for name in parts[top + 1 : -1]:
-                folder = _step(folder, name)
-            file = os.open(parts[-1], _FILE, dir_fd=folder)
-        finally:
-            os.close(folder)
+        return untrusted.open_below(Path(*parts[: top + 1]), *parts[top + 1 :])
     except OSError as error:
-        if error.errno in _NOT_THERE:
+        if error.errno is None or error.errno in _NOT_THERE:
             raise _no_log(job) from None
         raise
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise _no_log(job)
-    return file
-
-
-def _step(folder: int, name: str) -> int:
-    inner = os.open(name, _FOLDER, dir_fd=folder)
-    os.close(folder)
-    return inner
 
 
 def _no_log(job: str) -> NotFound:

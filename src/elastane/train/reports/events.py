@@ -221,6 +221,14 @@ _TYPES: dict[str, type[Event]] = {
     "ended": Ended,
 }
 _NAMES = {kind: name for name, kind in _TYPES.items()}
+_LARGEST = 2**53
+_LONGEST_S = 1e12
+"""Seconds, and everything else that is counted in floating point; NaN is not within it."""
+_MOST_NAMES = 1000
+_ANYTHING = frozenset(
+    {"loss", "noise", "gain", "efficiency", "goodput", "lr_factor", "relative_error", "rate", "median"}
+)
+"""Fields that a diverging training reports as they come out."""
 
 
 def from_json(document: object) -> Event | None:
@@ -237,3 +245,24 @@ def from_json(document: object) -> Event | None:
     if event is not None and not math.isfinite(event.at_s):
         raise ValueError(f"not a time: {event.at_s}")
     return event
+
+
+def check_measured(event: Event) -> None:
+    """Refuse values that nobody can have measured; a loss or a metric may be anything, NaN included.
+
+    For whoever does not trust the writer.
+
+    Raises:
+        ValueError: a field is beyond all sense.
+    """
+    for name in event.__dataclass_fields__:
+        value = getattr(event, name)
+        if isinstance(value, int):
+            least = -_LARGEST if name == "seed" else 0
+            right = least <= value <= _LARGEST
+        elif isinstance(value, float):
+            right = name in _ANYTHING or 0.0 <= value <= _LONGEST_S
+        else:
+            right = not isinstance(value, Mapping) or len(value) <= _MOST_NAMES
+        if not right:
+            raise ValueError(f"{name} cannot be {value!r:.80}")
