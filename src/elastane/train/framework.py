@@ -69,7 +69,7 @@ class WholeSteps:
     @property
     def fraction(self) -> float:
         """How much of the present pass has been trained on; 0 for streams."""
-        length = self.loader.source.length
+        length = self.loader.usable
         return self.loader.position / length if length else 0.0
 
     def begin_epoch(self, number: int, epochs: int) -> bool:

@@ -30,6 +30,7 @@ from elastane.train.control import runner
 from elastane.train.data import rng, source_of
 from elastane.train.data.keys import Purpose, key_of
 from elastane.train.data.rng import seed_all
+from elastane.train.data.torch_settings import loader_settings
 from elastane.train.errors import TrainError
 from elastane.train.gate import gate_optimizer, gate_scaler, gate_scheduler
 from elastane.train.keeper import Keeper
@@ -251,39 +252,51 @@ class Job:
     def loader(
         self,
         dataset: Any,
-        batch_size: int,
+        batch_size: int | None = None,
         *,
         max_batch_size: int | None = None,
         max_per_worker: int | None = None,
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
-        num_workers: int = 0,
+        num_workers: int | None = None,
         seed_samples: bool = False,
         name: str = "data",
+        **others: Any,
     ) -> ElasticLoader:
         """Loop over data; ``batch_size`` is the whole batch, what you would use on one device.
 
         In adaptive mode the first loader's batch grows up to ``max_batch_size``.  ``max_per_worker`` is what
-        one worker can hold at once; more is accumulated.
+        one worker can hold at once; more is accumulated.  ``dataset`` may be a ``DataLoader``, which then says the
+        rest; ``others`` are further settings of torch's: ``drop_last``, ``batch_sampler``, ``pin_memory``, …
         """
         if name in self._loaders:
             raise TrainError(f"there are two loaders called {name!r}; give each a name of its own: name=...")
-        if batch_size < 1:
-            raise TrainError(f"loader {name!r}: batch_size must be 1 or more, not {batch_size}")
-        stream = not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"))
-        source = source_of(
+        said = loader_settings(
+            name,
             dataset,
-            seed=self._loop.settings.seed,
-            shuffle=(not stream and sampler is None) if shuffle is None else shuffle,
+            batch_size,
+            others,
+            shuffle=shuffle,
             sampler=sampler,
             collate_fn=collate_fn,
             num_workers=num_workers,
+        )
+        if said.batch_size < 1:
+            raise TrainError(f"loader {name!r}: batch_size must be 1 or more, not {said.batch_size}")
+        stream = not (hasattr(said.dataset, "__getitem__") and hasattr(said.dataset, "__len__"))
+        source = source_of(
+            said.dataset,
+            seed=self._loop.settings.seed,
+            shuffle=(not stream and said.sampler is None) if said.shuffle is None else said.shuffle,
+            sampler=said.sampler,
+            collate_fn=said.collate_fn,
+            num_workers=said.num_workers,
             seed_samples=seed_samples or self.mode is Mode.CONSISTENT,
             name=name,
         )
         first = not self._loaders
-        loader = ElasticLoader(name, source, batch_size, self._loop, self._enter, first)
+        loader = ElasticLoader(name, source, said, self._loop, self._enter, first)
         self._loaders[name] = loader
         self._state.add(f"loader.{name}", loader.state_dict, loader.load_state_dict)
         if first:
@@ -406,7 +419,7 @@ class Job:
     def _adapt(self, loader: ElasticLoader) -> None:
         optimizer = self._state.optimizer
         assert optimizer is not None
-        length = loader.source.length
+        length = loader.usable
         settings = AdaptationSettings(
             batch0=loader.batch_size,
             mode=self.mode.value,
@@ -479,9 +492,9 @@ class Job:
         if not self._epochs or first is None or not first.source.length:
             return None
         if self.mode is Mode.ADAPTIVE and self._loop.adaptation is not None:
-            steps = self._epochs * first.source.length / first.batch_size
+            steps = self._epochs * (first.usable or 0) / first.batch_size
             return min(1.0, self._loop.adaptation.progress / steps)
-        inside = min(1.0, first.position / first.source.length)
+        inside = min(1.0, first.position / (first.usable or 1))
         return min(1.0, (self._loop.epoch + inside) / self._epochs)
 
     def _tell_the_end(self) -> None:

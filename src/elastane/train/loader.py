@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from elastane.train.data.contract import Source
+from elastane.train.data.torch_settings import LoaderSettings
 from elastane.train.errors import TrainError
 from elastane.train.loop import Loop
 from elastane.train.shares import Mode
@@ -22,11 +23,18 @@ class ElasticLoader:
     """Made by ``job.loader``."""
 
     def __init__(
-        self, name: str, source: Source, batch_size: int, loop: Loop, enter: Callable[[], None], adapts: bool
+        self,
+        name: str,
+        source: Source,
+        settings: LoaderSettings,
+        loop: Loop,
+        enter: Callable[[], None],
+        adapts: bool,
     ) -> None:
         self.name = name
         self.source = source
-        self.batch_size = batch_size
+        self.settings = settings
+        self.batch_size = batch_size = settings.batch_size
         self.adapts = adapts
         self.position = 0
         self.passes = 0
@@ -46,7 +54,20 @@ class ElasticLoader:
         """Steps of one pass at the owner's batch size."""
         if self.source.length is None:
             raise TypeError(f"loader {self.name!r} reads a stream of unknown length")
-        return math.ceil(self.source.length / self.batch_size)
+        return math.ceil((self.usable or 0) / self.batch_size)
+
+    def __getattr__(self, name: str) -> Any:
+        """What scripts ask a ``DataLoader`` for: ``dataset``, ``drop_last``, ``num_workers`` and so on."""
+        if name == "settings":  # not made yet
+            raise AttributeError(name)
+        return self.settings.attribute(name)
+
+    @property
+    def usable(self) -> int | None:
+        """Samples of a pass that are trained on, without the rest that ``drop_last`` leaves; None if unknown."""
+        length = self.source.length
+        rest = length % self.batch_size if length and self.settings.drop_last else 0
+        return None if length is None else length - rest
 
     def __bool__(self) -> bool:
         """A loader is always there: ``if loader`` must not ask a stream for its length."""
@@ -88,7 +109,12 @@ class ElasticLoader:
         if self._opened != self.passes:
             self.source.open(self.passes)
             self._opened = self.passes
-        return self.source.available(self.position, samples)
+        found = self.source.available(self.position, samples)
+        if not self.settings.drop_last:
+            return found
+        if self.usable is not None:
+            return min(found, self.usable - self.position)
+        return found if found == samples else 0  # the end of a stream, found by reading
 
     def advance(self, samples: int) -> None:
         """These have been trained on."""
@@ -107,7 +133,7 @@ class ElasticLoader:
         statistical = self.adapts and self._loop.settings.mode is Mode.ADAPTIVE and adaptation is not None
         if not statistical or self.source.length is None:
             return None
-        return self.source.length * (self._loop.here + 1) / self.batch_size
+        return (self.usable or 0) * (self._loop.here + 1) / self.batch_size
 
     def _enough(self) -> bool:
         target = self._target()

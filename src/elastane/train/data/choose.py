@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import IterableDataset
 
 from elastane.train.data.collate import Collate
 from elastane.train.data.contract import Source
@@ -58,7 +58,7 @@ def _is_stream(dataset: Any) -> bool:
     if isinstance(dataset, IterableDataset | SeekableStream):
         return True
     by_index = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
-    return hasattr(dataset, "__iter__") and not by_index and not isinstance(dataset, DataLoader)
+    return hasattr(dataset, "__iter__") and not by_index
 
 
 def _refuse_for_streams(name: str, shuffle: bool, sampler: Iterable[Any] | None, num_workers: int) -> None:
@@ -74,8 +74,6 @@ def _refuse_for_streams(name: str, shuffle: bool, sampler: Iterable[Any] | None,
 
 def _length_of(dataset: Any, name: str) -> int:
     kind = type(dataset).__name__
-    if isinstance(dataset, DataLoader):
-        raise TrainError(f"loader '{name}': pass the data set itself, not a DataLoader around it")
     if isinstance(dataset, type):
         raise TrainError(f"loader '{name}': pass a data set, not the class {dataset.__name__}")
     if isinstance(dataset, str | bytes) or not hasattr(dataset, "__getitem__"):
