@@ -68,7 +68,7 @@ def agent_pids(home: Path) -> dict[str, int]:
 
 def supervisors(home: Path) -> list[int]:
     """The processes that each look after one attempt, as they say themselves."""
-    found = (read_json(path) for path in (home / "jobs").glob("*/run/control.json"))
+    found = (read_json(path) for path in (home / "control").glob("*/control.json"))
     return [int(facts["pid"]) for facts in found if facts is not None and _words(int(facts["pid"]))]
 
 

@@ -59,13 +59,13 @@ def test_closing_twice_does_no_harm(stage: Stage) -> None:
 def test_journals_give_each_event_once_and_remember_all(stage: Stage) -> None:
     journals = Journals(stage.layout)
     assert journals.fresh("j1") == []
-    run = stage.layout.run("j1")
-    run.mkdir(parents=True)
+    records = stage.layout.records("j1")
+    records.mkdir(parents=True)
     first, second = Warned(1.0, "one"), Warned(2.0, "two")
     whole = line_of(first) + line_of(second)
-    (run / FILE_NAME).write_bytes(whole[:-5])
+    (records / FILE_NAME).write_bytes(whole[:-5])
     assert journals.fresh("j1") == [first]
-    (run / FILE_NAME).write_bytes(whole)
+    (records / FILE_NAME).write_bytes(whole)
     assert journals.fresh("j1") == [second]
     assert journals.fresh("j1") == []
     assert journals.events("j1") == (first, second)

@@ -28,7 +28,7 @@ class Journals:
         """Those that were added since this was last asked."""
         journal = self._journals.setdefault(job, _Journal())
         try:
-            with (self._layout.run(job) / FILE_NAME).open("rb") as file:
+            with (self._layout.records(job) / FILE_NAME).open("rb") as file:
                 file.seek(journal.offset)
                 data = file.read()
         except FileNotFoundError:

@@ -33,7 +33,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Everything needed to run an attempt.  ``folder`` is the attempt's own; checkpoints outlive it in ``run``."""
+    """Everything needed to run an attempt.
+
+    ``folder`` is where the engine keeps what it knows of the attempt; ``run`` is the job's, and outlives it.
+    """
 
     attempt: Attempt
     name: str
@@ -50,6 +53,11 @@ class Launch:
     """Slots, and so accelerators where there are any, that each worker takes."""
     checkpoint_s: float | None = None
     tenant: str = "default"
+
+    @property
+    def records(self) -> Path:
+        """Where supervisors of all attempts of the job write down plans and reports: out of the job's reach."""
+        return self.folder.parent
 
 
 class Ending(Enum):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from elastane.cluster import Node
 from elastane.engines.contract import Ending, Engine, Launch, Wanted
+from elastane.engines.local.layout import Layout
 from elastane.errors import ElastaneError
 from elastane.jobs.parts import Checkpoint
 from elastane.jobs.spec import Kind
@@ -150,14 +151,14 @@ class Holding:
 
     def _wanted(self, job: LiveJob) -> Wanted:
         row, spec = job.row, job.spec
-        folder = self.settings.home / "jobs" / row.id
+        layout = Layout(self.settings.home)
         launch = Launch(
             attempt=job.attempt,
             name=row.name,
             command=tuple(spec.command),
             directory=row.directory,
-            folder=folder / f"attempt-{row.attempt}",
-            run=folder / "run",
+            folder=layout.attempt(job.attempt),
+            run=layout.run(row.id),
             kind=row.kind,
             guessed=spec.kind is Kind.AUTO,
             environment=dict(spec.env),

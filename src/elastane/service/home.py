@@ -58,10 +58,13 @@ class Address:
 
 def running(home: Path) -> Address | None:
     """The system that runs on a home, if any does."""
-    if not Lock(home / LOCK).held:
+    lock = Lock(home / LOCK)
+    if not lock.held:
         return None
     try:
-        return Address(int((home / PID).read_text()), (home / URL).read_text().strip())
+        said = int((home / PID).read_text())
+        # Whoever is signalled must be the one that holds the lock: the file alone could name anybody.
+        return Address(lock.holder() or said, (home / URL).read_text().strip())
     except (OSError, ValueError):
         return None
 
@@ -121,6 +124,10 @@ def stop(home: Path, *, leave_running: bool) -> Address:
     if there is None:
         (home / PID).unlink(missing_ok=True)
         raise ElastaneError(f"Elastane does not run on {home}; start it with 'elastane up'")
+    if Lock(home / LOCK).holder() != there.pid:
+        raise ElastaneError(
+            f"process {there.pid} does not hold the lock of {home}, so it is not ended; end Elastane there by hand"
+        )
     with contextlib.suppress(ProcessLookupError):
         os.kill(there.pid, signal.SIGHUP if leave_running else signal.SIGTERM)
     lock, deadline = Lock(home / LOCK), time.monotonic() + _STOP_S

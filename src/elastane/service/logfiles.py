@@ -10,6 +10,7 @@ import re
 import stat
 from pathlib import Path
 
+from elastane.engines.local.layout import PLANS, Layout
 from elastane.engines.local.untrusted import UNREADABLE, read_bytes, read_object
 from elastane.service.facade import NotFound
 from elastane.service.messages import LogFile
@@ -19,11 +20,11 @@ _MOST_HISTORY = 1 << 22
 _WORKER = re.compile(r"w[1-9][0-9]{0,6}")
 
 
-def log_files(folder: Path) -> list[LogFile]:
+def log_files(layout: Layout, job: str) -> list[LogFile]:
     """Logs of all workers, oldest first."""
-    attempts, leaders = _history(read_bytes(folder, "run", "plans.jsonl", most=_MOST_HISTORY))
+    attempts, leaders = _history(read_bytes(layout.records(job), PLANS, most=_MOST_HISTORY))
     found = []
-    for path in (folder / "run" / "logs").glob("w*.log"):
+    for path in (layout.run(job) / "logs").glob("w*.log"):
         name = path.stem
         size = _size(path) if _WORKER.fullmatch(name) else None
         if size is not None:
@@ -32,12 +33,12 @@ def log_files(folder: Path) -> list[LogFile]:
     return sorted(found, key=lambda file: int(file.worker[1:]))
 
 
-def log_path(folder: Path, attempt: int, worker: str) -> Path:
+def log_path(layout: Layout, job: str, attempt: int, worker: str) -> Path:
     """Where a worker's log lies."""
-    known = {(file.attempt, file.worker) for file in log_files(folder)}
+    known = {(file.attempt, file.worker) for file in log_files(layout, job)}
     if (attempt, worker) not in known:
         raise NotFound(f"there is no log of worker {worker} in attempt {attempt}")
-    return folder / "run" / "logs" / f"{worker}.log"
+    return layout.run(job) / "logs" / f"{worker}.log"
 
 
 def _size(path: Path) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from elastane import __version__
+from elastane.engines.local.layout import Layout
 from elastane.service.control import ControlPlane
 from elastane.service.explaining import explain
 from elastane.service.facade import NotFound, Which
@@ -158,14 +159,15 @@ class Looking:
 
     def logs(self, job: str) -> list[LogFile]:
         """Its log files, in order."""
-        return log_files(self._folder(job))
+        return log_files(self._layout, self._row(job).id)
 
     def log_path(self, job: str, attempt: int, worker: str) -> Path:
         """Where one of them lies."""
-        return log_path(self._folder(job), attempt, worker)
+        return log_path(self._layout, self._row(job).id, attempt, worker)
 
-    def _folder(self, job: str) -> Path:
-        return self._plane.settings.home / "jobs" / self._row(job).id
+    @property
+    def _layout(self) -> Layout:
+        return Layout(self._plane.settings.home)
 
     def nodes(self) -> list[NodeInfo]:
         """All nodes, with who is on them."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from elastane.cluster import Grant, Node
 from elastane.engines.contract import Attempt, Ending, Launch, Over, Report, Running, Told, Wanted
 from elastane.engines.local.engine import LocalEngine
+from elastane.engines.local.layout import Layout
 from elastane.engines.local.sweep import marked
 from elastane.train.reports.events import Event
 
@@ -27,9 +28,8 @@ class House:
         self.heard: list[Report] = []
 
     def launch(self, job: str, number: int, *command: str, kind: str = "auto") -> Launch:
-        folder = self.home / "jobs" / job
-        attempt = Attempt(job, number)
-        return Launch(attempt, job, command, str(self.home), folder / f"attempt-{number}", folder / "run", kind)
+        layout, attempt = Layout(self.home), Attempt(job, number)
+        return Launch(attempt, job, command, str(self.home), layout.attempt(attempt), layout.run(job), kind)
 
     def want(self, launch: Launch, places: Mapping[str, int]) -> None:
         self.engine.ensure(Wanted(launch, Grant.of(places.items())))

@@ -182,11 +182,11 @@ def test_a_killed_supervisor_is_replaced_and_training_does_not_notice(tmp_path: 
             living.want(job, {"n0": 2})
             await living.until(lambda: living.on(job) == {"n0": 2})
             before = {worker.pid for worker in living.engine.processes(job.attempt)}
-            control = read_json(job.run / "control.json")
+            control = read_json(job.records / "control.json")
             assert control is not None
             os.kill(control["pid"], signal.SIGKILL)
             await living.until(
-                lambda: (read_json(job.run / "control.json") or control)["pid"] != control["pid"]
+                lambda: (read_json(job.records / "control.json") or control)["pid"] != control["pid"]
             )
             seen = len(living.events(Stepped, "j1"))
             await living.until(lambda: len(living.events(Stepped, "j1")) > seen + 1)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from elastane.engines.contract import Attempt, Cause, Launch, Report, Told, Wanted
 from elastane.engines.local.files import read_json
 from elastane.engines.local.launching import ended_from_json, ended_json
+from elastane.engines.local.layout import Layout
 from elastane.engines.local.tender import Tender
 from elastane.engines.local.untrusted import LOOK_BYTES, LOOK_EVENTS, clean, has_more, read_events
 from elastane.service.logfiles import log_files
@@ -38,13 +39,14 @@ poison = st.binary(max_size=200) | (any_json | nearly).map(lambda value: json.du
 
 
 def journal(folder: Path) -> Path:
-    path = folder / "j1" / "run" / "events.jsonl"
+    path = Layout(folder).records("j1") / "events.jsonl"
     path.parent.mkdir(parents=True)
     return path
 
 
 def tender(folder: Path, heard: list[Report]) -> Tender:
-    launch = Launch(Attempt("j1", 1), "j1", ("true",), "/", folder / "j1" / "attempt-1", folder / "j1" / "run")
+    layout, attempt = Layout(folder), Attempt("j1", 1)
+    launch = Launch(attempt, "j1", ("true",), "/", layout.attempt(attempt), layout.run("j1"))
     launch.folder.mkdir(parents=True, exist_ok=True)
     return Tender(folder, Wanted(launch, None), heard.append, lambda _: None)  # type: ignore[arg-type,return-value]
 
@@ -56,7 +58,7 @@ def test_every_file_of_a_job_may_hold_anything(data: bytes) -> None:
         folder = Path(name)
         path = journal(folder)
         looker = tender(folder, [])
-        attempt = folder / "j1" / "attempt-1"
+        attempt = looker.wanted.launch.folder
         for each in (path, path.with_name("plans.jsonl"), attempt / "members.json", attempt / "ended.json"):
             each.write_bytes(data)
         look = read_events(path, 0)
@@ -64,7 +66,7 @@ def test_every_file_of_a_job_may_hold_anything(data: bytes) -> None:
         for _, event in look.events:
             json.dumps(event.to_json(), ensure_ascii=False).encode()
         looker.processes()
-        assert log_files(folder / "j1") == []
+        assert log_files(Layout(folder), "j1") == []
         ended = ended_from_json(read_json(attempt / "ended.json"))
         assert ended is None or ended.detail.encode() is not None
 
@@ -179,16 +181,18 @@ def test_half_a_character_in_a_report_is_replaced(tmp_path: Path) -> None:
 
 
 def test_plans_that_a_job_made_up_do_not_hide_its_logs(tmp_path: Path) -> None:
-    run = tmp_path / "j1" / "run"
+    layout = Layout(tmp_path)
+    run, records = layout.run("j1"), layout.records("j1")
+    records.mkdir(parents=True)
     (run / "logs").mkdir(parents=True)
     (run / "logs" / "w1.log").write_text("hello")
     os.mkfifo(run / "logs" / "w8.log")
-    (run / "plans.jsonl").write_text(
+    (records / "plans.jsonl").write_text(
         '[]\n5\n{"type":"spawn"}\n{"type":"plan","plan":5}\n{"type":"plan","plan":{"kind":"start","members":[]}}\n'
         + "[" * 200_000
         + '\n{"type":"spawn","worker":"w1"}\n'
     )
-    (found,) = log_files(tmp_path / "j1")
+    (found,) = log_files(layout, "j1")
     assert (found.worker, found.leader, found.bytes) == ("w1", True, 5)
 
 

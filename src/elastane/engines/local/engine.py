@@ -16,6 +16,7 @@ from elastane.engines.contract import Attempt, Ending, Examined, Report, Wanted,
 from elastane.engines.local.agents import AgentWatch
 from elastane.engines.local.examining import Examiner
 from elastane.engines.local.layout import Layout
+from elastane.engines.local.moving import take_up
 from elastane.engines.local.supervisors import Supervisors
 from elastane.engines.local.sweep import Mark, kill_marked
 from elastane.engines.local.tender import Tender
@@ -52,6 +53,7 @@ class LocalEngine:
 
     async def open(self) -> None:
         """Start agents where there are none, and wait for them."""
+        take_up(self._layout)
         self._supervisors.keep_one_ready()
         for name, watch in self._watches.items():
             self._tasks[name] = asyncio.create_task(watch.run())

@@ -58,7 +58,7 @@ class AttemptProcess:
         """Train; leaves ``ended.json``."""
         launch = self.launch
         begun = self._folder / BEGUN
-        adopt = begun.exists() and (launch.run / CONTROL).exists() and self._choice.kind is JobKind.ADAPTIVE
+        adopt = begun.exists() and (launch.records / CONTROL).exists() and self._choice.kind is JobKind.ADAPTIVE
         begun.touch()
         (launch.run / "logs").mkdir(parents=True, exist_ok=True)
         cause, detail, code, misjudged = await self._supervise(adopt=adopt)
@@ -70,7 +70,7 @@ class AttemptProcess:
     async def _supervise(self, *, adopt: bool) -> tuple[Cause, str, int | None, bool]:
         """(cause, detail, code) of the end, and whether the job turned out to be of another kind."""
         launch = self.launch
-        log = launch.run / "logs" / "nursery.log"
+        log = launch.records / "nursery.log"
         nurseries = AgentNurseries(
             self._layout, str(launch.attempt), log, self._layout.nodes() if adopt else ()
         )
@@ -95,6 +95,7 @@ class AttemptProcess:
             program=what.program,
             places=self._places,
             run=launch.run,
+            records=launch.records,
             settings=settings,
             environment={
                 "ELASTANE_JOB": launch.attempt.job,

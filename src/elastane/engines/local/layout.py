@@ -1,4 +1,8 @@
-"""Where everything lies under the home of a local engine."""
+"""Where everything lies under the home of a local engine, by who may write it.
+
+``control`` is the service's own: what was launched, how it ended, plans and reports as the supervisor wrote them.
+Nothing is decided by a file that lies elsewhere.  ``jobs/ID/run`` is the job's: logs and checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from elastane.engines.contract import Attempt
 
 LAUNCH, ENDED, LOCK, MEMBERS, CONTROL = "launch.json", "ended.json", "lock", "members.json", "control.json"
 BEGUN = "begun"
+PLANS, JOURNAL = "plans.jsonl", "events.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +39,23 @@ class Layout:
         """Held by the agent of a node as long as it lives."""
         return self.node(name) / LOCK
 
-    def job(self, job: str) -> Path:
-        """Everything of one job."""
-        return self.home / "jobs" / job
+    @property
+    def control(self) -> Path:
+        """What the control plane decides by; no job may read or write it."""
+        return self.home / "control"
+
+    def records(self, job: str) -> Path:
+        """What the supervisors of one job write down: plans, reports, where they are reached."""
+        return self.control / job
 
     def attempt(self, attempt: Attempt) -> Path:
         """Of one attempt: its launch, its lock, its end."""
-        return self.job(attempt.job) / f"attempt-{attempt.number}"
+        return self.records(attempt.job) / f"attempt-{attempt.number}"
+
+    def job(self, job: str) -> Path:
+        """The folder around what belongs to one job."""
+        return self.home / "jobs" / job
 
     def run(self, job: str) -> Path:
-        """Reports, logs and checkpoints, of all attempts."""
+        """Logs and checkpoints of all attempts: the job's own."""
         return self.job(job) / "run"

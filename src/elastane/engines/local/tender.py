@@ -22,12 +22,11 @@ from elastane.engines.local.launching import (
     moment,
     places_of,
 )
-from elastane.engines.local.layout import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
+from elastane.engines.local.layout import BEGUN, CONTROL, ENDED, JOURNAL, LAUNCH, LOCK, MEMBERS, Layout
 from elastane.engines.local.sweep import kill_marked
 from elastane.engines.local.untrusted import LOOK_BYTES, clean, has_more, read_bytes, read_events, size_of
 from elastane.train.control.kinds import JobKind
 from elastane.train.reports.events import Resized
-from elastane.train.reports.journal import FILE_NAME
 
 log = logging.getLogger("elastane")
 
@@ -99,17 +98,29 @@ class Tender:
     async def _look(self) -> None:
         """Once: at its end, at its process, at what it says."""
         self.wanted.launch.folder.mkdir(parents=True, exist_ok=True)
-        ended = self._ended()
-        if ended is not None:
-            await self._read_rest()
-            self._say_over(ended)
-        elif self._lock.held:
+        if self._lock.held:  # as long as somebody does, a written end means nothing
             if time.monotonic() > self._started_s + _LIVED_S:
                 self._starts = self._kills = 0
             await self._read_journal()
             await self._pass_on()
+        elif self._ended() is not None:
+            await self._clear_up()
         else:
             await self._not_running()
+
+    async def _clear_up(self) -> None:
+        """Believe the end that is written, but tell nobody before, with the lock in hand, all processes are gone."""
+        lock = Lock(self.wanted.launch.folder / LOCK)
+        if not lock.take():
+            return
+        try:
+            await self._end_all()
+            ended = self._ended()
+        finally:
+            lock.release()
+        if ended is not None:
+            await self._read_rest()
+            self._say_over(ended)
 
     async def _stumbled(self, times: int) -> None:
         """Give it up once that has happened too often, or at once if it is to end anyway: its processes end first."""
@@ -160,7 +171,7 @@ class Tender:
 
     def _adoptable(self) -> bool:
         members = read_json(self.wanted.launch.folder / MEMBERS)
-        known = self.wanted.launch.run / CONTROL
+        known = self.wanted.launch.records / CONTROL
         return known.exists() and (members is None or members.get("kind") == "adaptive")
 
     async def _start(self, folder: Path) -> None:
@@ -186,7 +197,7 @@ class Tender:
         layout = Layout(self._home)
         await end_nurseries(layout, str(self.attempt), layout.nodes())
         kill_marked(self._home, lambda mark: mark.attempt == str(self.attempt))
-        (self.wanted.launch.run / CONTROL).unlink(missing_ok=True)
+        (self.wanted.launch.records / CONTROL).unlink(missing_ok=True)
 
     def _last_line(self) -> str:
         data = read_bytes(self.wanted.launch.folder, "job.log")
@@ -199,7 +210,7 @@ class Tender:
         wish: object = places_of(grant) if grant is not None else self.wanted.ending
         if wish == self._told:
             return
-        facts = read_json(self.wanted.launch.run / CONTROL)
+        facts = read_json(self.wanted.launch.records / CONTROL)
         if facts is None:
             return
         message = (
@@ -215,7 +226,7 @@ class Tender:
 
     async def _read_journal(self) -> bool:
         """Pass on what is new, as far as one look goes; whether there is more."""
-        path = self.wanted.launch.run / FILE_NAME
+        path = self.wanted.launch.records / JOURNAL
         if not has_more(path, self._offset):
             return False
         look = await asyncio.to_thread(read_events, path, self._offset)
@@ -232,7 +243,7 @@ class Tender:
             if not await self._read_journal():
                 return
             await asyncio.sleep(_LAST_LOOK_S)
-        size = size_of(self.wanted.launch.run / FILE_NAME)
+        size = size_of(self.wanted.launch.records / JOURNAL)
         self._offset = max(self._offset, size - LOOK_BYTES)
         await self._read_journal()
         self._offset = max(self._offset, size)

@@ -56,6 +56,8 @@ class JobOptions:
     program: tuple[str, ...] = ()
     places: Mapping[str, int] = field(default_factory=dict)
     run: Path = Path("runs/job")
+    records: Path | None = None
+    """Where the supervisor keeps what workers shall not write (plans, reports, its address): else in ``run``."""
     settings: Settings = field(default_factory=Settings)
     environment: Mapping[str, str] = field(default_factory=dict)
     directory: Path = Path()
@@ -82,6 +84,7 @@ class Supervisor:
         nurseries: Nurseries | None = None,
     ) -> None:
         self.options = options
+        self._records = options.records or options.run
         self._show = show
         self._echo = LeaderEcho(self._log_of, echo, from_start=options.kind is not JobKind.ADAPTIVE)
         self._token = ""
@@ -98,8 +101,9 @@ class Supervisor:
         """Until the job is over; leaves no process behind."""
         run = self.options.run
         (run / "logs").mkdir(parents=True, exist_ok=True)
-        log = PlanLog(run / "plans.jsonl")
-        self._journal = Journal(run / FILE_NAME)
+        self._records.mkdir(parents=True, exist_ok=True)
+        log = PlanLog(self._records / "plans.jsonl")
+        self._journal = Journal(self._records / FILE_NAME)
         coordinator = self._coordinator(log, adopt=adopt)
         port = self._remembered(adopt=adopt)
         server = CoordinationServer(coordinator, log, self._token, self._hooks(coordinator))
@@ -191,7 +195,7 @@ class Supervisor:
         return self.options.run / "logs" / f"{worker}.log"
 
     def _remembered(self, *, adopt: bool) -> int:
-        path = self.options.run / CONTROL_FILE
+        path = self._records / CONTROL_FILE
         if not adopt:
             self._token = secrets.token_hex(16)
             return 0
@@ -203,7 +207,7 @@ class Supervisor:
         return int(known["port"])
 
     def _remember(self) -> None:
-        path = self.options.run / CONTROL_FILE
+        path = self._records / CONTROL_FILE
         facts = {"host": self.options.host, "port": self._port, "token": self._token, "pid": os.getpid()}
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(fd, "w") as file:
@@ -286,7 +290,7 @@ class Supervisor:
         self._echo_new()
         self._echo.finish()
         log.close()
-        (self.options.run / CONTROL_FILE).unlink(missing_ok=True)
+        (self._records / CONTROL_FILE).unlink(missing_ok=True)
 
     def _ended(self, coordinator: Decider) -> Ended:
         outcome = coordinator.outcome

@@ -1,0 +1,48 @@
+"""Who is ended by ``elastane down``: the process that holds the lock of the home, whatever a file says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from elastane.engines.local.files import Lock, started
+from elastane.service.home import LOCK, PID, URL, running, stop, write_text
+
+SERVICE = """
+import signal, sys, time
+from pathlib import Path
+from elastane.engines.local.files import Lock
+assert Lock(Path(sys.argv[1])).take()
+print("held", flush=True)
+signal.sigwait([signal.SIGTERM])
+"""
+
+
+def test_a_process_number_written_by_somebody_else_is_not_signalled(tmp_path: Path) -> None:
+    service = subprocess.Popen([sys.executable, "-c", SERVICE, str(tmp_path / LOCK)], stdout=subprocess.PIPE)
+    stranger = subprocess.Popen(["sleep", "600"])
+    try:
+        assert service.stdout is not None
+        service.stdout.readline()
+        write_text(tmp_path / URL, "http://127.0.0.1:1")
+        write_text(tmp_path / PID, str(stranger.pid))
+        (tmp_path / LOCK).write_text(f"{stranger.pid} {started(stranger.pid)}\n")  # a job may write there, too
+        there = running(tmp_path)
+        assert there is not None
+        assert there.pid == service.pid
+        assert stop(tmp_path, leave_running=False).pid == service.pid
+        assert service.wait(30) == -15
+        assert stranger.poll() is None
+    finally:
+        for process in (service, stranger):
+            process.kill()
+            process.wait()
+
+
+def test_nobody_holds_a_lock_that_was_let_go(tmp_path: Path) -> None:
+    lock = Lock(tmp_path / LOCK)
+    assert lock.take()
+    assert lock.holder() is not None
+    lock.release()
+    assert Lock(tmp_path / LOCK).holder() is None
