@@ -264,6 +264,11 @@ class ElasticMembership(Membership):
                     sender.generation = plan.generation
                     self._senders.append(sender)
 
+    def refuse_streams(self, why: str) -> None:
+        """Newcomers that follow join by a copy instead; told to the coordinator at the boundary."""
+        for sender in self._senders:
+            sender.refuse(why)
+
     def yield_gradients(self) -> None:
         """Senders may still be reading what is about to be overwritten."""
         for sender in (*self._senders, *self._finishing):

@@ -6,6 +6,7 @@ frameworks that hold them work on.  ``step`` acts once per real step, however ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
@@ -15,22 +16,35 @@ from elastane.train.errors import TrainError
 from elastane.train.loop import Loop
 
 
-def gate_optimizer(optimizer: torch.optim.Optimizer, loop: Loop) -> None:
-    """``step`` ends a unit, ``zero_grad`` does nothing: gradients are managed per unit."""
-    raw = optimizer.step
+def gate_optimizer(
+    optimizer: torch.optim.Optimizer, loop: Loop, replaying: Callable[[], bool] = lambda: False
+) -> None:
+    """``step`` ends a unit; a group that came with the state is not added again on the way back to it."""
+    raw, raw_add = optimizer.step, optimizer.add_param_group
 
     def step(_self: torch.optim.Optimizer, closure: Any = None) -> None:
         if closure is not None:
             raise TrainError("opt.step(closure) is not supported: a closure would be run on part of a batch")
         loop.unit_done()
 
-    def zero_grad(set_to_none: bool = True) -> None:
-        """Every unit begins with empty gradients anyway."""
+    def zero_grad(set_to_none: bool = True) -> None:  # noqa: ARG001
+        """Drop the gradients; never zeroed in place, since a newcomer may still be sent the last ones."""
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+
+    def add_param_group(param_group: dict[str, Any]) -> None:
+        given = param_group["params"]
+        given = [given] if isinstance(given, torch.Tensor) else list(given)
+        known = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if not (replaying() and all(id(p) in known for p in given)):
+            raw_add({**param_group, "params": given})
 
     loop.raw_step = raw
     # A bound method, because LR schedulers look for the function behind it.
     optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
     optimizer.zero_grad = zero_grad  # type: ignore[method-assign]
+    optimizer.add_param_group = add_param_group  # type: ignore[method-assign]
 
 
 def gate_scheduler(scheduler: Any, loop: Loop, replaying: Any) -> None:

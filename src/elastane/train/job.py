@@ -221,7 +221,7 @@ class Job:
         self._state.optimizer = optimizer
         if max_grad_norm is not None:
             self._loop.max_norm = max_grad_norm
-        gate_optimizer(optimizer, self._loop)
+        gate_optimizer(optimizer, self._loop, lambda: self.replaying)
         return optimizer
 
     def scheduler(self, scheduler: _Thing, name: str = "scheduler") -> _Thing:

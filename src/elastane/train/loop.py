@@ -12,7 +12,7 @@ import contextlib
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,10 +41,12 @@ from elastane.train.reports.events import Diverged as DivergedEvent
 from elastane.train.reports.events import Event, Resized
 from elastane.train.shadow import ShadowReceiver, ShadowSender, can_follow
 from elastane.train.shares import Mode, consistent_shares, divided_shares
-from elastane.train.state import TrainingState
+from elastane.train.state import Selection, TrainingState
 from elastane.train.tail import Column, Table, width
+from elastane.train.trained import ParameterNames, TrainedParameters, put_selection, take_selection
 
 _KEPT_RESULTS = 63
+_OTHERS_TRAINED = "other parameters are trained than at the start"
 
 
 class Feed(Protocol):
@@ -82,6 +84,7 @@ class _Gear:
     layout: GradientLayout
     reducer: Reducer
     buffers: BufferKeeper
+    trained: TrainedParameters
 
 
 class Loop:
@@ -119,6 +122,9 @@ class Loop:
         self.facts: Callable[[], dict[str, Any]] = dict
         self.started: Callable[[], Event] | None = None
         self._ready: _Gear | None = None
+        self._changed: _Gear | None = None
+        """For what the script wants to train now, until all workers are known to want it."""
+        self._refitted = False
         self._feed: Feed | None = None
         self._shares = Shares((), ())
         self._begun = -1
@@ -132,13 +138,46 @@ class Loop:
 
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """The model and its optimizer, once both are known."""
+        self._names = names = ParameterNames(model, optimizer)
+        self._ready = self._geared(model, optimizer, BufferKeeper(model))
+        self.state.selection = Selection(
+            lambda: take_selection(names, optimizer),
+            lambda selection: put_selection(names, optimizer, selection),
+            self._settle,
+        )
+
+    def _geared(self, model: nn.Module, optimizer: torch.optim.Optimizer, buffers: BufferKeeper) -> _Gear:
+        """What it takes to train the parameters that are selected now."""
         layout = GradientLayout([group["params"] for group in optimizer.param_groups])
         reducer: Reducer = (
             OrderedReducer(layout, self.settings.virtual)
             if self.settings.mode is Mode.CONSISTENT
             else MeanReducer(layout)
         )
-        self._ready = _Gear(model, optimizer, layout, reducer, BufferKeeper(model))
+        return _Gear(model, optimizer, layout, reducer, buffers, TrainedParameters(self._names, optimizer))
+
+    # Parameters that are frozen, unfrozen or added while training goes on.
+
+    def _notice(self) -> bool:
+        """See whether the script has changed what is trained; True if it has since this was last asked."""
+        gear = self._gear
+        if gear.trained.still_true(gear.optimizer):
+            self._changed = None
+        elif self._changed is None or not self._changed.trained.still_true(gear.optimizer):
+            self._changed = self._geared(gear.model, gear.optimizer, gear.buffers)
+            return True
+        return False
+
+    def _settle(self) -> None:
+        """Train what is selected now; all workers are known to."""
+        self._notice()
+        if self._changed is None:
+            return
+        self._gear.layout.clear()
+        self._ready, self._changed, self._refitted = self._changed, None, True
+        self.membership.refuse_streams(_OTHERS_TRAINED)
+        if self.adaptation is not None:
+            self.adaptation.relayout(self.layout)
 
     @property
     def _gear(self) -> _Gear:
@@ -189,7 +228,11 @@ class Loop:
 
     def sender(self, target: str, token: str) -> ShadowSender:
         """A stream of this worker's state."""
-        return ShadowSender(target, token, self.state, self.layout)
+        sender = ShadowSender(target, token, self.state, self.layout)
+        if self._refitted:
+            # A newcomer's script selects what was trained at first, and could not follow.
+            sender.refuse(_OTHERS_TRAINED)
+        return sender
 
     def follow(self, receiver: ShadowReceiver, caught_up: Callable[[], None]) -> int:
         """Become a replica of whoever sends."""
@@ -276,17 +319,20 @@ class Loop:
             return
         m = self.membership
         self._shares = self._cut(samples, feed)
+        kept = not self._notice() and again  # gradients of units that were computed before
         if again:
             gear.buffers.restore()
         else:
             gear.buffers.snapshot()
             self._passes = []
         self._begun = self.step
-        gear.reducer.begin(self._shares, m.rank, again)
+        for each in (gear, self._changed):
+            if each is not None:
+                each.reducer.begin(self._shares, m.rank, kept)
         if self.adaptation is not None:
             self.adaptation.epoch = float(self.epoch)
             measured = self.adaptation.statistics.begin(self.step, again)
-            gear.reducer.observe = self._measure if measured else None
+            gear.reducer.observe = self._measure if measured and self._changed is None else None
         owned = self._shares.owned_by(m.rank)
         finished = gear.reducer.finished
         busy = [u for u in owned if self._shares.counts[u]]
@@ -321,6 +367,8 @@ class Loop:
             gear.buffers.restore()
             seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, unit))
         gear.reducer.start(unit)
+        if self._changed is not None:
+            self._changed.reducer.start(unit)
         self.membership.doing("computing", self.step)
         self._unit_began = time.perf_counter()
         offset, count = unit_spans(0, self._shares.counts)[unit]
@@ -346,6 +394,11 @@ class Loop:
         gear = self._gear
         unit, self._unit = self._unit, None
         self.membership.yield_gradients()
+        if not gear.reducer.finished and self._notice() and self._changed is not None:
+            gear.reducer.observe = None
+            self._changed.reducer.begin(self._shares, self.membership.rank, False)
+        if self._changed is not None:
+            self._changed.reducer.finish(unit)  # leaves zeros to the other
         gear.reducer.finish(unit)
         if unit == 0 or self.settings.mode is not Mode.CONSISTENT:
             gear.buffers.keep()
@@ -362,6 +415,8 @@ class Loop:
             except MembershipChanged as error:
                 problem = str(error)
             if not problem:
+                if self._changed is not None:
+                    self._settle()
                 self._apply(vector, table, time.perf_counter() - began)
                 return True
             self.membership.recover(self, problem, time.perf_counter() - began)
@@ -373,12 +428,32 @@ class Loop:
                 return False
 
     def _reduce(self) -> tuple[GradientVector, Table]:
-        gear = self._gear
+        """The mean gradient and the table; twice in a step that changes what is trained.
+
+        Workers must not meet in one collective with vectors of different sizes, so the first time all of them
+        reduce as before, and the table tells whether they have changed alike.
+        """
+        gear, changed = self._gear, self._changed
+        row = self.agreement.row(self.step, self.layout, self.adaptation, self._passes)
+        row[Column.TRAINED] = float((changed or gear).trained.mark)
+        vector, table = self._exchange(gear, row)
+        if len(set(table.all(Column.TRAINED))) > 1:
+            raise TrainError(
+                "workers do not train the same parameters: freeze, unfreeze and add parameters at the same place "
+                "on every worker, not depending on job.rank"
+            )
+        if changed is None:
+            return vector, table
+        row[Column.SWITCH] = 0.0  # newcomers that follow have to be turned away first
+        row = row[: len(Column)] + [0.0] * (width(len(changed.layout.groups)) - len(Column))
+        row[Column.NOISE] = 0.0
+        return self._exchange(changed, row)
+
+    def _exchange(self, gear: _Gear, row: Sequence[float]) -> tuple[GradientVector, Table]:
         m = self.membership
-        size = width(len(self.layout.groups))
+        size = width(len(gear.layout.groups))
         table_size = m.world * size
         tail = gear.reducer.tail_of(table_size + gear.buffers.size)
-        row = self.agreement.row(self.step, self.layout, self.adaptation, self._passes)
         tail[m.rank * size : (m.rank + 1) * size] = torch.tensor(row, dtype=tail.dtype)
         if self._shares.owner[0] == m.rank:
             gear.buffers.write(tail[table_size:])

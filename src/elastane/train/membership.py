@@ -117,6 +117,9 @@ class Membership:
     def boundary(self, crew: Crew) -> None:
         """A step has ended and the next has not begun."""
 
+    def refuse_streams(self, why: str) -> None:
+        """Newcomers cannot follow any more."""
+
     def yield_gradients(self) -> None:
         """The reduced gradient of the last step is about to be overwritten."""
 

@@ -174,7 +174,7 @@ class ShadowSender:
     def finish(self, step: int) -> None:
         """The newcomer is a member from here on; returns when everything is on its way."""
         marks = digest(list(self._layout.parameters), step)
-        small = self._state.take_small()
+        small = self._state.take_small(self._layout.parameters)
         copied = Packed({name: t.detach().clone() for name, t in small.tensors.items()}, small.tree)
         self._put(_Frame("end", copied, step=step, digest=list(marks)))
         self._ended = True
@@ -191,8 +191,12 @@ class ShadowSender:
 
     def cancel(self) -> None:
         """The newcomer is not wanted any more."""
+        self.refuse("cancelled")
+
+    def refuse(self, why: str) -> None:
+        """Nothing more is sent; a newcomer that is still wanted joins by a copy."""
         with self._training():
-            self.problem = self.problem or "cancelled"
+            self.problem = self.problem or why
             self._frames.clear()
         self._news.set()
 

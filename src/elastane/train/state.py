@@ -7,7 +7,8 @@ the script registers) is small, and can be sent by itself when the bulk has trav
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -46,12 +47,24 @@ class Channel(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class Selection:
+    """How the state tells, and is told, which parameters are trained (``trained``)."""
+
+    take: Callable[[], Any] = lambda: None
+    put: Callable[[Any], None] = lambda _: None
+    """Train these from the next step on, once all workers agree."""
+    settle: Callable[[], None] = lambda: None
+    """All workers become replicas of one: what that one trains is agreed on."""
+
+
 class TrainingState:
     """The registry of one worker."""
 
     def __init__(self) -> None:
         self.model: nn.Module | None = None
         self.optimizer: torch.optim.Optimizer | None = None
+        self.selection = Selection()
         self._parts: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {}
         self._early: dict[str, Any] = {}
 
@@ -81,6 +94,7 @@ class TrainingState:
             {
                 "model": self.model.state_dict() if self.model is not None else None,
                 "optimizer": self.optimizer.state_dict() if self.optimizer is not None else None,
+                "trained": self.selection.take(),
                 "parts": self.parts(),
             }
         )
@@ -90,42 +104,51 @@ class TrainingState:
         state = unpack(packed)
         if self.model is not None and state["model"] is not None:
             _load(self.model, state["model"], "model")
+        if state.get("trained") is not None:
+            self.selection.put(state["trained"])
+            self.selection.settle()
         if self.optimizer is not None and state["optimizer"] is not None:
             _load(self.optimizer, state["optimizer"], "optimizer")
         self.put_parts(state["parts"])
 
-    def take_small(self) -> Packed:
-        """Without what the optimizer trains, and its tensors."""
+    def take_small(self, followed: Iterable[nn.Parameter]) -> Packed:
+        """Everything but the parameters that were ``followed``, and their optimizer state."""
         groups = self.optimizer.state_dict()["param_groups"] if self.optimizer is not None else []
-        return pack({"groups": groups, "untrained": self._untrained(), "parts": self.parts()})
+        known = {id(p) for p in followed}
+        rest = {name: t for name, t in self._tensors().items() if id(t) not in known}
+        return pack(
+            {
+                "groups": groups,
+                "trained": self.selection.take(),
+                "rest": {name: t.detach() for name, t in rest.items()},
+                "parts": self.parts(),
+            }
+        )
 
-    def _untrained(self) -> dict[str, Tensor]:
-        """Buffers, and parameters that no optimizer step ever reaches."""
+    def _tensors(self) -> dict[str, Tensor]:
+        """Parameters and buffers of the model, by name."""
         if self.model is None:
             return {}
-        trained = {
-            id(p) for group in (self.optimizer.param_groups if self.optimizer else []) for p in group["params"]
-        }
-        frozen = {
-            name: p.detach()
-            for name, p in self.model.named_parameters()
-            if id(p) not in trained or not p.requires_grad
-        }
-        return {**frozen, **dict(self.model.named_buffers())}
+        return {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
 
     @torch.no_grad()
     def put_small(self, packed: Packed) -> None:
         """The inverse of ``take_small``."""
         state = unpack(packed)
+        if state["trained"] is not None:
+            self.selection.put(state["trained"])
         if self.optimizer is not None:
             for group, saved in zip(self.optimizer.param_groups, state["groups"], strict=True):
                 group.update({key: value for key, value in saved.items() if key != "params"})
-        for name, tensor in self._untrained().items():
-            tensor.copy_(state["untrained"][name])
+        tensors = self._tensors()
+        for name, saved in state["rest"].items():
+            tensors[name].copy_(saved)
         self.put_parts(state["parts"])
 
     def share(self, group: Channel, root: int) -> int:
         """Everybody becomes the root's replica; returns the bytes sent."""
+        if group.rank == root:
+            self.selection.settle()
         packed = self.take() if group.rank == root else None
         received = broadcast_packed(group, root, packed)
         if packed is None:

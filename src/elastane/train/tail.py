@@ -40,6 +40,8 @@ class Column(IntEnum):
     """Units computed in this step."""
     NOISE = 13
     """Leader: how many samples its gradient noise is an average of."""
+    TRAINED = 14
+    """Which parameters this worker trains (``TrainedParameters.mark``)."""
 
 
 FIXED = len(Column)

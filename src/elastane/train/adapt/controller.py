@@ -59,6 +59,7 @@ class Adaptation:
         self.reason = "first batch"
         self._named_rate_rule = settings.named_rate_rule()
         self._optimizer = optimizer
+        self._clock = clock
         self._loss = MovingAverage(_LOSS_MEMORY)
         self._workers, self._nodes = 1, 1
         self._decided_s: float | None = None
@@ -94,6 +95,14 @@ class Adaptation:
     def progress(self) -> float:
         """Steps at the owner's batch that the steps so far are worth."""
         return self.rate.progress
+
+    def relayout(self, layout: GradientLayout) -> None:
+        """Other parameters are trained from now on: their gradient noise is measured anew."""
+        settings = self.settings
+        self.statistics = GradientStatistics(
+            layout, self._optimizer, settings.batch0, settings.budget, self._clock
+        )
+        self.agreed = NoiseScale(settings.batch0)
 
     def propose(self, workers: int, nodes: int, now_s: float, step: int = 0) -> Batch:
         """The batch the job should use (leader only); the current one unless it is time to decide anew.

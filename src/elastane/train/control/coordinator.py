@@ -173,6 +173,8 @@ class Coordinator:
             self._warn(f"worker {name} joins by a plain copy of the state: {why}")
             self._no_shadow = True
             self._drop_next()
+        elif self._next is not None and self._next.generation == generation and name in self._next.joiners:
+            return self.failed(name, generation, None, why, now_s)  # the others are entering without it
         return self._settle(now_s)
 
     def entered(self, name: str, generation: int, step: int, now_s: float) -> list[Action]:
