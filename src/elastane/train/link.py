@@ -49,7 +49,8 @@ class Link:
         self.on_plan: Callable[[Plan], None] = lambda _plan: None
         self.on_cancel: Callable[[int], None] = lambda _generation: None
         self._endpoint = endpoint
-        self._hello = {"type": "hello", "role": "worker", "token": token, "worker": worker, "node": node}
+        self._token = token
+        self._hello = {"type": "hello", "role": "worker", "worker": worker, "node": node}
         self._news = threading.Condition()
         self._addresses: dict[int, dict[int, bytes]] = {}
         self._refused: str | None = None
@@ -151,6 +152,7 @@ class Link:
         while True:
             try:
                 connection = Connection(*self._endpoint)
+                connection.send({"type": "login", "token": self._token})
                 connection.send({**self._hello, **self.account})
                 while self._unsent:
                     connection.send(self._unsent[0])

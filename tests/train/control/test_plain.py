@@ -396,3 +396,12 @@ def test_a_worker_that_wants_to_talk_is_refused() -> None:
     (answer,) = running().told.hello("w1", {}, 0.0)
     assert isinstance(answer, Send)
     assert answer.message["type"] == "refused"
+
+
+def test_a_job_whose_processes_were_never_started_can_be_stopped() -> None:
+    world = World(workers=2).start()
+    world.queued.clear()  # nobody is there who could start them
+    world.perform(world.told.stop("asked to stop", world.now_s))
+    assert not world.finishes
+    world.perform(world.told.tick(world.now_s + GRACE_S))
+    assert [finish.outcome for finish in world.finishes] == ["stopped"]

@@ -24,6 +24,7 @@ from elastane.engines.local.files import Lock, write_json
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.sweep import MARK, Mark, kill_marked
 from elastane.train.control import wire
+from elastane.train.control.admission import BUFFER_BYTES, LineReader
 from elastane.train.control.nurseries import nursery_command
 from elastane.train.control.nursery import LEASHED, WAITING
 
@@ -48,7 +49,7 @@ class Agent:
     async def run(self) -> None:
         """Until somebody says stop."""
         kill_marked(self._layout.home, lambda mark: mark.node == self._node)
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=wire.MAX_LINE)
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=BUFFER_BYTES)
         port = server.sockets[0].getsockname()[1]
         facts = {
             "host": "127.0.0.1",
@@ -74,21 +75,17 @@ class Agent:
         self._over.set()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        trusted = False
-        with contextlib.suppress(OSError, ValueError):
-            while line := await reader.readline():
-                message = wire.decode(line)
-                if message is None:
-                    break
-                if not trusted:
-                    trusted = message["type"] == "hello" and hmac.compare_digest(
-                        str(message.get("token", "")).encode(), self._token.encode()
-                    )
-                    if not trusted:
-                        break
-                    continue
-                writer.write(wire.encode(self._answer(message)))
+        lines = LineReader(reader)
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            if self._trusts(wire.decode(await lines.first())):
+                while (message := wire.decode(await lines.next())) is not None:
+                    writer.write(wire.encode(self._answer(message)))
         writer.close()
+
+    def _trusts(self, hello: Mapping[str, Any] | None) -> bool:
+        if hello is None or hello["type"] != "hello":
+            return False
+        return hmac.compare_digest(str(hello.get("token", "")).encode(), self._token.encode())
 
     def _answer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         match message["type"]:

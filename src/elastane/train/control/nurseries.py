@@ -83,7 +83,7 @@ class OwnNursery:
         if self.process is None or self.process.poll() is None:
             return ""
         tail = self._log.read_text(errors="replace").strip()
-        return tail.splitlines()[-1] if tail else "no reason given"
+        return tail.splitlines()[-1].removeprefix("elastane: error: ") if tail else "no reason given"
 
     async def end(self) -> None:
         """Give it time to go by itself."""

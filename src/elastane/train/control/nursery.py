@@ -3,6 +3,9 @@
 It stays single-threaded for life (a fork copies only one thread, and locks held by others stay locked), does
 no tensor work, and lives in a session of its own, so that neither Ctrl-C nor the end of the coordinator
 reaches it.  It starts, watches and kills workers; what they do is not its business.
+
+A nursery that cannot import what workers need tells the coordinator why (``problem`` in its hello) and ends.  The
+supervisor then fails the job with that sentence, so no engine needs to watch nurseries for it.
 """
 
 from __future__ import annotations
@@ -41,6 +44,28 @@ def warm_up(modules: list[str]) -> None:
         importlib.import_module(module)
 
 
+def lacking(modules: list[str]) -> str:
+    """Warm up; returns why workers cannot be started here, in one line, or nothing."""
+    try:
+        warm_up(modules)
+    except ImportError as error:
+        if error.name == "torch":
+            return f"{sys.executable} has no PyTorch; install it with: pip install 'elastane[torch]'"
+        return f"{sys.executable} cannot import what workers need: {error}"
+    return ""
+
+
+def report(problem: str) -> None:
+    """Tell the coordinator that no worker can be started here."""
+    print(f"elastane: error: {problem}", file=sys.stderr)  # noqa: T201
+    with contextlib.suppress(OSError):
+        connection = Connection(*address(os.environ[ENDPOINT]), timeout_s=2.0)
+        connection.send({"type": "login", "token": os.environ[TOKEN]})
+        node = os.environ.get(NODE, "local")
+        connection.send({"type": "hello", "role": "nursery", "node": node, "problem": problem})
+        connection.close()
+
+
 class Nursery:
     """Serves one coordinator at a time; reconnects when it is replaced."""
 
@@ -74,7 +99,8 @@ class Nursery:
     def _connect(self) -> bool:
         try:
             self._connection = Connection(*self._endpoint, timeout_s=2.0)
-            hello = {"type": "hello", "role": "nursery", "token": self._token, "node": self._node}
+            self._connection.send({"type": "login", "token": self._token})
+            hello = {"type": "hello", "role": "nursery", "node": self._node}
             self._connection.send({**hello, "pids": {name: pid for pid, name in self._children.items()}})
         except OSError:
             self._connection = None
@@ -188,13 +214,16 @@ def main() -> None:
     """The process: warm up, then serve."""
     if LEASHED in os.environ:
         runner.die_with(int(os.environ[LEASHED]))
-    warm_up([name for name in os.environ.get(PRELOAD, "").split(",") if name])
+    problem = lacking([name for name in os.environ.get(PRELOAD, "").split(",") if name])
     if os.environ.pop(WAITING, ""):
         line = sys.stdin.readline()
         if not line:
             return
         os.environ.update(json.loads(line))
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    if problem:
+        report(problem)
+        os._exit(1)
     Nursery().serve()
     os._exit(0)  # the end of the connection means the end of the process, to whoever waits for it
 

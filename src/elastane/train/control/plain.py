@@ -202,7 +202,19 @@ class PlainCoordinator:
         if ending is not None and now_s - ending.since_s >= self._patience.grace_s:
             why = f"did not end within {self._patience.grace_s:g} s of SIGTERM"
             self._out += [Kill(w.name, why) for w in self._alive() if w.phase is Phase.LEAVING]
+            if ending.finish is not None:  # a new gang has to wait for them instead
+                self._give_up_unborn(now_s)
         return self._actions()
+
+    def _give_up_unborn(self, now_s: float) -> None:
+        """Let go of workers that nobody has started: no process is there whose end could be told."""
+        unborn = [worker for worker in self._alive() if worker.phase is Phase.WARMING]
+        for worker in unborn:
+            worker.phase = Phase.GONE
+            gone = Record({"type": "gone", "worker": worker.name})
+            self._out += [gone, Kill(worker.name, "the job ends before it was started")]
+        if unborn:
+            self._settle(now_s)
 
     # Inside.
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from elastane.train.control import wire
 from elastane.train.control.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
+from elastane.train.control.admission import BUFFER_BYTES, LineReader
 from elastane.train.control.coordinator import Coordinator
 from elastane.train.control.decider import Decider
 from elastane.train.control.journal import PlanLog
@@ -67,12 +68,15 @@ class CoordinationServer:
     hooks: Hooks
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     pids: dict[str, int] = field(default_factory=dict)
+    problem: str = ""
+    """Why a nursery that was asked for cannot start workers, as it said itself."""
     _workers: dict[str, _Peer] = field(default_factory=dict)
     _nurseries: dict[str, _Peer] = field(default_factory=dict)
     _unspawned: dict[str, list[str]] = field(default_factory=dict)
     _exits: dict[str, int] = field(default_factory=dict)
     _blobs: dict[int, dict[int, str]] = field(default_factory=dict)
     _met: set[str] = field(default_factory=set)
+    _misunderstood: set[str] = field(default_factory=set)
     _closing: bool = False
     _server: asyncio.Server | None = None
     _ticker: asyncio.Task[None] | None = None
@@ -83,7 +87,7 @@ class CoordinationServer:
 
     async def open(self, host: str, port: int = 0) -> int:
         """Listen; returns the port (0 asks for a free one)."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=wire.MAX_LINE)
+        self._server = await asyncio.start_server(self._serve, host, port, limit=BUFFER_BYTES)
         self._ticker = asyncio.create_task(self._tick())
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
@@ -172,31 +176,46 @@ class CoordinationServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer: _Peer | None = None
+        lines = LineReader(reader)
         try:
-            while line := await reader.readline():
+            hello = wire.decode(await lines.first())
+            if hello is None or not self._trusts(hello):
+                return
+            if hello["type"] == "login":  # what it has to tell of itself may be long
+                hello = wire.decode(await lines.next())
+            peer = self._admit(hello, writer) if hello is not None else None
+            while peer is not None and (line := await lines.next()):
                 message = wire.decode(line)
                 if message is None:
                     break
-                if peer is None:
-                    peer = self._admit(message, writer)
-                    if peer is None:
-                        break
-                else:
-                    self._hear(peer, message)
-        except (OSError, ValueError):
-            pass  # a line beyond the limit, or a connection that broke: both end it
+                self._hear(peer, message)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            # A line beyond the limit or without sense, or a connection that broke: each ends it.
+            if peer is not None and not isinstance(error, OSError):
+                self._complain(peer, error)
         finally:
             if peer is not None:
                 self._gone(peer)
             writer.close()
 
-    def _admit(self, message: Mapping[str, Any], writer: asyncio.StreamWriter) -> _Peer | None:
+    def _complain(self, peer: _Peer, error: Exception) -> None:
+        """Say once per peer that it was not understood; it may come back as often as it likes."""
+        if peer.name not in self._misunderstood:
+            self._misunderstood.add(peer.name)
+            text = f"a message of {peer.role} {peer.name} was not understood ({error!r})"
+            self.hooks.event({"type": "warned", "text": text[:300]})
+
+    def _trusts(self, message: Mapping[str, Any]) -> bool:
         token = message.get("token")
-        if message["type"] != "hello" or not isinstance(token, str):
-            return None
-        if not hmac.compare_digest(token.encode(), self.token.encode()):
+        return isinstance(token, str) and hmac.compare_digest(token.encode(), self.token.encode())
+
+    def _admit(self, message: Mapping[str, Any], writer: asyncio.StreamWriter) -> _Peer | None:
+        if message["type"] != "hello":
             return None
         role = str(message.get("role", ""))
+        if role == "nursery" and "problem" in message:
+            self.problem = str(message["problem"])[:500]
+            return None
         if role == "nursery":
             peer = self._nurseries[str(message["node"])] = _Peer(role, str(message["node"]), writer)
             self._met.add(peer.name)

@@ -265,10 +265,9 @@ class Supervisor:
             await asyncio.wait({over}, timeout=0.5)
             if time.monotonic() > adopted_by_s:  # before that, those we take over may still come back
                 self._ask_for_nurseries(server)
-            problem = self._nurseries.problem()
+            problem = server.problem or self._nurseries.problem()
             if problem and not over.done():
-                over.cancel()
-                self._kill_orphans(server)
+                over.cancel()  # workers that are left end with their nursery, or are ended by it
                 raise TrainError(f"workers cannot be started: {problem}")
         deadline = time.monotonic() + GRACE_S
         while self._processes(server) and time.monotonic() < deadline:
@@ -278,11 +277,6 @@ class Supervisor:
         """Of workers that are still there, as far as they have been started."""
         alive = [worker.name for worker in server.coordinator.workers.values() if worker.alive]
         return [server.pids[name] for name in alive if name in server.pids]
-
-    def _kill_orphans(self, server: CoordinationServer) -> None:
-        for pid in self._processes(server):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
     async def _clear_up(self, server: CoordinationServer, log: PlanLog) -> None:
         await server.close()

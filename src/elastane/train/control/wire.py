@@ -21,7 +21,7 @@ def decode(line: bytes) -> dict[str, Any] | None:
     """The message of a line; None for anything that is not one."""
     try:
         message = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return message if isinstance(message, dict) and isinstance(message.get("type"), str) else None
 

@@ -1,0 +1,137 @@
+"""Strangers at our ports: they may say little, not for long, and nothing that breaks anything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from elastane.engines.local.agent import Agent
+from elastane.engines.local.layout import Layout
+from elastane.train.control import admission, wire
+from elastane.train.control.coordinator import Coordinator, Settings
+from elastane.train.control.journal import PlanLog
+from elastane.train.control.server import CoordinationServer, Hooks
+
+DEEP = b"[" * 3000 + b"\n"
+
+
+async def _server(folder: Path) -> tuple[CoordinationServer, int]:
+    hooks = Hooks(event=lambda _: None, order=lambda _: {})
+    server = CoordinationServer(Coordinator(Settings()), PlanLog(folder / "plans.jsonl"), "secret", hooks)
+    return server, await server.open("127.0.0.1")
+
+
+async def _refused(port: int, data: bytes) -> bool:
+    """Whether the other side ends the connection without an answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(data)
+        async with asyncio.timeout(60):
+            return await reader.read() == b""
+    except ConnectionError:
+        return True
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("data", [DEEP, b"x" * (admission.STRANGER_BYTES * 4), b"{}\n", b"\xff\xfe\n"])
+def test_a_stranger_that_talks_nonsense_is_sent_away(
+    tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def visit() -> bool:
+        server, port = await _server(tmp_path)
+        try:
+            return await _refused(port, data)
+        finally:
+            await server.close()
+
+    assert asyncio.run(visit())
+    assert not caplog.records  # asyncio logs the traceback of a connection that failed
+
+
+def test_a_stranger_that_says_nothing_is_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "STRANGER_S", 0.1)
+
+    async def visit() -> bool:
+        server, port = await _server(tmp_path)
+        try:
+            return await _refused(port, b"")
+        finally:
+            await server.close()
+
+    assert asyncio.run(visit())
+
+
+def test_the_agent_of_a_node_sends_strangers_away_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(admission, "STRANGER_S", 0.1)
+    agent = Agent(Layout(tmp_path), "n0")
+
+    async def visit() -> list[bool]:
+        server = await asyncio.start_server(agent._serve, "127.0.0.1", 0, limit=admission.BUFFER_BYTES)
+        port = server.sockets[0].getsockname()[1]
+        async with server:
+            return [await _refused(port, data) for data in (DEEP, b"x" * 20_000, b"")]
+
+    assert asyncio.run(visit()) == [True, True, True]
+    assert not caplog.records
+
+
+def test_who_has_logged_in_may_send_long_lines(tmp_path: Path) -> None:
+    async def visit() -> dict[str, object]:
+        server, port = await _server(tmp_path)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        hello = {"type": "hello", "role": "client", "token": "secret"}
+        try:
+            writer.write(wire.encode(hello) + wire.encode({"type": "status", "padding": "x" * 500_000}))
+            async with asyncio.timeout(60):
+                answer: dict[str, object] = json.loads(await reader.readline())
+            return answer
+        finally:
+            writer.close()
+            await server.close()
+
+    assert asyncio.run(visit())["type"] == "status"
+
+
+def test_what_a_returning_worker_tells_of_itself_may_be_long(tmp_path: Path) -> None:
+    """Its hello names every parameter of its model, so the token goes ahead in a line of its own."""
+    login = {"type": "login", "token": "secret"}
+    parameters = [[f"layer{i}.weight", [64, 64], "float32"] for i in range(2000)]
+    hello = {"type": "hello", "role": "worker", "worker": "w1", "signature": {"parameters": parameters}}
+
+    async def visit() -> dict[str, object]:
+        server, port = await _server(tmp_path)
+        server.coordinator.start(0.0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(wire.encode(login) + wire.encode(hello))
+            async with asyncio.timeout(60):
+                answer: dict[str, object] = json.loads(await reader.readline())
+            return answer
+        finally:
+            writer.close()
+            await server.close()
+
+    assert asyncio.run(visit())["type"] == "welcome"
+
+
+def test_nonsense_of_somebody_who_has_logged_in_ends_only_that_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hello = wire.encode({"type": "hello", "role": "nursery", "token": "secret", "node": "n0"})
+
+    async def visit() -> tuple[bool, bool]:
+        server, port = await _server(tmp_path)
+        try:
+            ended = await _refused(port, hello + wire.encode({"type": "started"}))
+            return ended, server.finished.is_set()
+        finally:
+            await server.close()
+
+    assert asyncio.run(visit()) == (True, False)
+    assert not caplog.records
