@@ -32,7 +32,7 @@ ROOMS: dict[str, set[str]] = {
 USERS = {"client", "demo"}
 """Rooms that only talk to the service, from outside."""
 
-GROUND = {"codec", "errors", "page", "resources", "suggest"}
+GROUND = {"codec", "errors", "page", "resources", "suggest", "textfiles"}
 """Modules below every room."""
 
 DOORS = {"cli", "__init__", "__main__"}

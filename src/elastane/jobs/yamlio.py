@@ -16,6 +16,8 @@ from elastane.errors import ElastaneError
 from elastane.jobs.problems import shown
 
 _INT, _FLOAT, _TIME = (f"tag:yaml.org,2002:{name}" for name in ("int", "float", "timestamp"))
+_MOST_MERGED = 10_000
+"""Keys of one mapping once ``<<`` is followed: a few nested lines can stand for billions."""
 _INT_TEXT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
 _FLOAT_TEXT = re.compile(
     r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z"
@@ -40,6 +42,13 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Follow merge keys, as far as a spec may need them."""
+        super().flatten_mapping(node)
+        if len(node.value) > _MOST_MERGED:
+            problem = f"merge keys (<<) make more than {_MOST_MERGED:,} keys of one mapping"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 
 class _Dumper(yaml.SafeDumper):

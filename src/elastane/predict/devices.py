@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,6 +19,7 @@ from typing import Any
 from elastane.codec import decoded
 from elastane.errors import ElastaneError
 from elastane.suggest import did_you_mean
+from elastane.textfiles import read_json, read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,9 @@ _PER_CLOCK = {
 
 def problem(device: Device) -> str | None:
     """What is wrong with a row of the catalog, or None.  Finds peaks quoted for sparse matrices."""
+    numbers = (device.memory_gb, device.bandwidth_gb_per_s, device.launch_us, *device.peak_tflops.values())
+    if not all(map(math.isfinite, numbers)):
+        return "every figure must be a finite number"
     if min(device.memory_gb, device.bandwidth_gb_per_s) <= 0 or device.launch_us < 0:
         return "memory_gb and bandwidth_gb_per_s must be above 0, launch_us not below"
     if "fp32" not in device.peak_tflops or min(device.peak_tflops.values()) <= 0:
@@ -134,19 +139,20 @@ def load_devices(path: Path) -> tuple[Device, ...]:
     CSV has a column per field; peaks are ``peak_fp32``, ``peak_bf16`` … in TFLOP/s.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        rows = _from_csv(text) if path.suffix == ".csv" else json.loads(text)
+        rows = _from_csv(read_text(path)) if path.suffix == ".csv" else read_json(path)
         if not isinstance(rows, list):
             raise ValueError("it must hold a list of devices")
         return tuple(decoded(Device, row) for row in rows)
-    except OSError as error:
-        raise ElastaneError(f"the device file {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, csv.Error, ElastaneError) as error:
         raise ElastaneError(f"the device file {path} is not usable: {error}") from error
 
 
 def _from_csv(text: str) -> list[dict[str, Any]]:
-    return [_row(dict(row)) for row in csv.DictReader(text.splitlines())]
+    rows = list(csv.DictReader(text.splitlines()))
+    for line, row in enumerate(rows, start=2):
+        if None in row:  # where DictReader puts what no column is for
+            raise ValueError(f"line {line} has more cells than the first line has columns")
+    return [_row(dict(row)) for row in rows]
 
 
 def _row(row: dict[str, str]) -> dict[str, Any]:
@@ -160,5 +166,5 @@ def _row(row: dict[str, str]) -> dict[str, Any]:
     found |= {key: row[key] for key in ("name", "source", "as_of", "arch") if row.get(key)}
     return found | {
         "peak_tflops": peaks,
-        "aliases": [each for each in row.get("aliases", "").split("|") if each],
+        "aliases": [each for each in (row.get("aliases") or "").split("|") if each],
     }

@@ -16,8 +16,10 @@ from pathlib import Path
 
 from elastane.errors import ElastaneError
 from elastane.predict.interval import Interval
+from elastane.textfiles import LARGEST_WHOLE, UNREADABLE, lines_of, open_text
 
 STALE_DAYS = 30
+_MOST_OFFERS = 100_000
 SPOT_RESTARTS = 1.0
 """Per day, where the price file does not say; the label of the offer shows it."""
 _NEEDED = ("provider", "device", "gpus", "usd_per_hour", "source", "as_of")
@@ -67,11 +69,11 @@ class Offer:
 
 def load_prices(path: Path) -> tuple[Offer, ...]:
     """All offers of a price file."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except OSError as error:
-        raise ElastaneError(f"the price file {path} cannot be read: {error.strerror}") from error
+    with open_text(path, LARGEST_WHOLE) as file:
+        try:
+            rows = list(csv.DictReader(lines_of(file, path, _MOST_OFFERS)))
+        except (OSError, csv.Error, *UNREADABLE) as error:
+            raise ElastaneError(f"the price file {path} cannot be read: {error}") from error
     return tuple(_offer(row, path, line) for line, row in enumerate(rows, start=2))
 
 
@@ -102,6 +104,9 @@ def _offer(row: dict[str, str], path: Path, line: int) -> Offer:
         )
     except ValueError as error:
         raise ElastaneError(f"{path}, line {line}: {error}") from error
+    numbers = (offer.usd_per_hour, offer.billing_granularity_s, offer.restarts_per_day, offer.restart_s)
+    if not all(map(math.isfinite, numbers)):
+        raise ElastaneError(f"{path}, line {line}: every number must be finite")
     if min(offer.gpus, offer.usd_per_hour, offer.billing_granularity_s, offer.min_gpus, offer.restart_s) <= 0:
         raise ElastaneError(f"{path}, line {line}: gpus, usd_per_hour and billing must be above 0")
     return offer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +21,10 @@ def read_predicted(path: Path) -> Predicted:
     """
     from elastane.predict.interval import Interval
     from elastane.predict.outcomes import Predicted
+    from elastane.textfiles import read_json
 
     try:
-        steps: list[Any] = json.loads(path.read_text(encoding="utf-8"))["steps"]
+        steps: list[Any] = read_json(path)["steps"]
         if len(steps) != 1:
             raise ElastaneError(f"{path} predicts {len(steps)} devices; the run is on one")
         said, step_s = steps[0], steps[0]["step_s"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from elastane.errors import ElastaneError
 from elastane.models.history.experience import Experience
 from elastane.models.history.pool import Pool
+from elastane.textfiles import read_json
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -68,11 +69,9 @@ def load_pool(path: Path) -> Pool:
 def read_document(path: Path) -> Mapping[str, Any]:
     """Any JSON object in a file."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ElastaneError(f"history {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise ElastaneError(f"history {path} is not JSON: {error}") from None
+        document = read_json(path)
+    except ElastaneError as error:
+        raise ElastaneError(f"history: {error}") from None
     if not isinstance(document, dict):
         raise ElastaneError(f"history {path} holds a {type(document).__name__}, not an object")
     return document

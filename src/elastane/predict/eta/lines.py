@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from elastane.textfiles import LONGEST_LINE
+
 _TIMES = ("at_s", "timestamp", "_timestamp", "time", "wall_time", "ts")
 _STEPS = ("global_step", "step", "_step", "trainer/global_step", "current_steps", "iteration", "iter")
 _TOTALS = ("max_steps", "total_steps", "num_steps")
@@ -57,6 +59,8 @@ class Lines:
     def feed(self, text: str) -> Iterator[Record]:
         """Records of all whole lines so far; the last, unfinished one waits for its end."""
         *whole, self._rest = (self._rest + text).split("\n")
+        if len(self._rest) > LONGEST_LINE:  # no log line is so long; without an end it would only grow
+            self._rest, self.skipped = "", self.skipped + 1
         for line in whole:
             record = self._record(line.strip())
             if record is not None:
@@ -69,11 +73,11 @@ class Lines:
             document = _object(line)
             if document is not None:
                 return record_of(document)
-        elif self._header is None and "step" in (header := next(csv.reader([line]))):
+        elif self._header is None and "step" in (header := _cells(line)):
             self._header = header
             return None
         elif self._header is not None:
-            values = next(csv.reader([line]), [])
+            values = _cells(line)
             if len(values) == len(self._header):
                 return record_of(dict(zip(self._header, values, strict=True)))
         self.skipped += 1
@@ -123,6 +127,14 @@ def _own(kind: str, row: Mapping[str, Any]) -> Record:
         setting=None if workers is None or batch is None else (int(workers), int(batch)),
         outcome=str(row.get("outcome", "")) if kind == "ended" else "",
     )
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of a row; none where it is no row, as with a carriage return in its middle."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
 
 
 def _object(line: str) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,9 @@ from elastane.errors import ElastaneError
 from elastane.predict.costs.contract import Timing
 from elastane.predict.devices import Device, find
 from elastane.predict.timings.published import LAYOUTS
+from elastane.textfiles import UNREADABLE, is_packed, lines_of, open_text
 
+_MOST_ROWS = 500_000
 _ENDINGS = (".csv", ".csv.gz")
 
 
@@ -57,21 +60,19 @@ def load_timings(path: Path, devices: Sequence[Device] | None = None) -> tuple[T
 
 def rows_of(path: Path) -> list[dict[str, str]]:
     """The plain rows of a CSV file."""
-    try:
-        with (
-            gzip.open(path, "rt", encoding="utf-8")
-            if path.suffix == ".gz"
-            else path.open(encoding="utf-8") as file
-        ):
-            return list(csv.DictReader(file))
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ElastaneError(f"the timing file {path} cannot be read: {why}") from error
+    with open_text(path) as file:
+        try:
+            if path.suffix == ".gz" and not is_packed(path):
+                raise gzip.BadGzipFile("it is not gzip")
+            return list(csv.DictReader(lines_of(file, path, _MOST_ROWS)))
+        except (OSError, csv.Error, *UNREADABLE) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise ElastaneError(f"the timing file {path} cannot be read: {why}") from error
 
 
 def _sets(path: Path, devices: Sequence[Device] | None) -> Iterator[TimingSet]:
     rows = rows_of(path)
-    columns = frozenset(rows[0]) if rows else frozenset()
+    columns = frozenset(name for name in rows[0] if name) if rows else frozenset()
     read = next((reader for needed, reader in LAYOUTS if needed <= columns), None)
     if read is None:
         raise ElastaneError(f"{path} has none of the known layouts of timings; see docs/prediction.md")
@@ -81,13 +82,13 @@ def _sets(path: Path, devices: Sequence[Device] | None) -> Iterator[TimingSet]:
     by_name: dict[str, list[Timing]] = defaultdict(list)
     known: dict[str, Device] = {}
     for line, row in enumerate(rows, start=2):
-        asked = row["device"] if named else card
+        asked = (row["device"] or "") if named else card
         device = known.get(asked) or known.setdefault(asked, find(asked, devices))
         try:
             timing = read(row, device)
-            if not timing.seconds > 0.0:
+            if not 0.0 < timing.seconds < math.inf:
                 raise ValueError("time_ms must be above 0")
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, LookupError, ArithmeticError) as error:
             raise ElastaneError(f"{path}, line {line}: {error}") from error
         by_name[device.name].append(timing)
     for timings in by_name.values():

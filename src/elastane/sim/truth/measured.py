@@ -8,6 +8,7 @@ gradient statistics).
 from __future__ import annotations
 
 import csv
+import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,12 @@ from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 
 from elastane.errors import ElastaneError
 from elastane.models.speed import FloatArray
+from elastane.textfiles import UNREADABLE, lines_of, open_text
 
+_MOST_ROWS = 500_000
+_LARGEST = 1e12
+_RANGES = {"step_time": (1e-9, 86_400.0), "local_bsz": (1.0, 1e9)}
+"""What a column may hold, where that is not from 0 to ``_LARGEST``."""
 _MAX_NODES = 16  # the largest cluster measured; beyond it the time of 16 nodes is used
 
 
@@ -32,29 +38,45 @@ class Validation:
     grad_var: FloatArray
 
 
-def _read_columns(path: Path, names: tuple[str, ...]) -> dict[str, list[str]]:
+def _read_columns(path: Path, names: tuple[str, ...]) -> dict[str, list[str | None]]:
+    if not path.exists():
+        raise ElastaneError(f"{path}: no such file; a profile directory needs it")
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
+        with open_text(path) as file:
+            reader = csv.DictReader(lines_of(file, path, _MOST_ROWS))
             missing = [name for name in names if name not in (reader.fieldnames or ())]
             if missing:
                 raise ElastaneError(f"{path}: column {missing[0]!r} is missing")
             rows = list(reader)
-    except FileNotFoundError:
-        raise ElastaneError(f"{path}: no such file; a profile directory needs it") from None
+    except (csv.Error, *UNREADABLE) as error:
+        raise ElastaneError(f"{path} is not readable as a table: {error}") from None
+    if not rows:
+        raise ElastaneError(f"{path} has no rows; a profile directory needs them")
     return {name: [row[name] for row in rows] for name in names}
 
 
-def _numbers(path: Path, column: str, texts: list[str]) -> FloatArray:
+def _numbers(path: Path, column: str, texts: list[str | None]) -> FloatArray:
+    return np.array([_number(path, line, column, text) for line, text in enumerate(texts, start=2)])
+
+
+def _number(path: Path, line: int, column: str, text: str | None) -> float:
+    """One cell; all that is measured is at least nothing, and at most what a profile can hold."""
     try:
-        return np.array([float(text) for text in texts])
+        number = float(text or "")
     except ValueError:
-        for line, text in enumerate(texts, start=2):
-            try:
-                float(text)
-            except ValueError:
-                raise ElastaneError(f"{path}, line {line}: {column} is {text!r}, not a number") from None
-        raise
+        raise ElastaneError(f"{path}, line {line}: {column} is {text!r:.80}, not a number") from None
+    least, most = _RANGES.get(column, (0.0, _LARGEST))
+    if not least <= number <= most:
+        raise ElastaneError(f"{path}, line {line}: {column} is {number:g}, not from {least:g} to {most:g}")
+    return number
+
+
+def _shapes(path: Path, texts: list[str | None]) -> list[tuple[int, ...]]:
+    """Placements: a digit per node, the workers on it."""
+    for line, text in enumerate(texts, start=2):
+        if not re.fullmatch("[1-9]{1,16}", text or "", re.ASCII):
+            raise ElastaneError(f"{path}, line {line}: placement is {text!r:.80}, not a digit (1-9) per node")
+    return [tuple(int(digit) for digit in text or "") for text in texts]
 
 
 class MeasuredApp:
@@ -78,7 +100,7 @@ class MeasuredApp:
         columns = _read_columns(path, ("placement", "local_bsz", "step_time", "sync_time"))
         self._per_gpu = _numbers(path, "local_bsz", columns["local_bsz"])
         times = np.stack([_numbers(path, name, columns[name]) for name in ("step_time", "sync_time")], axis=1)
-        shapes = [tuple(int(digit) for digit in text) for text in columns["placement"]]
+        shapes = _shapes(path, columns["placement"])
         self._by_shape: dict[tuple[int, ...], tuple[FloatArray, FloatArray]] = {}
         for shape in dict.fromkeys(shapes):
             rows = [i for i, other in enumerate(shapes) if other == shape]

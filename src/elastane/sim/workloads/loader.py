@@ -10,12 +10,18 @@ from typing import Any
 
 from elastane.errors import ElastaneError
 from elastane.sim.workloads.formats import FORMATS, Format, Options
-from elastane.sim.workloads.formats.base import LeftOut, NeedsOption
+from elastane.sim.workloads.formats.base import Entry, LeftOut, NeedsOption
 from elastane.sim.workloads.names import nearest
-from elastane.sim.workloads.rows import BadRow, read_text
+from elastane.sim.workloads.rows import BadRow
 from elastane.sim.workloads.trace import Trace, TraceJob
+from elastane.textfiles import read_text
 
 _HEAD_CHARACTERS = 65536
+_MOST_JOBS = 1_000_000
+_YEAR_S = 366 * 86_400.0
+_LONGEST_S, _LATEST_S = _YEAR_S, 100 * _YEAR_S
+"""Of a job's work, and of a submission after the first: longer ones are other units, or a simulation without end."""
+_MOST_GPUS = 1_000_000
 
 
 def load(
@@ -77,7 +83,7 @@ class _Reading:
         self.jobs: list[TraceJob] = []
         self.left_out: Counter[str] = Counter()
         self.other_clusters: set[str] = set()
-        self.bad: list[str] = []
+        self.bad, self.first_bad = 0, ""
 
     def trace(self) -> Trace:
         """Read everything, then put the jobs in order on a clock from zero."""
@@ -85,41 +91,70 @@ class _Reading:
             self._take(record)
         if not self.jobs:
             raise ElastaneError(f"{self.path} holds no usable job{self._why_empty()}")
+        self._check_times()
         start_s = 0.0 if self.form.keeps_clock else min(job.submit_s for job in self.jobs)
         jobs, renamed = _distinct(_moved(job, -start_s) for job in self.jobs)
         jobs.sort(key=lambda job: job.submit_s)
         notes = (*self.form.notes, *self._counts(), *renamed)
-        skipped = self.left_out.total() + len(self.bad)
+        skipped = self.left_out.total() + self.bad
         part = f", {self.options.cluster}" if self.options.cluster else ""
         return Trace(tuple(jobs), f"{self.path.name} ({self.form.name}{part})", notes, skipped)
 
     def _take(self, record: object) -> None:
         try:
-            entry = self.form.entry(record, self.options)
+            entry = _sensible(self.form.entry(record, self.options))
         except NeedsOption as error:
             raise ElastaneError(f"{self.path}, {error}") from None
         except BadRow as error:
-            if not self.skip_bad:
-                raise ElastaneError(f"{self.path}, {error} (--skip-bad leaves such rows out)") from None
-            self.bad.append(str(error))
+            self._leave_out(str(error))
             return
         if isinstance(entry, LeftOut):
             self.left_out[entry.reason] += 1
         elif isinstance(entry, TraceJob):
+            if len(self.jobs) == _MOST_JOBS:
+                raise ElastaneError(f"{self.path} has more than {_MOST_JOBS:,} jobs; give a part of it")
             self.jobs.append(entry)
         else:
             self.other_clusters.add(entry.cluster)
 
+    def _leave_out(self, problem: str) -> None:
+        if not self.skip_bad:
+            raise ElastaneError(f"{self.path}, {problem} (--skip-bad leaves such rows out)") from None
+        self.bad, self.first_bad = self.bad + 1, self.first_bad or problem
+
+    def _check_times(self) -> None:
+        """Leave out jobs that come a lifetime after the first one."""
+        first_s = 0.0 if self.form.keeps_clock else min(job.submit_s for job in self.jobs)
+        late = [job for job in self.jobs if not job.submit_s - first_s <= _LATEST_S]
+        for job in late:
+            self._leave_out(f"job {job.id:.80}: is submitted more than 100 years after the first")
+        if late:
+            self.jobs = [job for job in self.jobs if job.submit_s - first_s <= _LATEST_S]
+            if not self.jobs:
+                raise ElastaneError(f"{self.path} holds no usable job{self._why_empty()}")
+
     def _counts(self) -> tuple[str, ...]:
         notes = [f"left out {count} {reason}" for reason, count in sorted(self.left_out.items())]
         if self.bad:
-            notes.append(f"skipped {len(self.bad)} bad rows, the first: {self.bad[0]}")
+            notes.append(f"skipped {self.bad} bad rows, the first: {self.first_bad}")
         return tuple(notes)
 
     def _why_empty(self) -> str:
         if self.options.cluster is not None and self.other_clusters:
             return f" of cluster {self.options.cluster!r}{nearest(self.options.cluster, self.other_clusters)}"
         return f": {'; '.join(self._counts())}" if self._counts() else ""
+
+
+def _sensible(entry: Entry) -> Entry:
+    """The entry itself; ``BadRow`` for a job that no cluster could ever finish."""
+    if isinstance(entry, TraceJob):
+        if entry.duration_s is not None and not entry.duration_s <= _LONGEST_S:
+            raise BadRow(
+                f"job {entry.id:.80}", "duration", entry.duration_s, "is longer than a year (in seconds)"
+            )
+        if entry.gpus > _MOST_GPUS:
+            raise BadRow(f"job {entry.id:.80}", "gpus", entry.gpus, f"is above {_MOST_GPUS:,}")
+    return entry
 
 
 def _moved(job: TraceJob, by_s: float) -> TraceJob:

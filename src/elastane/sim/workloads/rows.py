@@ -7,26 +7,24 @@ is only counted is decided by ``load``, not here.
 from __future__ import annotations
 
 import csv
-import gzip
-import io
 import math
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
 from elastane.errors import ElastaneError
+from elastane.textfiles import UNREADABLE, lines_of, open_text
 
-GZIP_MAGIC = b"\x1f\x8b"
 _MISSING = frozenset({"", "none", "null", "na", "nan", "nat"})
 
 
 class BadRow(Exception):
     """One value of one row that cannot be what its column says."""
 
-    def __init__(self, line: int, column: str, value: object, reason: str) -> None:
-        super().__init__(f"line {line}, column {column}: {value!r} {reason}")
+    def __init__(self, line: int | str, column: str, value: object, reason: str) -> None:
+        where = f"line {line}" if isinstance(line, int) else line
+        super().__init__(f"{where}, column {column}: {value!r:.200} {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,40 +80,17 @@ class Row:
         return moment if moment.tzinfo else moment.replace(tzinfo=zone)
 
 
-def open_text(path: Path) -> io.TextIOWrapper:
-    """The file as text, unpacked if it is gzip by content (names lie)."""
-    if path.is_dir():
-        raise ElastaneError(f"{path} is a directory; a workload is one file")
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == GZIP_MAGIC
-        raw = gzip.GzipFile(path) if packed else path.open("rb")
-    except OSError as error:
-        raise ElastaneError(f"cannot read {path}: {error.strerror or error}") from None
-    # A byte-order mark at the start would otherwise become part of the first column's name.
-    return io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
-
-
-def read_text(path: Path, characters: int = -1) -> str:
-    """The first characters of a file, or all of it."""
-    with open_text(path) as file:
-        try:
-            return file.read(characters)
-        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ElastaneError(f"{path} is not readable text: {error}") from None
-
-
 def read_cells(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Line number and cells of every line that is not blank."""
     with open_text(path) as file:
         if delimiter == "\t":  # shell commands in a cell may hold a lone quote
-            lines = csv.reader(file, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+            lines = csv.reader(lines_of(file, path), delimiter=delimiter, quoting=csv.QUOTE_NONE)
         else:
-            lines = csv.reader(file, delimiter=delimiter)
+            lines = csv.reader(lines_of(file, path), delimiter=delimiter)
         try:
             for cells in lines:
                 if len(cells) > 1 or (cells and cells[0].strip()):
                     yield lines.line_num, cells
-        except (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except (csv.Error, *UNREADABLE) as error:
             where = f"{path}, after line {lines.line_num}"
             raise ElastaneError(f"{where}: not readable as text in columns: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ from typing import Any
 
 from elastane.errors import ElastaneError
 from elastane.sim.workloads.formats.base import NO_GPU, CsvFormat, Entry, Format, LeftOut, Options
-from elastane.sim.workloads.rows import BadRow, Row, read_text
+from elastane.sim.workloads.rows import BadRow, Row
 from elastane.sim.workloads.trace import TraceJob
+from elastane.textfiles import UNREADABLE, open_text
 
 _CLOCK_CHANGE = datetime(2017, 11, 5, 2)
 _EPOCH = datetime(2017, 1, 1)
@@ -90,7 +92,8 @@ class PhillyFormat(Format[JsonJob]):
 
     def records(self, path: Path) -> Iterator[JsonJob]:
         """The objects of the list one by one, so that each knows its line."""
-        return _objects(read_text(path), path)
+        with open_text(path) as file:
+            yield from _Objects(file, path)
 
     def entry(self, record: JsonJob, _options: Options, /) -> Entry:
         """One job, if it was scheduled on GPUs and came to an end."""
@@ -136,19 +139,70 @@ def _length_s(record: JsonJob, attempt: Mapping[str, Any]) -> float:
     return length
 
 
-def _objects(text: str, path: Path) -> Iterator[JsonJob]:
-    decoder, place, line = json.JSONDecoder(), text.find("[") + 1, 1
-    counted = 0
-    while True:
-        while place < len(text) and text[place] in " \t\r\n,":
-            place += 1
-        line, counted = line + text.count("\n", counted, place), place
-        if text[place : place + 1] == "]":
-            return
+_CHUNK = 1 << 16
+_LONGEST_JOB = 1 << 20
+"""Characters of one object of the list; the longest of the published log has a few thousand."""
+
+
+class _Objects:
+    """The objects of a JSON list, read piece by piece: the whole log need not fit into memory."""
+
+    def __init__(self, file: io.TextIOWrapper, path: Path) -> None:
+        self._file, self._path = file, path
+        self._text, self._line, self._ended = "", 1, False
+        self._decoder = json.JSONDecoder()
+
+    def __iter__(self) -> Iterator[JsonJob]:
+        self._more()
+        self._drop(self._text.find("[") + 1)
+        while True:
+            self._skip_separators()
+            if self._text.startswith("]"):
+                return
+            fields = self._object()
+            if not isinstance(fields, dict):
+                raise self._wrong(f"a job must be an object, not {fields!r:.60}")
+            yield JsonJob(self._line, fields)
+
+    def _object(self) -> object:
+        """The value at the beginning of the text, of which more is read until it is whole."""
+        while True:
+            try:
+                fields, end = self._decoder.raw_decode(self._text)
+            except json.JSONDecodeError as error:
+                if self._ended or len(self._text) > _LONGEST_JOB:
+                    self._line += error.lineno - 1
+                    raise self._wrong(f"not valid JSON: {error.msg}") from None
+                self._more()
+                continue
+            except ValueError:  # Python's limit on digits
+                raise self._wrong("not valid JSON: a number has too many digits") from None
+            except RecursionError:
+                raise self._wrong("not valid JSON: nested too deeply") from None
+            self._rest = end
+            return fields
+
+    def _skip_separators(self) -> None:
+        self._drop(self._rest)
+        self._rest = 0
+        while not self._text.lstrip(" \t\r\n,") and not self._ended:
+            self._drop(len(self._text))
+            self._more()
+        self._drop(len(self._text) - len(self._text.lstrip(" \t\r\n,")))
+
+    _rest = 0
+    """Characters of the object that was given last: its line is needed until then."""
+
+    def _more(self) -> None:
         try:
-            fields, place = decoder.raw_decode(text, place)
-        except json.JSONDecodeError as error:
-            raise ElastaneError(f"{path}, line {error.lineno}: not valid JSON: {error.msg}") from None
-        if not isinstance(fields, dict):
-            raise ElastaneError(f"{path}, line {line}: a job must be an object, not {fields!r:.60}")
-        yield JsonJob(line, fields)
+            piece = self._file.read(max(_CHUNK, len(self._text)))
+        except UNREADABLE as error:
+            raise ElastaneError(f"{self._path} is not readable text: {error}") from None
+        self._text, self._ended = self._text + piece, not piece
+
+    def _drop(self, characters: int) -> None:
+        self._line += self._text.count("\n", 0, characters)
+        self._text = self._text[characters:]
+
+    def _wrong(self, problem: str) -> ElastaneError:
+        return ElastaneError(f"{self._path}, line {self._line}: {problem}")
