@@ -101,3 +101,11 @@ def test_the_guide_counts_the_changed_lines_of_its_script_rightly() -> None:
     diff = GUIDE.read_text().split("```diff\n")[1].split("```")[0].splitlines()
     added, removed = (sum(line.startswith(sign) for line in diff) for sign in "+-")
     assert (added, removed) == (8, 6)
+
+
+def test_every_test_that_the_guide_names_exists() -> None:
+    rows = GUIDE.read_text().split("## What your script may do")[1].split("\n## ")[0]
+    named = re.findall(r"`(test_\w+\.py)(?:::(test_\w+))?`", rows)
+    assert len(named) > 5
+    for file, test in named:
+        assert f"def {test or 'test_'}" in (Path(__file__).parent / file).read_text()

@@ -42,7 +42,7 @@ class WholeSteps:
     def __iter__(self) -> Iterator[Any]:
         self._begun()
         self.over = False
-        self._units = iter(self.loader)
+        self._units = self.loader.units()
         # Not "yield from": whoever forgets this generator would close the job's, which has not come to its end.
         for unit in self._units:  # noqa: UP028
             yield unit
@@ -62,7 +62,7 @@ class WholeSteps:
     def end_pass(self) -> None:
         """Let the pass end, where a framework that counts did not look whether there is more."""
         if not self.over and self.fraction == 1.0:
-            for _ in self._units or self.loader:
+            for _ in self._units or self.loader.units():
                 raise AssertionError("a pass without samples went on")
             self.over = True
 

@@ -38,6 +38,8 @@ class ElasticLoader:
         self.adapts = adapts
         self.position = 0
         self.passes = 0
+        self.steps = 0
+        """Whole steps made in the present loop, by whoever made them: the same on every worker."""
         self._loops_done = 0
         self._loops_seen = 0
         self._epoch = 0
@@ -80,6 +82,18 @@ class ElasticLoader:
         return self._epoch > self._loop.here or self._loops_seen < self._loops_done
 
     def __iter__(self) -> Iterator[Any]:
+        try:
+            yield from self.units()
+        except GeneratorExit:
+            # A "break": nothing may be raised here.  What was fetched and not stepped on comes first in the next loop.
+            self._loop.drop()
+            self._turn_epoch()
+            self._end_loop()
+            self._loops_seen += 1
+            raise
+
+    def units(self) -> Iterator[Any]:
+        """What this worker has to compute; closed early, it leaves the loop open."""
         self._enter()
         if self.replaying:
             self._loops_seen += 1
@@ -90,7 +104,7 @@ class ElasticLoader:
             loop.boundary()
             if self._enough() or not loop.begin(self):
                 if not self._next_pass():
-                    self._loops_done += 1
+                    self._end_loop()
                 continue
             self.source.expect(loop.spans_ahead(self.position))
             while (unit := loop.next_unit()) is not None:
@@ -119,6 +133,11 @@ class ElasticLoader:
     def advance(self, samples: int) -> None:
         """These have been trained on."""
         self.position += samples
+        self.steps += 1
+
+    def _end_loop(self) -> None:
+        self._loops_done += 1
+        self.steps = 0
 
     def _turn_epoch(self) -> None:
         """Count loops per epoch: those the script has come by, and those that are done."""
@@ -154,6 +173,7 @@ class ElasticLoader:
         return {
             "passes": self.passes,
             "position": self.position,
+            "steps": self.steps,
             "epoch": self._epoch,
             "loops": self._loops_done,
         }
@@ -161,4 +181,5 @@ class ElasticLoader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go there."""
         self.passes, self.position = int(state["passes"]), int(state["position"])
+        self.steps = int(state.get("steps", 0))
         self._epoch, self._loops_done = int(state["epoch"]), int(state["loops"])

@@ -130,6 +130,7 @@ class Loop:
         self._begun = -1
         self._pending: deque[int] = deque()
         self._unit: int | None = None
+        self._left_inside = False
         self._told: dict[str, Any] = {}
         self._unit_began = 0.0
         self._passes: list[float] = []
@@ -305,6 +306,11 @@ class Loop:
 
     def begin(self, feed: Feed) -> bool:
         """A new step on the next samples of a loader; False when its pass is over."""
+        if self._left_inside:
+            raise TrainError(
+                "a loop over job.loader(...) was left in the middle of a step, which had several parts; "
+                "leave it by a count of whole steps: if data.steps >= n: break"
+            )
         self._feed = feed
         self._plan(again=False)
         return self._shares.total > 0
@@ -373,6 +379,16 @@ class Loop:
         self._unit_began = time.perf_counter()
         offset, count = unit_spans(0, self._shares.counts)[unit]
         return (offset, count) if count else (0, 1)
+
+    def drop(self) -> None:
+        """The script has left its loop without stepping on what it was given: that step has not begun."""
+        if self._ready is None or not self.half_done:
+            return
+        self._left_inside = bool(self._gear.reducer.finished)
+        self._unit = None
+        self._pending.clear()
+        self._gear.buffers.restore()
+        self.layout.clear()
 
     @property
     def half_done(self) -> bool:
