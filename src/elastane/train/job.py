@@ -200,8 +200,15 @@ class Job:
 
     # Setting up.
 
-    def model(self, module: _Module) -> _Module:
-        """Train this module; returns it unchanged."""
+    def model(self, module: _Module, *, loss: str = "mean") -> _Module:
+        """Train this module; returns it unchanged.
+
+        ``loss`` is ``mean`` or ``sum``: whether the loss that the script computes for a batch is the mean or the sum
+        over its samples.
+        """
+        if loss not in ("mean", "sum"):
+            raise TrainError(f"job.model(loss=...): must be 'mean' or 'sum', not {loss!r}")
+        self._loop.summed_loss = loss == "sum"
         if self._state.model is not None:
             raise TrainError("job.model() was called twice; put both parts into one module")
         self._state.model = module

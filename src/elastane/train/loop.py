@@ -115,6 +115,8 @@ class Loop:
         self.raw_step: Callable[[], None] = lambda: None
         self.loss_scale: Callable[[], float] = lambda: 1.0
         self.scaled = False
+        self.summed_loss = False
+        """The script's loss is a sum over samples, not their mean."""
         self.agreement = Agreement(settings.mode, membership, reporter)
         self.keeper: Keeper | None = None
         self.adaptation: Adaptation | None = None
@@ -413,6 +415,8 @@ class Loop:
         if not gear.reducer.finished and self._notice() and self._changed is not None:
             gear.reducer.observe = None
             self._changed.reducer.begin(self._shares, self.membership.rank, False)
+        if self.summed_loss:
+            (self._changed or gear).layout.divide(self._shares.counts[unit])
         if self._changed is not None:
             self._changed.reducer.finish(unit)  # leaves zeros to the other
         gear.reducer.finish(unit)
@@ -481,6 +485,8 @@ class Loop:
     def _apply(self, vector: GradientVector, table: Table, sync_s: float) -> None:
         samples = self._shares.total
         self._statistics(vector, table)
+        if self.summed_loss:
+            vector.gradients.mul_(self._owners_batch(samples))
         if self.max_norm is not None:
             _clip(vector.gradients, self.max_norm * self.loss_scale())
         self.layout.publish(vector)
@@ -495,6 +501,11 @@ class Loop:
             self._compare(table)
         self.agreement.read(table, self.adaptation, self._fits, self.step)
         self.reporter.account(table, self._shares, self._passes, sync_s, self.membership, self.adaptation)
+
+    def _owners_batch(self, samples: int) -> int:
+        """Samples of a step as the owner meant it: where the batch adapts, learning rates follow it instead."""
+        adapts = self.adaptation is not None and self.settings.mode is Mode.ADAPTIVE
+        return self.adaptation.settings.batch0 if adapts and self.adaptation is not None else samples
 
     def _fits(self, samples: int) -> bool:
         """Whether so many samples fit into memory, tried with inputs that were really seen."""

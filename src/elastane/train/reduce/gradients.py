@@ -85,6 +85,12 @@ class GradientLayout:
         for parameter in self._parameters:
             parameter.grad = None
 
+    def divide(self, count: int) -> None:
+        """Make the gradients of a sum over ``count`` samples those of their mean."""
+        for parameter in self._parameters:
+            if parameter.grad is not None and count > 1:
+                parameter.grad.div_(count)
+
     def take(self) -> list[Tensor]:
         """The gradients as backward left them (zero where it left none), the caller's own from now on."""
         taken = [
