@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from benchmarks.train.live import Stuck, environment, processes_of, sweep
 from elastane.client import Client
+from elastane.engines.local.sweep import kill_marked, marked
 from elastane.service.home import PID, TOKEN, URL
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ class System:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
-        while sweep(self.home):
+        while sweep(self.home) + kill_marked(self.home, lambda _: True):
             time.sleep(_LOOK_S)
 
     def launch(self, program: Sequence[str] = UP, more: Sequence[str] = ()) -> subprocess.Popen[bytes]:
@@ -105,7 +106,7 @@ class System:
 
     def processes(self) -> list[int]:
         """All that belong to this home, the control plane included."""
-        return [pid for pid in processes_of(self.home) if _alive(pid)]
+        return [pid for pid in {*processes_of(self.home), *dict(marked(self.home))} if _alive(pid)]
 
     def rest(self) -> None:
         """Wait until nobody here has anything to do: agents warm workers up for seconds after they were started."""

@@ -30,7 +30,7 @@ state.register_reset_callbacks([lambda: sizes.append(hvd.size())])
 
 def ask_for(workers: int) -> None:
     connection = Connection(*address(os.environ["ELASTANE_COORDINATOR"]))
-    connection.send({"type": "hello", "role": "client", "token": os.environ["ELASTANE_TOKEN"]})
+    connection.send({"type": "hello", "role": "client", "token": os.environ["ELASTANE_JOB_TOKEN"]})
     connection.send({"type": "resize", "workers": workers})
     next(connection.messages())
     connection.close()

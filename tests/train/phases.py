@@ -67,7 +67,7 @@ class Phases:
 
 def _ask_for(workers: int) -> None:
     connection = Connection(*address(os.environ["ELASTANE_COORDINATOR"]))
-    connection.send({"type": "hello", "role": "client", "token": os.environ["ELASTANE_TOKEN"]})
+    connection.send({"type": "hello", "role": "client", "token": os.environ["ELASTANE_JOB_TOKEN"]})
     connection.send({"type": "resize", "workers": workers})
     next(connection.messages())
     connection.close()

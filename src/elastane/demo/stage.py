@@ -14,6 +14,7 @@ from pathlib import Path
 
 from elastane.client import Client
 from elastane.engines.local.layout import Layout
+from elastane.engines.local.sweep import marked
 from elastane.errors import ElastaneError
 from elastane.service.home import TOKEN, start_detached, stop
 
@@ -75,7 +76,7 @@ class Stage:
 
     def processes(self) -> list[int]:
         """Every process that was started from this home, by whomever."""
-        return list(_processes_of(self.home))
+        return sorted({*_processes_of(self.home), *(pid for pid, _ in marked(self.home))})
 
     def environment(self) -> dict[str, str]:
         """For processes that belong to the demo: they are found by it when it ends."""

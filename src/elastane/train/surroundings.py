@@ -19,7 +19,7 @@ def membership_here() -> Membership:
         # Libraries that look for a fixed group would find a wrong one.
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
             os.environ.pop(name, None)
-        token = os.environ["ELASTANE_TOKEN"]
+        token = os.environ["ELASTANE_JOB_TOKEN"]
         link = Link(
             os.environ["ELASTANE_WORKER"],
             address(os.environ["ELASTANE_COORDINATOR"]),

@@ -20,9 +20,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from elastane.engines.local.environment import for_jobs
 from elastane.engines.local.files import Lock, write_json
 from elastane.engines.local.layout import Layout
-from elastane.engines.local.sweep import MARK, Mark, kill_marked
+from elastane.engines.local.sweep import MARK, Mark, kill_marked, name_of
 from elastane.train.control import wire
 from elastane.train.control.admission import BUFFER_BYTES, LineReader
 from elastane.train.control.nurseries import nursery_command
@@ -113,7 +114,7 @@ class Agent:
             return
         given = {
             **environment,
-            MARK: str(Mark(str(self._layout.home.resolve()), attempt, self._node, self._name)),
+            MARK: str(Mark(name_of(self._layout.home), attempt, self._node, self._name)),
         }
         spare = self._spare
         if not cold and spare is not None and spare.poll() is None and not environment.get("ELASTANE_PRELOAD"):
@@ -128,7 +129,7 @@ class Agent:
 
     def _keep_one_warm(self) -> None:
         if self._spare is None and not self._over.is_set():
-            mark = Mark(str(self._layout.home.resolve()), SPARE, self._node, self._name)
+            mark = Mark(name_of(self._layout.home), SPARE, self._node, self._name)
             log = self._layout.node(self._node) / "nursery.log"
             self._spare = self._spawn({MARK: str(mark), **_THREADS}, log, cold=False, waiting=True)
 
@@ -139,7 +140,7 @@ class Agent:
         with log.open("ab") as output:
             return subprocess.Popen(  # noqa: S603
                 nursery_command(cold=cold),
-                env={**os.environ, **environment, **leash},
+                env={**for_jobs(os.environ), **environment, **leash},
                 stdin=subprocess.PIPE if waiting else subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

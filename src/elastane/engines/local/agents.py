@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from elastane.engines.local.environment import for_service
 from elastane.engines.local.files import Lock, read_json
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.untrusted import UNREADABLE
@@ -133,7 +134,7 @@ class AgentWatch:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                env={**os.environ, **self.environment()},
+                env={**for_service(os.environ, self._layout.home), **self.environment()},
                 start_new_session=True,
             )
 

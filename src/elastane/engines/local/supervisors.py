@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from elastane.engines.local.environment import for_service
+
 WAITING = "elastane.engines.local.waiting"
 _AGAIN_S = 0.5
 
@@ -56,6 +58,6 @@ class Supervisors:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                env=dict(os.environ),
+                env=for_service(os.environ, self._home),
                 start_new_session=True,
             )

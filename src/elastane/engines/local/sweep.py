@@ -6,6 +6,7 @@ Every process of an attempt has ``ELASTANE_MARK`` in its environment, and hands 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ MARK = "ELASTANE_MARK"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Whose process it is: the home it belongs to, the attempt, the node and that node's agent."""
+    """Whose process it is: the name of the home it belongs to, the attempt, the node and that node's agent."""
 
     home: str
     attempt: str
@@ -34,9 +35,14 @@ class Mark:
         return cls(*parts) if len(parts) == 4 else None
 
 
+def name_of(home: Path) -> str:
+    """What a home is called in marks: a job that reads its own does not learn where the service lives."""
+    return hashlib.sha256(os.fsencode(home.resolve())).hexdigest()[:16]
+
+
 def marked(home: Path) -> Iterator[tuple[int, Mark]]:
     """Every living process of this home that carries a mark."""
-    own = str(home.resolve())
+    own = name_of(home)
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue

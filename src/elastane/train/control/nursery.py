@@ -24,7 +24,7 @@ from typing import Any
 from elastane.train.control import runner
 from elastane.train.control.wire import Connection, address, decode
 
-ENDPOINT, TOKEN, NODE = "ELASTANE_COORDINATOR", "ELASTANE_TOKEN", "ELASTANE_NODE"
+ENDPOINT, TOKEN, NODE = "ELASTANE_COORDINATOR", "ELASTANE_JOB_TOKEN", "ELASTANE_NODE"
 PRELOAD = "ELASTANE_PRELOAD"
 LEASHED = "ELASTANE_LEASHED"
 """Set, to the process id of its parent, for a nursery that must not outlive it.  Workers never outlive theirs."""

@@ -1,0 +1,38 @@
+"""Which variables of the service's own environment a job may see: those named here, and no others.
+
+Whoever starts the service may have keys, tokens and paths in its environment that are none of a job's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+_NAMES = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"),
+        *("LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONUNBUFFERED", "VIRTUAL_ENV"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "ELASTANE_DEVICES"),
+    }
+)
+_FAMILIES = (
+    *("LC_", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "NUMEXPR_", "GOMP_"),
+    *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_", "NCCL_", "GLOO_", "HIP_", "ROCR_", "TORCHINDUCTOR_", "PYTORCH_"),
+)
+_SECRET = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY")
+
+
+def for_jobs(environment: Mapping[str, str]) -> dict[str, str]:
+    """The part of an environment that agents, nurseries and workers begin with."""
+    return {name: value for name, value in environment.items() if _allowed(name)}
+
+
+def for_service(environment: Mapping[str, str], home: Path) -> dict[str, str]:
+    """The same for agents and supervisors, which are the service's own and are found by the home they name."""
+    return {**for_jobs(environment), "ELASTANE_HOME": str(home)}
+
+
+def _allowed(name: str) -> bool:
+    if any(word in name for word in _SECRET):
+        return False
+    return name in _NAMES or name.startswith(_FAMILIES)

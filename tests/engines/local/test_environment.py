@@ -1,0 +1,48 @@
+"""What a job sees of the service that runs it: nothing that would lead to its home, its tokens or its secrets."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from elastane.engines.local.environment import for_jobs
+from elastane.engines.local.sweep import MARK
+from engines.local.house import house, live
+
+
+def test_only_named_variables_are_handed_on() -> None:
+    given = {"PATH": "/bin", "LC_ALL": "C", "NCCL_DEBUG": "INFO", "AWS_SECRET_ACCESS_KEY": "x", "FOO": "y"}
+    ours = {"ELASTANE_HOME": "/h", "ELASTANE_TOKEN": "t", "ELASTANE_URL": "u", "CUDA_API_KEY": "k"}
+    assert for_jobs({**given, **ours}) == {"PATH": "/bin", "LC_ALL": "C", "NCCL_DEBUG": "INFO"}
+
+
+SHOW = "import json, os; print(json.dumps(dict(os.environ)), flush=True)"
+WARM = f"import elastane.train\n{SHOW}\n"
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_job_is_told_neither_the_home_nor_a_token_nor_what_up_was_started_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adaptive: bool
+) -> None:
+    monkeypatch.setenv("ELASTANE_HOME", str(tmp_path))
+    monkeypatch.setenv("ELASTANE_TOKEN", "token-of-the-admin")
+    monkeypatch.setenv("DEPLOY_KEY", "secret-of-the-admin")
+    script = tmp_path / "show.py"
+    script.write_text(WARM)
+    command = (str(script),) if adaptive else ("-c", SHOW)
+
+    async def story() -> None:
+        async with house(tmp_path, nodes=1) as living:
+            job = living.launch("j1", 1, sys.executable, *command)
+            living.want(job, {"n0": 1})
+            log = job.run / "logs" / "w1.log"
+            await living.until(lambda: log.exists() and "}\n" in log.read_text())
+            seen = json.loads(next(line for line in log.read_text().splitlines() if line.startswith("{")))
+            assert not {"ELASTANE_HOME", "ELASTANE_TOKEN", "DEPLOY_KEY"} & seen.keys()
+            assert not [value for value in seen.values() if "of-the-admin" in value]
+            assert str(tmp_path) not in seen[MARK]
+
+    live(story)
