@@ -46,6 +46,7 @@ from elastane.train.saving import AsyncSaver, SaveInterval
 from elastane.train.shares import Mode
 from elastane.train.state import Stateful, TrainingState
 from elastane.train.surroundings import arrange_threads, membership_here
+from elastane.train.unsuited import refuse_unsuited
 
 _Module = TypeVar("_Module", bound=nn.Module)
 _Optimizer = TypeVar("_Optimizer", bound=torch.optim.Optimizer)
@@ -211,6 +212,7 @@ class Job:
         self._loop.summed_loss = loss == "sum"
         if self._state.model is not None:
             raise TrainError("job.model() was called twice; put both parts into one module")
+        refuse_unsuited(module)
         self._state.model = module
         if self.mode is Mode.ADAPTIVE:
             module.register_forward_pre_hook(self._remember_inputs, with_kwargs=True)
