@@ -309,6 +309,60 @@ def test_training_that_ends_is_finished_only_when_all_have_left() -> None:
     assert world.finish == Finish("finished", "")
 
 
+def _killed(world: World, name: str) -> None:
+    world.workers.pop(name)
+    world.perform(world.coordinator.exited(name, False, "killed by signal 9", world.now))
+
+
+@pytest.mark.parametrize("victim", ["w1", "w2"])
+def test_a_worker_killed_after_training_does_not_take_the_result_along(victim: str) -> None:
+    world = started(2)
+    for name in ("w1", "w2"):
+        world.tell("done", name, 100)
+    while world.deliver():
+        pass
+    _killed(world, victim)
+    world.settle()
+    assert world.finish is None
+    (other,) = {"w1", "w2"} - {victim}
+    world.exit(world.workers[other], clean=True)
+    world.settle()
+    assert world.finish == Finish("finished", "")
+
+
+def test_the_end_of_the_script_is_repeated_if_everybody_was_killed_after_training() -> None:
+    world = started(1)
+    world.tell("done", "w1", 100)
+    while world.deliver():
+        pass
+    _killed(world, "w1")
+    world.settle()
+    assert world.finish is None
+    assert world.members() == ["w2"]
+
+
+def test_an_error_of_the_script_after_training_still_fails_the_job() -> None:
+    world = started(2)
+    for name in ("w1", "w2"):
+        world.tell("done", name, 100)
+    while world.deliver():
+        pass
+    world.coordinator.said_goodbye("w2", "ValueError: no such folder")
+    world.perform(world.coordinator.exited("w2", False, "exit code 1", world.now))
+    assert world.coordinator.outcome is not None
+    assert world.coordinator.outcome.outcome == "failed"
+
+
+def test_the_same_end_twice_before_a_word_was_said_fails_the_job_with_its_cause() -> None:
+    coordinator, words = Coordinator(Settings(workers=1)), "ModuleNotFoundError: No module named 'nosuchmodule'"
+    coordinator.start(1.0)
+    for name in ("w1", "w2"):
+        assert coordinator.outcome is None
+        coordinator.said_goodbye(name, words)
+        coordinator.exited(name, False, "exit code 1", 2.0)
+    assert coordinator.outcome == Finish("failed", words)
+
+
 def test_a_restarted_coordinator_adopts_running_workers_without_touching_them() -> None:
     world = started(2)
     entries = [

@@ -20,6 +20,9 @@ from elastane.train.control.actions import Action, Emit, Finish, Kill, Record, S
 from elastane.train.control.plan import Kind, Plan
 from elastane.train.control.roster import Phase, Worker, first_difference
 
+KILLED = "killed by signal"
+"""How the end of a process is described that did not end by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -63,6 +66,7 @@ class Coordinator:
         self._deaths = 0
         self._death_step = -1
         self._no_shadow = False
+        self._unborn_cause = ""
         self._stopping = ""
         self._out: list[Action] = []
 
@@ -242,12 +246,16 @@ class Coordinator:
         cause = worker.cause or how
         if clean and not worker.cause and (worker.done or phase is not Phase.MEMBER or self._stopping):
             return self._settle(now_s)
-        if worker.done:
+        if worker.done and not worker.cause and (not blame or how.startswith(KILLED)):
+            self._killed_after_training(worker, phase, cause, blame=blame)
+        elif worker.done:
             self._fail(f"worker {name} failed after training: {cause}")
         elif clean and not worker.cause:
             others = sum(w.phase is Phase.MEMBER and not w.done for w in self._alive())
             self._fail(_early(name, self.step, others))
         else:
+            if self.current is None and not worker.seen_s and worker.cause:
+                self._died_before_init(worker)
             self._lost(worker, phase, cause, blame=blame)
         return self._settle(now_s)
 
@@ -387,6 +395,20 @@ class Coordinator:
             self._drop_next()
         elif self.current is None and worker.cause:
             self._fail(cause)
+
+    def _killed_after_training(self, worker: Worker, phase: Phase, cause: str, *, blame: bool) -> None:
+        """Others have the same result; if there are none, the end of the script is repeated."""
+        worker.done = False  # how far it came in the rest of its script nobody knows
+        if any(other.done for other in self.workers.values()):
+            self._out.append(Record({"type": "gone", "worker": worker.name}))
+            self._warn(f"worker {worker.name} was lost after training ({cause}); the others have its result")
+        else:
+            self._lost(worker, phase, cause, blame=blame)
+
+    def _died_before_init(self, worker: Worker) -> None:
+        """The first time may be bad luck: only the same end twice in a row is the script's own."""
+        if worker.cause != self._unborn_cause:
+            self._unborn_cause, worker.cause = worker.cause, ""
 
     def _fence(self, worker: Worker, why: str) -> None:
         self._out.append(Kill(worker.name, why))

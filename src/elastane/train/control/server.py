@@ -16,7 +16,7 @@ from typing import Any
 from elastane.train.control import wire
 from elastane.train.control.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
 from elastane.train.control.admission import BUFFER_BYTES, LineReader
-from elastane.train.control.coordinator import Coordinator
+from elastane.train.control.coordinator import KILLED, Coordinator
 from elastane.train.control.decider import Decider
 from elastane.train.control.journal import PlanLog
 from elastane.train.control.places import LOCAL
@@ -287,8 +287,10 @@ class CoordinationServer:
     def _exited(self, worker: str) -> None:
         code = self._exits.pop(worker, None)
         if code is not None:
-            how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-            words = self.hooks.last_words(worker) if code else ""
+            how = f"{KILLED} {-code}" if code < 0 else f"exit code {code}"
+            known = self.coordinator.workers.get(worker)
+            unheard = known is not None and not known.seen_s
+            words = self.hooks.last_words(worker) if code and unheard else ""
             if words:
                 self.coordinator.said_goodbye(worker, words)
             self.perform(self.coordinator.exited(worker, code == 0, how, self._now_s))

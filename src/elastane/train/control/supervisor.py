@@ -157,7 +157,7 @@ class Supervisor:
         hooks.node_of, hooks.client = self._places.node_of, self._client
         if isinstance(coordinator, PlainCoordinator):
             hooks.started = self._plain_started
-            hooks.last_words = lambda worker: last_words(self._log_of(worker))
+        hooks.last_words = lambda worker: last_words(self._log_of(worker))
         return hooks
 
     def _place(self, worker: str) -> str:
