@@ -19,12 +19,15 @@ from elastane.service.holding import ControlSettings, Rounds
 from elastane.service.layout import Layout
 from elastane.service.live import LiveJob
 from elastane.service.running import overlap, retry_at_s
+from elastane.service.store import StaleControlPlane, StoreError
 
 __all__ = ["ControlPlane", "ControlSettings", "Rounds"]
 
 log = logging.getLogger("elastane")
 
 _IDLE_S = 1.0
+_AGAIN_S = 1.0
+"""Rest after a round that failed."""
 _SHUTDOWN_S = 20.0
 _REST = 4.0
 """Rest after a round, in times that it took."""
@@ -44,9 +47,10 @@ class ControlPlane(Dividing):
         self.store.claim()
         for row in self.store.active():
             try:
-                job = self.live[row.id] = LiveJob.of(row)
+                job = LiveJob.of(row)
                 job.retry_s = retry_at_s(row)
-            except ElastaneError as error:
+                self.live[row.id] = job
+            except Exception as error:  # whatever an earlier version, or a job, left there
                 self.problems.append(f"job {row.id} is set aside, its spec cannot be read any more: {error}")
         await self.engine.open()
         asked = self.settings
@@ -99,9 +103,31 @@ class ControlPlane(Dividing):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._nap_s())
             began_s = time.monotonic()
-            await self.round()
+            await self._guarded_round()
+            self.settled.set()
             # However much there is to do, most of the time belongs to those who ask.
             await asyncio.sleep(_REST * (time.monotonic() - began_s))
+
+    async def _guarded_round(self) -> None:
+        """A round that fails is logged and made again: only who was replaced has to end."""
+        try:
+            await self.round()
+        except StaleControlPlane:
+            raise
+        except StoreError as error:  # a full disk, say: what is stored is still good, and jobs go on
+            self.rounds.problem = str(error)
+            log.warning("%s", error)
+            await asyncio.sleep(_AGAIN_S)
+        except Exception as error:
+            self.rounds.problem = f"a round failed: {type(error).__name__}: {error}"
+            log.exception("a round failed; it is made again")
+            await asyncio.sleep(_AGAIN_S)
+
+    async def first_round(self) -> None:
+        """Returns when one has been made, or the loop has ended."""
+        waiting = asyncio.ensure_future(self.settled.wait())
+        await asyncio.wait({waiting, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
 
     async def round(self) -> None:
         """Hear what happened, decide if there is reason to, and bring it about."""

@@ -85,6 +85,7 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
         async with serve(
             app, options.host, options.port, tls_cert=tls[0], tls_key=tls[1], insecure=options.insecure
         ) as url:
+            await plane.first_round()  # who is told that we are up can rely on it
             write_text(home / URL, url)
             write_text(home / PID, str(os.getpid()))
             started(url, warnings)

@@ -7,6 +7,7 @@ import logging
 from elastane.policies.contract import Policy
 from elastane.policies.record import lowered_to_json, plain, view_to_json
 from elastane.service.applying import Applying
+from elastane.service.containing import SERVICE_WIDE
 from elastane.service.deciding import Decision
 from elastane.service.live import places_of
 from elastane.service.store import Transaction
@@ -31,7 +32,14 @@ class Dividing(Applying):
         )
 
     def _seen_by(self, policy: Policy, memory: object, trigger: str) -> Seen:
-        return build_view(self.scene(memory), self.live.values(), trigger, policy)
+        try:
+            return build_view(self.scene(memory), self.live.values(), trigger, policy)
+        except SERVICE_WIDE:
+            raise
+        except Exception:
+            if not self.set_aside_unreadable():
+                raise
+            return build_view(self.scene(memory), self.live.values(), trigger, policy)
 
     async def _decide(self, trigger: str) -> None:
         now = self.clock()
@@ -65,7 +73,7 @@ class Dividing(Applying):
         reasons = {**answer.lowered.waiting, **seen.withheld}
         for job in self.live.values():
             job.waiting = reasons.get(job.id, "") if job.row.grant is None else ""
-        with self.store.transaction() as t:
+        with self.changing() as t:
             self._turn_away(t, answer)
             changed = self._apply(t, answer.lowered.grants, seen.withheld)
             if remembers:

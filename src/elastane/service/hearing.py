@@ -4,53 +4,91 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastane.engines.contract import Over, Report, Running, Told
+from elastane.engines.contract import Cause, Over, Report, Running, Told
 from elastane.jobs.states import State
 from elastane.lookahead.physics import core_share
-from elastane.service.holding import Holding
+from elastane.service.containing import SERVICE_WIDE, Containing, unreadable
 from elastane.service.live import LiveJob, places_of
-from elastane.service.running import after_end, after_running, overlap
+from elastane.service.running import after_end, after_running, is_set_aside, overlap
 from elastane.service.store import Transaction
 
 _STORE_TRAINING_S = 2.0
 """How often what jobs report is stored; it can be read again from their own reports."""
 
 
-class Hearing(Holding):
-    """A control plane that listens."""
+class Hearing(Containing):
+    """A control plane that listens.  What one job says can cost that job only."""
 
     def _take(self, reports: list[Report]) -> None:
         """What the engine says; ends and starts are stored before it may forget them."""
-        ended = []
+        # Kept until they are stored: the engine says nothing twice.
+        reports = self._untaken = [*self._untaken, *reports]
         changes = [r for r in reports if isinstance(r, Running | Over)]
         share = self._share()
         for report in reports:
-            job = self.live.get(report.attempt.job)
-            if job is not None and job.attempt == report.attempt and isinstance(report, Told):
+            job = self._of(report)
+            if job is not None and isinstance(report, Told):
                 self._hear(job, report, share)
         if changes:
-            with self.store.transaction() as t:
-                for report in changes:
-                    job = self.live.get(report.attempt.job)
-                    if job is not None and job.attempt == report.attempt:
-                        self._change(t, job, report)
-            ended = [r.attempt for r in changes if isinstance(r, Over)]
-        for attempt in ended:
-            self.engine.forget(attempt)
+            self._store_changes(changes)
+        self._untaken = []
+        for report in changes:
+            if isinstance(report, Over):
+                self.engine.forget(report.attempt)
         for job_id in [i for i, job in self.live.items() if job.row.terminal]:
             del self.live[job_id]
 
+    def _of(self, report: Report) -> LiveJob | None:
+        """The job that a report is about, if it is about its latest attempt."""
+        job = self.live.get(report.attempt.job)
+        return job if job is not None and job.attempt == report.attempt else None
+
     def _hear(self, job: LiveJob, report: Told, share: float) -> None:
-        if report.number > job.row.seen:
-            job.row = replace(job.row, seen=report.number)
-            if job.learned.hear(report.event, share):
-                self._unsaved.add(job.id)
+        if report.number <= job.row.seen or is_set_aside(job.row):
+            return
+        job.row = replace(job.row, seen=report.number)
+        try:
+            worth = job.learned.hear(report.event, share)
+        except Exception as error:  # whatever a job reports
+            self.set_aside(job, error)
+            return
+        if worth:
+            self._unsaved.add(job.id)
+
+    def _store_changes(self, changes: list[Running | Over]) -> None:
+        """In one transaction; if that fails, one by one, so that it costs only the job whose change it is."""
+        try:
+            with self.changing() as t:
+                for report in changes:
+                    job = self._of(report)
+                    if job is not None:
+                        self._change(t, job, report)
+        except SERVICE_WIDE:
+            raise
+        except Exception as error:
+            if len(changes) == 1:
+                self._give_up(changes[0], error)
+                return
+            for report in changes:
+                self._store_changes([report])
+
+    def _give_up(self, report: Running | Over, error: Exception) -> None:
+        """A change that cannot be stored: its job is set aside, or has failed if that was its end."""
+        job = self._of(report)
+        if job is None:
+            return
+        self.set_aside(job, error)
+        if isinstance(report, Over):
+            plain = Over(report.attempt, job.row.seen, Cause.FAILED, unreadable(error), None, self.clock())
+            with self.changing() as t:
+                self._change(t, job, plain)
 
     def _share(self) -> float:
         busy = sum(job.row.grant.workers * job.worker.gpus for job in self.live.values() if job.row.grant)
         return core_share(self.settings.cores, busy)
 
-    def _change(self, t: Transaction, job: LiveJob, report: Report) -> None:
+    def _change(self, t: Transaction, job: LiveJob, report: Running | Over) -> None:
+        report = replace(report, at_s=self._moment(report.at_s))
         if isinstance(report, Running):
             settled = job.row.state is State.RUNNING or report.workers == places_of(job.row.grant)
             # A report from before the last change does not mean that the places of that change are empty.
@@ -60,7 +98,6 @@ class Hearing(Holding):
             outcome = after_running(job, report)
             self.poke("settled")
         else:
-            assert isinstance(report, Over)
             outcome = after_end(job, report)
             job.places = {}
             self.poke("finish")
@@ -71,16 +108,25 @@ class Hearing(Holding):
         now = self.clock()
         if not self._unsaved or (not force and 0.0 <= now - self._saved_s < _STORE_TRAINING_S):
             return
-        with self.store.transaction() as t:
-            for job_id in sorted(self._unsaved):
-                job = self.live.get(job_id)
-                if job is not None:
-                    job.row = replace(
-                        job.row, training=job.learned.training_json(), profile=job.learned.profile_json()
-                    )
-                    t.save_training(job.row)
+        self._save_training([job for each in sorted(self._unsaved) if (job := self.live.get(each)) is not None])
         self._unsaved.clear()
         self._saved_s = now
+
+    def _save_training(self, jobs: list[LiveJob]) -> None:
+        try:
+            with self.changing() as t:
+                for job in jobs:
+                    training, profile = job.learned.training_json(), job.learned.profile_json()
+                    job.row = replace(job.row, training=training, profile=profile)
+                    t.save_training(job.row)
+        except SERVICE_WIDE:
+            raise
+        except Exception as error:
+            if len(jobs) == 1:
+                self.set_aside(jobs[0], error)
+                return
+            for job in jobs:
+                self._save_training([job])
 
     def _look_at_nodes(self) -> None:
         nodes = self.engine.nodes()

@@ -8,8 +8,9 @@ round, of this control plane or of the one after it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -79,6 +80,8 @@ class Holding:
         self.rounds = Rounds(memory=_remembered(store.setting("memory"), self.policy))
         self.past = Past(store)
         self.changed = asyncio.Condition()
+        self.settled = asyncio.Event()
+        """Set once the first round was made."""
         self._asker = Asker(settings.patience_s)
         self._trigger = ""
         self._wake = asyncio.Event()
@@ -119,6 +122,18 @@ class Holding:
             self.past.keep(t, job, self.accelerator())
         if outcome.retry_in_s:
             job.retry_s = self.clock() + outcome.retry_in_s
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Transaction]:
+        """A transaction; what is not stored has not happened to the jobs in memory either."""
+        before = [(job, job.row, job.places, job.since_s, job.retry_s) for job in self.live.values()]
+        try:
+            with self.store.transaction() as t:
+                yield t
+        except BaseException:
+            for job, row, places, since_s, retry_s in before:
+                job.row, job.places, job.since_s, job.retry_s = row, places, since_s, retry_s
+            raise
 
     def record(self, t: Transaction, row: JobRow, before: State, event: Event, words: str) -> None:
         """A step of a job's life, for the event log."""

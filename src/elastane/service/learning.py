@@ -27,6 +27,9 @@ _RECENT = 30
 _START_S = 5.0
 _WARMING = 0.25
 """Part of its speed that a worker may lose while a newcomer warms up beside it (docs/elastic.md)."""
+_MOST_PASSES = 10_000
+_MOST_METRICS, _MOST_SIZES = 100, 200
+"""Names that a job may report under, and configurations that it can be seen with."""
 _PAUSE_S = {"adaptive": 1.0, "resizable": 15.0}
 """What a change is taken to cost before one was seen."""
 
@@ -82,7 +85,7 @@ class Learned:
                 self._resized(event)
             case EvaluatedEvent() if self.training is not None:
                 self.training = self.training.model_copy(
-                    update={"metrics": {**self.training.metrics, **event.metrics}}
+                    update={"metrics": _some({**self.training.metrics, **event.metrics})}
                 )
             case WorkerLost() if self.training is not None:
                 lost = self.training.workers_lost + 1
@@ -107,14 +110,18 @@ class Learned:
             passes = event.accumulation + 1
             pure_s, sync_s = event.compute_s / passes * share, event.sync_s * share
             key = (event.nodes, event.workers, event.per_worker)
-            self._profile.add(key, [pure_s] * event.accumulation, pure_s + sync_s, sync_s)
+            known = key in self._profile.table or len(self._profile.table) < _MOST_SIZES
+            if known:  # nobody tries more than so many, and a fit of them would take for ever
+                self._profile.add(
+                    key, [pure_s] * min(event.accumulation, _MOST_PASSES), pure_s + sync_s, sync_s
+                )
         self.training = Training(
             at_s=event.at_s,
             step=event.step,
             epoch=event.epoch,
             epochs=event.epochs,
             loss=event.loss,
-            metrics={**(before.metrics if before else {}), **event.metrics},
+            metrics=_some({**(before.metrics if before else {}), **event.metrics}),
             batch=event.batch,
             per_worker=event.per_worker,
             accumulation=event.accumulation,
@@ -277,6 +284,10 @@ class Learned:
     def fitted(self, learner: Learner) -> None:
         """Its learner has been fitted."""
         self._profile.fitted(learner)
+
+
+def _some(metrics: Mapping[str, float]) -> dict[str, float]:
+    return dict(list(metrics.items())[:_MOST_METRICS])
 
 
 def _without(model: GoodputModel, accelerator: str) -> dict[str, ThroughputParams[float]]:

@@ -48,8 +48,12 @@ class LiveJob:
     @classmethod
     def of(cls, row: JobRow) -> LiveJob:
         """From the store."""
-        learned = Learned.restored(row.kind, row.training, row.profile)
-        return cls(row, parse_spec(dict(row.spec)), learned, places_of(row.grant))
+        spec = parse_spec(dict(row.spec))
+        try:
+            learned = Learned.restored(row.kind, row.training, row.profile)
+        except Exception:  # made of what the job reported: it is learned anew
+            learned = Learned(row.kind)
+        return cls(row, spec, learned, places_of(row.grant))
 
     def recall(self, memory: Memory, accelerator: str) -> None:
         """Be told of past jobs like it."""

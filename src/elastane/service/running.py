@@ -31,6 +31,11 @@ def retry_at_s(row: JobRow) -> float:
     return row.last_change_s + backoff_s(row.failures)
 
 
+def is_set_aside(row: JobRow) -> bool:
+    """Whether its processes are being ended without anybody having cancelled it: it has failed."""
+    return row.ending == "cancel" and row.state is not State.STOPPING
+
+
 def backoff_s(failures: int) -> float:
     """How long to wait after so many failures."""
     return min(LONGEST_BACKOFF_S, BACKOFF_S * 2.0 ** (failures - 1))
@@ -60,6 +65,8 @@ def after_end(job: LiveJob, report: Over) -> Outcome:
     state = job.row.state
     if report.cause is Cause.FINISHED:
         return _end(job, report, Event.FINISH, "")
+    if is_set_aside(job.row):
+        return _end(job, report, Event.FAIL, job.row.reason)
     if state is State.LOST:
         return _lost(job, report)
     if state is State.STOPPING:
