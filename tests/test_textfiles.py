@@ -154,3 +154,9 @@ def test_prices_that_are_no_numbers(tmp_path: Path) -> None:
         load_prices(put(tmp_path, f"{head}x,t4,1,inf,here,2026-01-01\n"))
     with pytest.raises(ElastaneError, match="cannot be read"):
         load_prices(put(tmp_path, head.encode() + b"\xff,t4\n"))
+
+
+def test_a_device_file_of_endless_rows_is_refused_while_it_is_read(tmp_path: Path) -> None:
+    bomb = put(tmp_path, gzip.compress(b"name,memory_gb\n" + b"mine,80\n" * 20_000), "bomb.csv")
+    with pytest.raises(ElastaneError, match="more than 10,000 lines"):
+        load_devices(bomb)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,7 +20,9 @@ from typing import Any
 from elastane.codec import decoded
 from elastane.errors import ElastaneError
 from elastane.suggest import did_you_mean
-from elastane.textfiles import read_json, read_text
+from elastane.textfiles import lines_of, open_text, read_json
+
+_MOST_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +142,17 @@ def load_devices(path: Path) -> tuple[Device, ...]:
     CSV has a column per field; peaks are ``peak_fp32``, ``peak_bf16`` … in TFLOP/s.
     """
     try:
-        rows = _from_csv(read_text(path)) if path.suffix == ".csv" else read_json(path)
+        rows = _from_csv(path) if path.suffix == ".csv" else read_json(path)
         if not isinstance(rows, list):
             raise ValueError("it must hold a list of devices")
         return tuple(decoded(Device, row) for row in rows)
-    except (ValueError, csv.Error, ElastaneError) as error:
+    except (ValueError, EOFError, OSError, zlib.error, csv.Error, ElastaneError) as error:
         raise ElastaneError(f"the device file {path} is not usable: {error}") from error
 
 
-def _from_csv(text: str) -> list[dict[str, Any]]:
-    rows = list(csv.DictReader(text.splitlines()))
+def _from_csv(path: Path) -> list[dict[str, Any]]:
+    with open_text(path) as file:
+        rows = list(csv.DictReader(lines_of(file, path, _MOST_ROWS)))
     for line, row in enumerate(rows, start=2):
         if None in row:  # where DictReader puts what no column is for
             raise ValueError(f"line {line} has more cells than the first line has columns")
