@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from torch import nn
 
+import elastane.train as et
 from elastane.train.errors import TrainError
-from elastane.train.job import Job
-from elastane.train.shares import Mode
-from elastane.train.state import TrainingState
 
 
-def bare_job() -> Job:
-    """A job that has only what ``model`` looks at."""
-    job = Job.__new__(Job)
-    job.mode, job._state = Mode.FIXED, TrainingState()
-    return job
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> et.Job:
+    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
+    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    return et.init(run=tmp_path / "run", checkpoint_every=3600.0)
 
 
-def test_sync_batch_norm_is_refused_with_what_to_use_instead() -> None:
+def test_sync_batch_norm_is_refused_with_what_to_use_instead(job: et.Job) -> None:
     module = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)))
     with pytest.raises(TrainError, match=r"SyncBatchNorm \('1'\).*GroupNorm"):
-        bare_job().model(module)
+        job.model(module)
 
 
-def test_a_parallel_wrapper_is_refused_in_favour_of_the_module_inside() -> None:
+def test_a_parallel_wrapper_is_refused_in_favour_of_the_module_inside(job: et.Job) -> None:
     with pytest.raises(TrainError, match=r"DataParallel.*without the wrapper"):
-        bare_job().model(nn.DataParallel(nn.Linear(3, 3)))
+        job.model(nn.DataParallel(nn.Linear(3, 3)))
