@@ -19,6 +19,7 @@ from torch.utils.data import TensorDataset
 
 from elastane.train import loop as loop_module
 from elastane.train.data import source_of
+from elastane.train.data.torch_settings import LoaderSettings
 from elastane.train.gate import gate_optimizer
 from elastane.train.group import Group
 from elastane.train.loader import ElasticLoader
@@ -96,7 +97,12 @@ def train(kind: str, opt: str, group: Group | None, world: int) -> str:
     x = torch.randn(STEPS * BATCH - 5, 64, generator=generator)
     y = (x @ torch.randn(64, 4, generator=generator)).argmax(1)
     loader = ElasticLoader(
-        "data", source_of(TensorDataset(x, y), shuffle=True), BATCH, engine, lambda: None, False
+        "data",
+        source_of(TensorDataset(x, y), shuffle=True),
+        LoaderSettings(TensorDataset(x, y), BATCH),
+        engine,
+        lambda: None,
+        False,
     )
     for inputs, labels in loader:
         F.cross_entropy(model(inputs), labels).backward()
