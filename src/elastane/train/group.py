@@ -8,6 +8,7 @@ whatever ``Exchange`` they are given.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import queue
@@ -174,10 +175,14 @@ def _shut(fd: int) -> None:
 
 
 class _Reaper:
-    """A thread that lets go of retired groups."""
+    """A thread that lets go of retired groups, and is waited for when the process ends.
+
+    An interpreter that shuts down ends other threads where they next touch Python; inside a group's destructor
+    that is not allowed, and the whole process would abort.
+    """
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Group] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Group | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def put(self, group: Group) -> None:
@@ -185,11 +190,15 @@ class _Reaper:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="group-reaper", daemon=True)
             self._thread.start()
+            atexit.register(self._finish, self._thread)
 
     def _run(self) -> None:
-        while True:
-            group: Group | None = self._queue.get()
+        while (group := self._queue.get()) is not None:
             del group
+
+    def _finish(self, thread: threading.Thread) -> None:
+        self._queue.put(None)
+        thread.join(BUILD_S)
 
 
 _reaper = _Reaper()

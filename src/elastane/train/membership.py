@@ -182,6 +182,8 @@ class StaticMembership(Membership):
 
     def finish(self, step: int) -> None:  # noqa: ARG002
         """A failure here means that others have left already: nothing is missing."""
-        if self.group is not None:
+        group, self.group = self.group, None
+        if group is not None:
             with contextlib.suppress(MembershipChanged):
-                self.group.all_reduce(torch.zeros(1))
+                group.all_reduce(torch.zeros(1))
+            group.retire()
