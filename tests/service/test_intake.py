@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from elastane.errors import ElastaneError
+from elastane.service.facade import Conflict
 from elastane.service.messages import Submitted
 from elastane.service.store import Store, failpoints
 from service.helpers import ANN, SPEC, World, world
@@ -113,3 +115,22 @@ def test_a_kill_leaves_all_of_a_group_or_nothing_and_all_that_was_acknowledged(
     assert sum(job is not None for job in kept) == (5 if point.endswith("after commit") else 2)
     assert len(store.active()) == len(store.audit_log()) == sum(job is not None for job in kept)
     store.close()
+
+
+def test_a_tenant_has_only_so_many_jobs_waiting(tmp_path: Path) -> None:
+    async def asked(w: World, tenant: str, *keys: str) -> list[Submitted | BaseException]:
+        who = replace(ANN, tenant=tenant)
+        jobs = [w.service.submit(who, {**SPEC, "tenant": tenant}, "/tmp", key) for key in keys]
+        return await asyncio.gather(*jobs, return_exceptions=True)
+
+    with world(tmp_path, pending_per_tenant=3) as w:
+        first = w.run(asked(w, "vision", "a", "b"))
+        rest = w.run(asked(w, "vision", "c", "d", "e"))  # of one moment: the room is counted for them together
+        assert len(ids([*first, rest[0]])) == 3
+        for refused in rest[1:]:
+            assert isinstance(refused, Conflict)
+            assert "tenant vision has 3 jobs waiting and may have 3; wait" in str(refused)
+        assert ids(w.run(asked(w, "speech", "a")))  # others are not concerned
+        assert ids(w.run(asked(w, "vision", "a"))) == ids(first[:1])  # what was taken is answered as before
+        w.until(lambda: any(job.holding for job in w.plane.live.values()))
+        assert ids(w.run(asked(w, "vision", "f")))  # who runs does not wait

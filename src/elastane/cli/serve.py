@@ -30,6 +30,8 @@ def up(
     tls_cert: Path = typer.Option(None, help="Certificate (PEM) for HTTPS."),
     tls_key: Path = typer.Option(None, help="Its private key."),
     insecure: bool = typer.Option(False, "--insecure", help="Listen on any address without TLS."),
+    max_pending: int = typer.Option(10_000, min=1, help="Jobs that a tenant may have waiting."),
+    max_tokens: int = typer.Option(50, min=1, help="Tokens that a user may have."),
     home: Path = typer.Option(None, help="Where everything is kept [default: $ELASTANE_HOME or ~/.elastane]."),
     restore: bool = typer.Option(False, "--restore", help="Go back to the last good copy of the store."),
     detach: bool = typer.Option(False, "--detach", "-d", help="Run in the background."),
@@ -38,11 +40,24 @@ def up(
     """Start the live system."""
     from elastane.policies.registry import make_policy
     from elastane.service.home import TOKEN, UpOptions, default_home, start_detached
+    from elastane.service.limits import Limits
 
     make_policy(policy)
     place = (home or default_home()).absolute()
     options = UpOptions(
-        place, nodes, slots, host, port, policy, interval, tls_cert, tls_key, insecure, min_run, restore
+        place,
+        nodes,
+        slots,
+        host,
+        port,
+        policy,
+        interval,
+        tls_cert,
+        tls_key,
+        insecure,
+        min_run,
+        restore,
+        limits=Limits(max_tokens, max_pending),
     )
 
     def started(url: str, warnings: Sequence[str]) -> None:
@@ -74,6 +89,10 @@ def _again(options: UpOptions) -> list[str]:
     """The same options as words."""
     words = [f"--home={options.home}", f"--host={options.host}", f"--port={options.port}"]
     words += [f"--policy={options.policy}", f"--min-run={options.min_run_s}"]
+    words += [
+        f"--max-pending={options.limits.pending_per_tenant}",
+        f"--max-tokens={options.limits.tokens_per_user}",
+    ]
     given = {
         "nodes": options.nodes,
         "slots": options.slots,

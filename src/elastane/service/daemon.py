@@ -65,7 +65,12 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
     warnings = [*warnings, *store.warnings]
     plane = ControlPlane(
         ControlSettings(
-            home, options.policy, options.interval_s, min_run_s=options.min_run_s, cores=shared_cores()
+            home,
+            options.policy,
+            options.interval_s,
+            min_run_s=options.min_run_s,
+            cores=shared_cores(),
+            pending_per_tenant=options.limits.pending_per_tenant,
         ),
         store,
         LocalEngine(home, nodes, devices_of(nodes)),
@@ -73,7 +78,7 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
     ending: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _on_signals(ending)
     leash = asyncio.create_task(_leashed(ending))
-    accounts = StoredAccounts(store, time.time)
+    accounts = StoredAccounts(store, time.time, options.limits.tokens_per_user)
     await plane.open()
     try:
         _first_token(home, store)

@@ -24,6 +24,7 @@ from elastane.jobs.states import EDGES, Event, State
 from elastane.policies.contract import Policy
 from elastane.policies.registry import make_policy
 from elastane.service.deciding import PATIENCE_S, Asker, ShadowPolicy
+from elastane.service.limits import Limits
 from elastane.service.live import LiveJob, places_of
 from elastane.service.past import Past
 from elastane.service.running import Outcome
@@ -46,6 +47,7 @@ class ControlSettings:
     """A job that was just started is not suspended for another before this."""
     cores: int | None = None
     """Cores that all slots share; None where slots are devices of their own."""
+    pending_per_tenant: int = Limits().pending_per_tenant
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from elastane.engines.local.files import Lock
 from elastane.errors import ElastaneError
+from elastane.service.limits import Limits
 
 PID, URL, TOKEN, LOCK, DATABASE = "elastane.pid", "url", "token", "elastane.lock", "elastane.db"
 LEASH = "ELASTANE_UP_LEASH"
@@ -41,6 +42,7 @@ class UpOptions:
     min_run_s: float = 60.0
     restore: bool = False
     """Go back to the last good copy of the store first."""
+    limits: Limits = Limits()
 
 
 def default_home() -> Path:

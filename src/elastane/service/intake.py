@@ -7,6 +7,7 @@ the one in the audit log.  A lone job is written at once; under load the disk ha
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from elastane.jobs import JobSpec
 from elastane.jobs.states import Event, State
 from elastane.service.control import ControlPlane
+from elastane.service.facade import Conflict
 from elastane.service.learning import Learned
 from elastane.service.live import LiveJob
 from elastane.service.store import Transaction
@@ -47,6 +49,8 @@ class Intake:
         self._waiting: list[tuple[NewJob, asyncio.Future[JobRow]]] = []
         self._keys: dict[tuple[str, str], asyncio.Future[JobRow]] = {}
         self._free_s = 0.0
+        self._pending: Counter[str] = Counter()
+        """Jobs by tenant that hold nothing, those under way included; as of when the group began."""
 
     def under_way(self, owner: str, key: str) -> asyncio.Future[JobRow] | None:
         """The job of this request key, if it is being stored just now."""
@@ -55,6 +59,7 @@ class Intake:
     async def take(self, job: NewJob) -> JobRow:
         """Returns when the job is stored."""
         loop = asyncio.get_running_loop()
+        self._count(job.spec.tenant)
         if not self._waiting:
             loop.call_later(max(0.0, self._free_s - loop.time()), self._store_waiting)
         stored: asyncio.Future[JobRow] = loop.create_future()
@@ -63,6 +68,18 @@ class Intake:
             self._keys[job.owner, job.key] = stored
         # Shielded: whoever asked may hang up, the others of the group and of the same key still want to know.
         return await asyncio.shield(stored)
+
+    def _count(self, tenant: str) -> None:
+        """Refuse a job beyond what its tenant may have waiting: each of them costs every decision something."""
+        if not self._waiting:  # once for all that share a write: there may be thousands of jobs
+            self._pending = Counter(job.row.tenant for job in self._plane.live.values() if not job.holding)
+        most = self._plane.settings.pending_per_tenant
+        if self._pending[tenant] >= most:
+            raise Conflict(
+                f"tenant {tenant} has {self._pending[tenant]:,} jobs waiting and may have {most:,}; "
+                "wait until some have started, cancel some, or let an admin raise 'elastane up --max-pending'"
+            )
+        self._pending[tenant] += 1
 
     def _store_waiting(self) -> None:
         group, self._waiting, self._keys = self._waiting, [], {}

@@ -8,11 +8,13 @@ exception: they are stored together with their entry.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
-from elastane.service.facade import Principal
+from elastane.service.facade import Conflict, Principal
+from elastane.service.limits import Limits
 from elastane.service.messages import AuditRecord, NewToken, Role, TokenInfo, UserInfo
-from elastane.service.store import Store
+from elastane.service.store import Store, Transaction
 
 _MOMENT_S = 0.2
 
@@ -20,9 +22,12 @@ _MOMENT_S = 0.2
 class StoredAccounts:
     """Implements ``api.accounts.Accounts``."""
 
-    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, clock: Callable[[], float], tokens_per_user: int = Limits().tokens_per_user
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._tokens_per_user = tokens_per_user
         self._unwritten: list[tuple[str, str, str, str]] = []
 
     def authenticate(self, token: str) -> Principal | None:
@@ -53,9 +58,22 @@ class StoredAccounts:
         return self._store.tokens(user)
 
     def new_token(self, user: str, label: str, expires_s: float | None) -> NewToken:
-        """A token that is seen once."""
+        """A token that is seen once; ``Conflict`` for somebody who has too many."""
         with self._store.transaction() as t:
+            self._make_room(t, user)
             return t.add_token(user, label=label, expires_s=expires_s)
+
+    def _make_room(self, t: Transaction, user: str) -> None:
+        """Refuse one more than a user may have; of those that open nothing any more the latest are kept, to be seen."""
+        held, most, now_s = t.tokens(user), self._tokens_per_user, self._clock()
+        good = [token for token in held if not (token.revoked or (token.expires_s or math.inf) <= now_s)]
+        if len(good) >= most:
+            raise Conflict(
+                f"user {user} has {len(good)} tokens and may have {most}; take one back with "
+                "'elastane token revoke ID', or let an admin raise 'elastane up --max-tokens'"
+            )
+        for gone in [token for token in held if token not in good][:-most]:
+            t.forget_token(gone.id)
 
     def revoke_token(self, token_id: str) -> TokenInfo:
         """Refuse a token from now on."""

@@ -72,3 +72,12 @@ def test_never_more_than_the_burst_and_what_the_time_allows(pauses_s: list[float
         passed_s += max(0.0, pause_s)
         let_in += buckets.wait_s(b"x") == 0
     assert let_in <= 5 + 2.0 * passed_s + 1e-6
+
+
+def test_more_tokens_are_not_more_requests(tmp_path: Path) -> None:
+    house = House(tmp_path, burst=5, clock=Clock())
+    tokens = [house.accounts.new_token("owner", "", None).token for _ in range(4)]
+    headers = [{"Authorization": f"Bearer {token}"} for token in tokens]
+    statuses = [house.ask("GET", INFO, headers=headers[turn % 4]).status_code for turn in range(8)]
+    assert statuses == [200] * 5 + [429] * 3
+    assert house.ask("GET", INFO, "other").status_code == 200

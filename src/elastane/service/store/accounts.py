@@ -130,6 +130,10 @@ class AccountWrites(AccountReads):
             raise NotFound(f"there is no token with the id {token_id!r}; 'elastane token list' shows all")
         return found
 
+    def forget_token(self, token_id: str) -> None:
+        """Nothing is known of it from now on, so it opens nothing either."""
+        self._db.write(sa.delete(tokens).where(tokens.c.id == token_id))
+
     def set_quota(
         self, tenant: str, slots: int | None, weight: float | None = None, lends: bool | None = None
     ) -> QuotaInfo:
