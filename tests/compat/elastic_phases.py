@@ -14,7 +14,8 @@ from pathlib import Path
 import torch
 
 import elastane.compat.horovod as hvd
-from elastane.train.control.wire import Connection, address
+from elastane.train.control.supervisor import control_of
+from elastane.train.control.wire import Connection
 
 WANTED = [3, 2, 2, 3]
 """Workers of each phase; worker 1 dies at the end of the second and is replaced."""
@@ -29,8 +30,9 @@ state.register_reset_callbacks([lambda: sizes.append(hvd.size())])
 
 
 def ask_for(workers: int) -> None:
-    connection = Connection(*address(os.environ["ELASTANE_COORDINATOR"]))
-    connection.send({"type": "hello", "role": "client", "token": os.environ["ELASTANE_JOB_TOKEN"]})
+    control = control_of(Path(os.environ["ELASTANE_RUN"]))
+    connection = Connection(control["host"], control["port"])
+    connection.send({"type": "hello", "role": "client", "token": control["token"]})
     connection.send({"type": "resize", "workers": workers})
     next(connection.messages())
     connection.close()

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 import elastane.train as et
-from elastane.train.control.wire import Connection, address
+from elastane.train.control.supervisor import control_of
+from elastane.train.control.wire import Connection
 
 STAY = 4
 """Steps of each phase with the workers it wants."""
@@ -66,8 +67,9 @@ class Phases:
 
 
 def _ask_for(workers: int) -> None:
-    connection = Connection(*address(os.environ["ELASTANE_COORDINATOR"]))
-    connection.send({"type": "hello", "role": "client", "token": os.environ["ELASTANE_JOB_TOKEN"]})
+    control = control_of(Path(os.environ["ELASTANE_RUN"]))
+    connection = Connection(control["host"], control["port"])
+    connection.send({"type": "hello", "role": "client", "token": control["token"]})
     connection.send({"type": "resize", "workers": workers})
     next(connection.messages())
     connection.close()

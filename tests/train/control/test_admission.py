@@ -14,13 +14,15 @@ from elastane.train.control import admission, wire
 from elastane.train.control.coordinator import Coordinator, Settings
 from elastane.train.control.journal import PlanLog
 from elastane.train.control.server import CoordinationServer, Hooks
+from elastane.train.control.supervisor import JobOptions, Supervisor, control_of
 
+TOKENS = admission.Tokens(workers="worker secret", clients="client secret")
 DEEP = b"[" * 3000 + b"\n"
 
 
 async def _server(folder: Path) -> tuple[CoordinationServer, int]:
     hooks = Hooks(event=lambda _: None, order=lambda _: {})
-    server = CoordinationServer(Coordinator(Settings()), PlanLog(folder / "plans.jsonl"), "secret", hooks)
+    server = CoordinationServer(Coordinator(Settings()), PlanLog(folder / "plans.jsonl"), TOKENS, hooks)
     return server, await server.open("127.0.0.1")
 
 
@@ -85,7 +87,7 @@ def test_who_has_logged_in_may_send_long_lines(tmp_path: Path) -> None:
     async def visit() -> dict[str, object]:
         server, port = await _server(tmp_path)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        hello = {"type": "hello", "role": "client", "token": "secret"}
+        hello = {"type": "hello", "role": "client", "token": TOKENS.clients}
         try:
             writer.write(wire.encode(hello) + wire.encode({"type": "status", "padding": "x" * 500_000}))
             async with asyncio.timeout(60):
@@ -100,7 +102,7 @@ def test_who_has_logged_in_may_send_long_lines(tmp_path: Path) -> None:
 
 def test_what_a_returning_worker_tells_of_itself_may_be_long(tmp_path: Path) -> None:
     """Its hello names every parameter of its model, so the token goes ahead in a line of its own."""
-    login = {"type": "login", "token": "secret"}
+    login = {"type": "login", "token": TOKENS.workers}
     parameters = [[f"layer{i}.weight", [64, 64], "float32"] for i in range(2000)]
     hello = {"type": "hello", "role": "worker", "worker": "w1", "signature": {"parameters": parameters}}
 
@@ -123,7 +125,7 @@ def test_what_a_returning_worker_tells_of_itself_may_be_long(tmp_path: Path) -> 
 def test_nonsense_of_somebody_who_has_logged_in_ends_only_that_connection(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hello = wire.encode({"type": "hello", "role": "nursery", "token": "secret", "node": "n0"})
+    hello = wire.encode({"type": "hello", "role": "nursery", "token": TOKENS.workers, "node": "n0"})
 
     async def visit() -> tuple[bool, bool]:
         server, port = await _server(tmp_path)
@@ -135,3 +137,31 @@ def test_nonsense_of_somebody_who_has_logged_in_ends_only_that_connection(
 
     assert asyncio.run(visit()) == (True, False)
     assert not caplog.records
+
+
+@pytest.mark.parametrize("first", ["hello", "login"])
+@pytest.mark.parametrize(("role", "token"), [("client", TOKENS.workers), ("nursery", TOKENS.clients)])
+def test_each_token_admits_its_own_roles_only(tmp_path: Path, first: str, role: str, token: str) -> None:
+    """A job has its workers' token in its environment: with it, it could ask for any number of workers."""
+    hello = {"type": "hello", "role": role, "node": "n0", "token": token}
+    lines = wire.encode(hello) if first == "hello" else wire.encode({"type": "login", "token": token})
+    lines += wire.encode(hello) if first == "login" else b""
+
+    async def visit() -> tuple[bool, int, list[str]]:
+        server, port = await _server(tmp_path)
+        try:
+            refused = await _refused(port, lines + wire.encode({"type": "resize", "workers": 7}))
+            return refused, server.coordinator.target, list(server.nurseries)
+        finally:
+            await server.close()
+
+    assert asyncio.run(visit()) == (True, Settings().workers, [])
+
+
+def test_a_supervisor_that_takes_over_keeps_both_tokens(tmp_path: Path) -> None:
+    before = Supervisor(JobOptions(script="x.py", run=tmp_path), print, print)
+    before._remember()
+    after = Supervisor(JobOptions(script="x.py", run=tmp_path), print, print)
+    assert after._remembered(adopt=True) == 0
+    assert after._tokens == before._tokens
+    assert control_of(tmp_path)["token"] == before._tokens.clients != before._tokens.workers

@@ -2,11 +2,17 @@
 
 Until its first line was accepted, a connection may send one short line and has a few seconds for it; after that it
 may send lines as long as our own messages are.
+
+Workers and clients log in with different tokens: a job has its workers' token in its environment, and must not be
+able to ask its supervisor for more workers with it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
+import secrets
+from dataclasses import dataclass, field
 
 from elastane.train.control.wire import MAX_LINE
 
@@ -16,6 +22,28 @@ STRANGER_S = 5.0
 """How long it may take for that line."""
 BUFFER_BYTES = 1 << 16
 """For ``asyncio.start_server``: what is read ahead of us, whatever the peer sends."""
+
+
+def _new_token() -> str:
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The two secrets of one job's coordinator: ``workers`` admits workers and nurseries, ``clients`` only clients."""
+
+    workers: str = field(default_factory=_new_token, repr=False)
+    clients: str = field(default_factory=_new_token, repr=False)
+
+    def roles(self, token: object) -> frozenset[str]:
+        """The roles that a token admits; none for an unknown one."""
+        given = token.encode("utf-8", "replace") if isinstance(token, str) else b""
+        admitted: frozenset[str] = frozenset()
+        if hmac.compare_digest(given, self.workers.encode()):
+            admitted |= {"worker", "nursery"}
+        if hmac.compare_digest(given, self.clients.encode()):
+            admitted |= {"client"}
+        return admitted
 
 
 class LineReader:

@@ -1,21 +1,20 @@
 """The coordinator's ears and hands: connections, the clock, and the actions it asks for.
 
-One asyncio loop per job, without PyTorch.  Workers, nurseries (the parents of workers) and clients (the
-command line, the live system) all connect here with the job's token.
+One asyncio loop per job, without PyTorch.  Workers and nurseries (the parents of workers) connect here with one
+token, clients (the command line, the live system) with another.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from elastane.train.control import wire
 from elastane.train.control.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
-from elastane.train.control.admission import BUFFER_BYTES, LineReader
+from elastane.train.control.admission import BUFFER_BYTES, LineReader, Tokens
 from elastane.train.control.coordinator import KILLED, Coordinator
 from elastane.train.control.decider import Decider
 from elastane.train.control.journal import PlanLog
@@ -64,7 +63,7 @@ class CoordinationServer:
 
     coordinator: Decider
     log: PlanLog
-    token: str
+    tokens: Tokens
     hooks: Hooks
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     pids: dict[str, int] = field(default_factory=dict)
@@ -179,11 +178,13 @@ class CoordinationServer:
         lines = LineReader(reader)
         try:
             hello = wire.decode(await lines.first())
-            if hello is None or not self._trusts(hello):
+            roles = self.tokens.roles(hello.get("token")) if hello is not None else frozenset()
+            if hello is None or not roles:
                 return
             if hello["type"] == "login":  # what it has to tell of itself may be long
                 hello = wire.decode(await lines.next())
-            peer = self._admit(hello, writer) if hello is not None else None
+            if hello is not None and hello.get("role") in roles:
+                peer = self._admit(hello, writer)
             while peer is not None and (line := await lines.next()):
                 message = wire.decode(line)
                 if message is None:
@@ -204,10 +205,6 @@ class CoordinationServer:
             self._misunderstood.add(peer.name)
             text = f"a message of {peer.role} {peer.name} was not understood ({error!r})"
             self.hooks.event({"type": "warned", "text": text[:300]})
-
-    def _trusts(self, message: Mapping[str, Any]) -> bool:
-        token = message.get("token")
-        return isinstance(token, str) and hmac.compare_digest(token.encode(), self.token.encode())
 
     def _admit(self, message: Mapping[str, Any], writer: asyncio.StreamWriter) -> _Peer | None:
         if message["type"] != "hello":
@@ -230,7 +227,7 @@ class CoordinationServer:
                 for rank, data in blobs.items():
                     self._write(peer, {"type": "peer", "generation": generation, "rank": rank, "data": data})
             return peer
-        return _Peer("client", "", writer) if role == "client" else None
+        return _Peer("client", "", writer)
 
     def _gone(self, peer: _Peer) -> None:
         if peer.role == "nursery" and self._nurseries.get(peer.name) is peer:

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import random
-import secrets
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from elastane import __version__
+from elastane.train.control.admission import Tokens
 from elastane.train.control.coordinator import Coordinator, Settings
 from elastane.train.control.decider import Decider
 from elastane.train.control.echo import LeaderEcho
@@ -87,7 +87,7 @@ class Supervisor:
         self._records = options.records or options.run
         self._show = show
         self._echo = LeaderEcho(self._log_of, echo, from_start=options.kind is not JobKind.ADAPTIVE)
-        self._token = ""
+        self._tokens = Tokens()
         self._port = 0
         self._nurseries = nurseries or OwnNursery(options.run)
         self._places = Places(options.places or {LOCAL: options.settings.workers})
@@ -106,7 +106,7 @@ class Supervisor:
         self._journal = Journal(self._records / FILE_NAME)
         coordinator = self._coordinator(log, adopt=adopt)
         port = self._remembered(adopt=adopt)
-        server = CoordinationServer(coordinator, log, self._token, self._hooks(coordinator))
+        server = CoordinationServer(coordinator, log, self._tokens, self._hooks(coordinator))
         self._server = server
         self._port = await server.open(self.options.host, port)
         self._remember()
@@ -197,21 +197,22 @@ class Supervisor:
     def _remembered(self, *, adopt: bool) -> int:
         path = self._records / CONTROL_FILE
         if not adopt:
-            self._token = secrets.token_hex(16)
             return 0
         try:
             known = json.loads(path.read_text())
         except (OSError, ValueError) as error:
             raise TrainError(f"{self.options.run} has no running job to take over: {error}") from error
-        self._token = known["token"]
+        # Of an earlier version, whose workers had the token of clients, they keep it.
+        self._tokens = Tokens(known.get("workers_token", known["token"]), known["token"])
         return int(known["port"])
 
     def _remember(self) -> None:
         path = self._records / CONTROL_FILE
-        facts = {"host": self.options.host, "port": self._port, "token": self._token, "pid": os.getpid()}
+        facts = {"host": self.options.host, "port": self._port, "pid": os.getpid()}
+        tokens = {"token": self._tokens.clients, "workers_token": self._tokens.workers}
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(fd, "w") as file:
-            json.dump(facts, file)
+            json.dump({**facts, **tokens}, file)
 
     def _ask_for_nurseries(self, server: CoordinationServer) -> None:
         """Wherever workers are wanted and nobody is there who could start them."""
@@ -224,7 +225,7 @@ class Supervisor:
         # A rigid job starts once: importing PyTorch for it beforehand would only make it wait.
         cold = options.program != () or (options.kind is JobKind.RIGID and not options.preload)
         endpoint = f"{options.host}:{self._port}"
-        return Parentage(endpoint, self._token, options.run, cold, options.threads, options.preload)
+        return Parentage(endpoint, self._tokens.workers, options.run, cold, options.threads, options.preload)
 
     def _order(self, worker: str) -> Mapping[str, Any]:
         assert self._server is not None
@@ -249,7 +250,7 @@ class Supervisor:
     def _elastic_environment(self, worker: str) -> dict[str, str]:
         return {
             ENDPOINT: f"{self.options.host}:{self._port}",
-            TOKEN: self._token,
+            TOKEN: self._tokens.workers,
             NODE: self._places.node_of(worker),
             "ELASTANE_WORKER": worker,
             "ELASTANE_RUN": str(self.options.run.resolve()),
