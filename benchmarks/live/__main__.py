@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks.live.agents import agents
 from benchmarks.live.control import control
 from benchmarks.live.fidelity import fidelity
+from benchmarks.live.hostile import hostile
 from benchmarks.live.rounds import rounds
 from benchmarks.live.specs import specs
 from benchmarks.live.store import store
@@ -31,6 +32,7 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "specs": specs,
     "fidelity": fidelity,
     "store": store,
+    "hostile": hostile,
 }
 
 

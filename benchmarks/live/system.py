@@ -92,6 +92,12 @@ class System:
             (self.home / URL).read_text().strip(), (self.home / TOKEN).read_text().strip(), timeout_s=timeout_s
         )
 
+    @property
+    def pid(self) -> int:
+        """Of the control plane."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """Kill −9 of the control plane, and of nothing else."""
         if self._process is not None:
@@ -106,7 +112,7 @@ class System:
 
     def processes(self) -> list[int]:
         """All that belong to this home, the control plane included."""
-        return [pid for pid in {*processes_of(self.home), *dict(marked(self.home))} if _alive(pid)]
+        return [pid for pid in {*processes_of(self.home), *dict(marked(self.home))} if alive(pid)]
 
     def rest(self) -> None:
         """Wait until nobody here has anything to do: agents warm workers up for seconds after they were started."""
@@ -131,7 +137,7 @@ class System:
         return " / ".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
     """Not one that has ended and waits to be collected."""
     return _stat(pid)[0] != "Z"
 

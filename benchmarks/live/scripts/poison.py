@@ -1,0 +1,25 @@
+"""A hostile job: does one deed, says so, and stays.  ``poison.py DEED SCRATCH SECONDS``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from benchmarks.live.scripts.poisons import folders, journals, ports, processes, records, substitutes
+from benchmarks.live.scripts.poisons.place import DEEDS, Place
+
+__all__ = ["folders", "journals", "ports", "processes", "records", "substitutes"]
+
+name, scratch, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+try:
+    if name != "nothing":  # innocent, for comparison
+        DEEDS[name](Place(Path(os.environ["ELASTANE_RUN"]), scratch))
+except OSError:  # not allowed to, or too late: that is what the service is for
+    (scratch / "hindered").write_text(traceback.format_exc())
+(scratch / "deed").touch()
+until_s = time.monotonic() + seconds
+while time.monotonic() < until_s:
+    time.sleep(0.2)
