@@ -58,6 +58,7 @@ def run(
 
     from elastane.train.control.coordinator import Settings
     from elastane.train.control.kinds import JobKind, choose_kind, source_of_module
+    from elastane.train.control.rendezvous import told_alone
     from elastane.train.control.supervisor import JobOptions, Supervisor
     from elastane.train.control.wishes import parse_wishes
     from elastane.train.reports.journal import load_run
@@ -67,7 +68,8 @@ def run(
 
     if not module and not Path(script).is_file():
         raise TrainError(f"there is no script {script}")
-    choice = choose_kind(kind, source_of_module(script, Path.cwd()) if module else Path(script))
+    source = source_of_module(script, Path.cwd()) if module else Path(script)
+    choice = choose_kind(kind, source)
     options = JobOptions(
         script=script if module else str(Path(script).resolve()),
         arguments=tuple(arguments or ()),
@@ -81,6 +83,7 @@ def run(
         wishes=parse_wishes(resize, chaos),
         seed=seed,
         kind=choice.kind,
+        told_alone=told_alone(choice.kind, source),
     )
     console = Console(stderr=True)
     display = ProgressDisplay(console, time.monotonic)

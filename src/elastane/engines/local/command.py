@@ -70,8 +70,15 @@ def kind_of(asked: str, what: Runnable, directory: Path) -> Choice:
         return Choice(JobKind(asked), "its spec says so")
     if what.program:
         return Choice(JobKind.RIGID, "it is not a Python script of this environment")
+    return choose_kind("auto", source_of(what, directory))
+
+
+def source_of(what: Runnable, directory: Path) -> Path | None:
+    """The file of a Python script or module; None if there is none to be read."""
+    if what.program:
+        return None
     path = source_of_module(what.script, directory) if what.module else Path(what.script)
-    return choose_kind("auto", path if path is not None and path.is_file() else None)
+    return path if path is not None and path.is_file() else None
 
 
 def missing(what: Runnable, directory: Path, environment: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from elastane.engines.contract import Cause
 from elastane.engines.local.agents import AgentNurseries
-from elastane.engines.local.command import kind_of, runnable
+from elastane.engines.local.command import kind_of, runnable, source_of
 from elastane.engines.local.files import Lock, read_json, write_json
 from elastane.engines.local.launching import ended_json, launch_from_json
 from elastane.engines.local.layout import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
@@ -23,6 +23,7 @@ from elastane.engines.local.rotation import rotate
 from elastane.train.control.coordinator import Settings
 from elastane.train.control.devices import WORKER_DEVICES
 from elastane.train.control.kinds import Choice, JobKind
+from elastane.train.control.rendezvous import told_alone
 from elastane.train.control.runner import CANNOT_START
 from elastane.train.control.server import NODE_LOST
 from elastane.train.control.supervisor import JobOptions, Supervisor
@@ -107,6 +108,7 @@ class AttemptProcess:
             module=what.module,
             kind=self._choice.kind,
             guessed=launch.guessed,
+            told_alone=told_alone(self._choice.kind, source_of(what, Path(launch.directory))),
         )
 
     async def _write_members(self, supervisor: Supervisor) -> None:

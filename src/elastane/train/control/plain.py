@@ -43,6 +43,8 @@ class Meeting:
     free_port: Callable[[], int]
     """Asked once for each gang."""
     node_of: Callable[[str], str] = lambda _worker: LOCAL
+    alone: bool = True
+    """Whether a gang of one is told as well."""
 
 
 @dataclass(slots=True)
@@ -103,9 +105,11 @@ class PlainCoordinator:
                 self._published = int(entry["plan"]["generation"])
 
     def environment(self, worker: str) -> dict[str, str]:
-        """What torchrun would set for this worker of the present gang."""
+        """What torchrun would set for this worker of the present gang; nothing where there is nobody to meet."""
         assert self._gang is not None
         members, node_of = self._gang.members, self._meeting.node_of
+        if len(members) == 1 and not self._meeting.alone:
+            return {}
         rank, size = str(members.index(worker)), str(len(members))
         nodes = list(dict.fromkeys(map(node_of, members)))
         here = [name for name in members if node_of(name) == node_of(worker)]

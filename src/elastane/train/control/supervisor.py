@@ -71,6 +71,8 @@ class JobOptions:
     kind: JobKind = JobKind.ADAPTIVE
     guessed: bool = False
     """Nobody said what kind it is: a worker of a plain job that calls into ``elastane.train`` is heard."""
+    told_alone: bool = True
+    """Whether the only worker of a plain job gets what torchrun would set."""
 
 
 class Supervisor:
@@ -147,7 +149,7 @@ class Supervisor:
             raise TrainError(f"--adopt: a {options.kind} job cannot be taken over, only an adaptive one")
         chance = random.SystemRandom()  # jobs that start together must not choose alike
         port = partial(free_port, options.host, chance)
-        meeting = Meeting(options.run.name, options.host, port, self._places.node_of)
+        meeting = Meeting(options.run.name, options.host, port, self._places.node_of, options.told_alone)
         coordinator = PlainCoordinator(options.settings, options.kind is JobKind.RESIZABLE, meeting)
         coordinator.resume(entries)
         return coordinator
