@@ -152,7 +152,8 @@ def test_the_chosen_batch_obeys_every_limit(job: GoodputModel, nodes: int, worke
     assert rate > 0.0
     assert limits.per_gpu_min <= batch.per_gpu <= limits.per_gpu_max
     total, step = batch.total(workers), workers * (batch.accumulation + 1)
-    assert total <= limits.maximum
+    # Above the maximum only on paper: where no batch divides evenly, some shares hold a sample less.
+    assert total <= limits.maximum or total - step < limits.initial
     # Below M0 only where M0 itself, rounded up to whole samples per worker, would exceed the maximum.
     assert total >= limits.initial or total + step > limits.maximum
     assert limits.accumulate or batch.accumulation == 0
@@ -251,3 +252,40 @@ def test_an_unknown_accelerator_borrows_the_first_known_one() -> None:
 def test_impossible_limits_are_refused(numbers: tuple[int, int, int, int]) -> None:
     with pytest.raises(ElastaneError, match="batch limits"):
         BatchLimits(*numbers)
+
+
+# ---- shares that differ by a sample ----------------------------------------------------------------------
+
+
+def test_a_batch_that_three_workers_cannot_halve_is_computed_in_uneven_shares() -> None:
+    only = BatchLimits(64, 64, 1, 64)
+    job = model("cifar10/t4", math.inf, only)
+    step_s = step_time_s(job.theta(""), np.array([1.0]), np.array([3.0]), np.array([22.0]), np.array([0.0]))
+    rate, batch = job.best_of(1, 3)
+    assert batch == Batch(22)
+    assert rate == pytest.approx(64 / step_s[0])
+    assert job.rate_of(batch, 1, 3) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("maximum", [64, 65, 70])
+@pytest.mark.parametrize("per_gpu_max", [64, 11])
+def test_every_number_of_workers_that_has_a_sample_each_can_train(maximum: int, per_gpu_max: int) -> None:
+    job = model("cifar10/t4", 2000.0, BatchLimits(64, maximum, 1, per_gpu_max))
+    workers = np.arange(1, 65)
+    assert (job.rates(np.ones_like(workers), workers) > 0.0).all()
+    assert job.rates(np.array([1]), np.array([maximum + 1]))[0] == 0.0
+
+
+def test_no_share_is_smaller_than_the_smallest_allowed() -> None:
+    job = model("cifar10/t4", 2000.0, BatchLimits(64, 64, 16, 64))
+    assert job.best_batch(1, 3) == Batch(22)
+    assert job.best_batch(1, 5) is None
+
+
+def test_a_batch_that_may_grow_is_divided_evenly_as_before() -> None:
+    for app in LIMITS:
+        job = model(app, 2000.0)
+        for workers in range(1, job.max_useful + 1):
+            batch = job.best_batch(1, workers)
+            assert batch is not None
+            assert LIMITS[app].initial <= batch.total(workers) <= LIMITS[app].maximum

@@ -9,9 +9,11 @@ import pytest
 from elastane.cluster import Node
 from elastane.engines.fake_work import FakeWork
 from elastane.jobs.states import State
+from elastane.models.goodput import BatchLimits
+from elastane.models.throughput import ThroughputParams
 from elastane.service.estimating import curve_of, end_of
 from elastane.service.learning import Learned
-from elastane.train.reports.events import Resized
+from elastane.train.reports.events import Fitted, Resized
 from service.helpers import ANN, started, window, world
 
 
@@ -124,3 +126,39 @@ def test_the_curve_is_that_of_the_work_and_marks_what_was_measured_and_chosen() 
 def test_there_is_no_curve_before_anything_was_measured() -> None:
     assert curve_of(Learned("adaptive"), {"n0": Node("n0", 4, "cpu")}, 4, 1) == []
     assert curve_of(after((1.0, 0.1), (2.0, 0.2), (3.0, 0.3)), {}, 4, 1) == []
+
+
+def test_a_size_that_does_not_divide_the_batch_has_a_speed_like_any_other() -> None:
+    learned = Learned("adaptive")
+    for workers in (1, 2, 4):
+        learned.hear(Resized(0.0, 1, "grow", 1, workers, 0, 1.0))
+        for n in range(5):
+            learned.hear(window(float(n), 0.1, workers, sync_s=0.01 if workers > 1 else 0.0))
+    # What a script in fixed mode says of itself: one batch, however many workers.
+    theta = ThroughputParams(0.01, 0.01, 0.1, 0.01, 0.05, 0.01, 1.0)
+    learned.hear(Fitted(6.0, theta, None, BatchLimits(32, 32, 1, 32), 4))
+    curve = curve_of(learned, {"n0": Node("n0", 4, "cpu")}, 4, 3)
+    speedups = [point.speedup for point in curve]
+    assert [point.workers for point in curve] == [1, 2, 3, 4]
+    assert speedups == sorted(speedups)
+    assert speedups[1] < speedups[2] < speedups[3]
+
+
+def test_sizes_that_no_batch_can_be_divided_among_are_left_out() -> None:
+    learned = after(*((float(n), n / 100) for n in range(1, 6)))
+    theta = ThroughputParams(0.01, 0.01, 0.1, 0.01, 0.05, 0.01, 1.0)
+    learned.hear(Fitted(6.0, theta, None, BatchLimits(32, 32, 10, 32), 1))
+    curve = curve_of(learned, {"n0": Node("n0", 8, "cpu")}, 8, 1)
+    assert [point.workers for point in curve] == [1, 2, 3]
+    assert all(point.speedup > 0.0 for point in curve)
+
+
+def test_the_scheduler_gives_three_slots_to_a_job_whose_batch_three_do_not_divide(tmp_path: Path) -> None:
+    with world(tmp_path, nodes=1, slots=3) as w:
+        job = started(w, samples=200_000, sync_s=0.001)
+        theta = ThroughputParams(0.01, 0.01, 0.001, 0.001, 0.001, 0.001, 1.0)
+        w.live(job).learned.hear(Fitted(w.clock.now_s, theta, None, BatchLimits(32, 32, 1, 32), 1))
+        w.pass_time(300.0, 5.0)
+        assert w.live(job).learned.limits == BatchLimits(32, 32, 1, 32)
+        assert w.workers(job) == 3
+        assert [point.speedup > 1.0 for point in w.service.job(job).curve] == [False, True, True]

@@ -146,7 +146,26 @@ def candidates(limits: BatchLimits, workers: tuple[int, ...]) -> Candidates:
         feasible &= batch >= limits.initial
         feasible &= limits.accumulate | (count > 1) | (batch <= limits.initial)
     batch = np.where(feasible, batch, 0.0)
-    return Candidates(np.maximum(per_gpu, 1.0), accumulation + 1.0, batch)
+    found = Candidates(np.maximum(per_gpu, 1.0), accumulation + 1.0, batch)
+    return found if limits.fixed else _with_uneven(limits, asked, found)
+
+
+def _with_uneven(limits: BatchLimits, asked: FloatArray, found: Candidates) -> Candidates:
+    """Where no batch within the limits divides evenly, the owner's own in shares that differ by one sample.
+
+    A step then takes as long as its largest share, and holds no more than the maximum.
+    """
+    count = np.maximum(asked, 1.0)
+    passes = (
+        np.ceil(limits.initial / (count * limits.per_gpu_max)) if limits.accumulate else np.ones_like(count)
+    )
+    least, most = (rounded(limits.initial / (count * passes)) for rounded in (np.floor, np.ceil))
+    wanted = (found.batch <= 0).all(axis=-1, keepdims=True) & (asked >= 1)
+    wanted &= (least >= limits.per_gpu_min) & (most <= limits.per_gpu_max)
+    if not wanted.any():
+        return found
+    total = np.minimum(count * most * passes, limits.maximum)
+    return Candidates(*(np.where(wanted, *pair) for pair in zip((most, passes, total), found, strict=True)))
 
 
 @lru_cache(maxsize=65536)
@@ -210,8 +229,8 @@ class GoodputModel:
         return table
 
     def rate_of(self, batch: Batch, nodes: int, workers: int, gpu_type: str = "") -> float:
-        """Goodput at a given batch."""
-        total = np.array([float(batch.total(workers))])
+        """Goodput at a given batch; shares of a batch at its maximum may be uneven."""
+        total = np.array([float(min(batch.total(workers), self.limits.maximum))])
         found = Candidates(np.array([float(batch.per_gpu)]), np.array([batch.accumulation + 1.0]), total)
         return float(self._rates_of(found, nodes, workers, gpu_type)[0])
 

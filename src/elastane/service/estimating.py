@@ -70,6 +70,7 @@ def curve_of(learned: Learned, nodes: Mapping[str, Node], most: int, chosen: int
     return [
         CurvePoint(workers=n, speedup=rate / rates[1], measured=n in learned.measured, chosen=n == chosen)
         for n, rate in rates.items()
+        if rate > 0.0  # no batch of the job can be divided among so many
     ]
 
 

@@ -235,9 +235,8 @@ class Learned:
         return self._limits or self._fixed_limits()
 
     def _fixed_limits(self) -> BatchLimits | None:
-        # Shares need not be equal: the total may be a little more than the batch for some numbers of workers.
         batch = self._batch0
-        return BatchLimits(batch, 2 * batch, 1, batch, fixed=batch) if batch else None
+        return BatchLimits(batch, batch, 1, batch) if batch else None
 
     def training_json(self) -> dict[str, Any]:
         """For the store."""
