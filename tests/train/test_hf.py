@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer as an elastic job; runs where transformers and accelerate are installed."""
+"""Hugging Face's Trainer as an elastic job."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 
-transformers = pytest.importorskip("transformers", minversion="5.0")
-pytest.importorskip("accelerate")
-
-import elastane.train as et  # noqa: E402
-from elastane.train.errors import Released, TrainError  # noqa: E402
-from elastane.train.hf import ElasticTrainer  # noqa: E402
+import elastane.train as et
+from elastane.train.errors import Released, TrainError
+from elastane.train.hf import ElasticTrainer
 
 POINTS = torch.randn(50, 4, generator=torch.Generator().manual_seed(1))
 ROWS = [{"x": point, "labels": point[:3].argmax()} for point in POINTS]

@@ -1,4 +1,4 @@
-"""Lightning's Trainer as an elastic job; runs where lightning is installed."""
+"""Lightning's Trainer as an elastic job."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import lightning
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-lightning = pytest.importorskip("lightning", minversion="2.5")
-
-import elastane.train as et  # noqa: E402
-from elastane.train.errors import Released, TrainError  # noqa: E402
-from elastane.train.lightning import ElasticStrategy  # noqa: E402
+import elastane.train as et
+from elastane.train.errors import Released, TrainError
+from elastane.train.lightning import ElasticStrategy
 
 POINTS = torch.randn(50, 4, generator=torch.Generator().manual_seed(1))
 DATA = TensorDataset(POINTS, POINTS[:, :3].argmax(1))
