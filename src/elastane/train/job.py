@@ -38,6 +38,7 @@ from elastane.train.loader import ElasticLoader
 from elastane.train.loop import Loop, LoopSettings
 from elastane.train.outlet import Outlet
 from elastane.train.reduce.heap import keep_freed_memory
+from elastane.train.reductions import CallCounter
 from elastane.train.reporting import Reporter
 from elastane.train.reports.events import Evaluated, Started
 from elastane.train.results import numbers, plain
@@ -46,7 +47,7 @@ from elastane.train.saving import AsyncSaver, SaveInterval
 from elastane.train.shares import Mode
 from elastane.train.state import Stateful, TrainingState
 from elastane.train.surroundings import arrange_threads, membership_here
-from elastane.train.unsuited import refuse_unsuited
+from elastane.train.unsuited import advice, refuse_unsuited
 
 _Module = TypeVar("_Module", bound=nn.Module)
 _Optimizer = TypeVar("_Optimizer", bound=torch.optim.Optimizer)
@@ -121,6 +122,7 @@ class Job:
         self._state = TrainingState()
         self._membership = membership_here()
         runner.tell_cause.append(self._membership.goodbye)
+        runner.advise.append(advice)
         runner.at_clean_end.append(self.finish)
         chosen = run or os.environ.get("ELASTANE_RUN")
         self.run = Path(chosen) if chosen else default_run(sys.argv[0], time.time())
@@ -148,9 +150,10 @@ class Job:
         self._finished = False
         self._restoring = False
         self._epochs: int | None = None
-        self._evaluated: tuple[tuple[str, int], int] = (("", 0), 0)
+        self._calls = CallCounter()
         self._stop_asked = False
         self._state.add("loop", self._loop.state_dict, self._loop.load_state_dict)
+        self._state.add("reductions", self._loop.reductions.state_dict, self._loop.reductions.load_state_dict)
         self._state.add("random", rng.picture, self._put_random_state)
         self._catch_signals()
         if not self._membership.elastic:
@@ -373,13 +376,8 @@ class Job:
 
     def _evaluation_key(self) -> str:
         """Between loops the script is replayed, and its evaluations count; inside one, only the step tells."""
-        if self._loop.inside:
-            return f"step {self.step}, {self._count(('inside', self.step))}"
-        return f"epoch {self.epoch}, {self._count(('between', self.epoch))}"
-
-    def _count(self, where: tuple[str, int]) -> int:
-        self._evaluated = (where, self._evaluated[1] + 1 if self._evaluated[0] == where else 0)
-        return self._evaluated[1]
+        place = f"step {self.step}" if self._loop.inside else f"epoch {self.epoch}"
+        return f"{place}, {self._calls.next(place)}"
 
     def from_leader(self, key: str, compute: Callable[[], Any]) -> Any:
         """What ``compute`` gives on the leader (JSON values), on every worker; call it at the same place on all.
@@ -388,6 +386,16 @@ class Job:
         """
         self._enter()
         return self._loop.from_leader(key, compute)
+
+    def all_reduce(self, value: Any, how: str = "mean") -> Any:
+        """The ``mean``, ``sum``, ``max`` or ``min`` of a number or small tensor over all workers, on each of them.
+
+        In a loop over data call it behind ``opt.step()``: it is then over all parts of the batch, and complete when
+        ``job.stepped``.  Elsewhere it is over one value per worker.  Call it at the same place on all.
+        """
+        self._enter()
+        place = "before" if self._epochs is None else f"epoch {self.epoch}"
+        return self._loop.reductions.reduce(value, how, place)
 
     def clip_grad_norm_(self, parameters: Any, max_norm: float) -> None:  # noqa: ARG002
         """Clip the mean gradient of the step (not this worker's part of it) to ``max_norm``."""
@@ -517,6 +525,8 @@ class Job:
                 print(f"elastane: error: {error}", file=sys.stderr)  # noqa: T201
             else:
                 hook(kind, error, trace)
+                if advice(error):
+                    print(f"elastane: {advice(error)}", file=sys.stderr)  # noqa: T201
 
         def ended() -> None:
             if self._stop_asked:

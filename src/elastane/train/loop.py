@@ -36,6 +36,7 @@ from elastane.train.reduce.contract import Reducer, Shares
 from elastane.train.reduce.gradients import GradientLayout, GradientVector
 from elastane.train.reduce.mean import MeanReducer
 from elastane.train.reduce.ordered import OrderedReducer
+from elastane.train.reductions import Reductions
 from elastane.train.reporting import Reporter
 from elastane.train.reports.events import Diverged as DivergedEvent
 from elastane.train.reports.events import Event, Resized
@@ -133,6 +134,11 @@ class Loop:
         self._pending: deque[int] = deque()
         self._unit: int | None = None
         self._left_inside = False
+        self.last_unit: int | None = None
+        """The unit that ``opt.step()`` ended last, unless it has to be computed again."""
+        self.turn = 0
+        """Passes through loop bodies that this worker has begun."""
+        self.reductions = Reductions(self)
         self._told: dict[str, Any] = {}
         self._unit_began = 0.0
         self._passes: list[float] = []
@@ -343,6 +349,9 @@ class Loop:
             gear.reducer.observe = self._measure if measured and self._changed is None else None
         owned = self._shares.owned_by(m.rank)
         finished = gear.reducer.finished
+        if again:
+            self.reductions.keep(finished)
+            self.last_unit = self.last_unit if self.last_unit in finished else None
         busy = [u for u in owned if self._shares.counts[u]]
         # A worker without samples runs the body once all the same (its gradient counts nothing), so that
         # schedulers and counters in the script move alike everywhere.
@@ -371,6 +380,7 @@ class Loop:
             return None
         gear = self._gear
         self._unit = unit = self._pending.popleft()
+        self.turn += 1
         if self.settings.mode is Mode.CONSISTENT:
             gear.buffers.restore()
             seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, unit))
@@ -397,6 +407,21 @@ class Loop:
         """Whether some units of a step have been computed and others have not."""
         return bool(self._pending) or self._unit is not None
 
+    @property
+    def unit_open(self) -> bool:
+        """Whether the script is computing a unit, and has not called ``opt.step()`` for it."""
+        return self._unit is not None
+
+    @property
+    def begun(self) -> int:
+        """The step that the loop body computes, or has just completed."""
+        return self._begun
+
+    @property
+    def shares(self) -> Shares:
+        """How that step was cut into units."""
+        return self._shares
+
     def spans_ahead(self, position: int) -> list[tuple[int, int]]:
         """What this worker will fetch in this step and, if nothing changes, in the next."""
         spans = unit_spans(position, self._shares.counts)
@@ -411,6 +436,7 @@ class Loop:
             )
         gear = self._gear
         unit, self._unit = self._unit, None
+        self.last_unit = unit
         self.membership.yield_gradients()
         if not gear.reducer.finished and self._notice() and self._changed is not None:
             gear.reducer.observe = None

@@ -1,4 +1,4 @@
-"""Modules that cannot train elastically are refused here, in words that say what to write instead."""
+"""What cannot train elastically is refused here, in words that say what to write instead."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from elastane.train.errors import TrainError
+
+_NO_GROUP = ("Default process group has not been initialized", "torch.distributed using env:// rendezvous")
+"""How PyTorch complains about collectives, or ``init_process_group``, in a worker of ours."""
 
 
 def refuse_unsuited(module: nn.Module) -> None:
@@ -22,3 +25,13 @@ def refuse_unsuited(module: nn.Module) -> None:
                 f"job.model() was given a module with {kind}{where}, which needs a fixed process group; "
                 "use BatchNorm (leave out convert_sync_batchnorm) or GroupNorm"
             )
+
+
+def advice(error: BaseException) -> str:
+    """What to write instead of PyTorch's own collectives, if they raised this error."""
+    if not any(text in str(error) for text in _NO_GROUP):
+        return ""
+    return (
+        "workers that come and go have no default process group: leave init_process_group out, and write "
+        "job.all_reduce(x, 'mean') in the place of dist.all_reduce"
+    )

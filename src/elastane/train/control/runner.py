@@ -38,6 +38,8 @@ CANNOT_START = 127
 tell_cause: list[Callable[[str], None]] = []
 """Who wants to know why this process ends (the link to the coordinator adds itself here)."""
 
+advise: list[Callable[[BaseException], str]] = []
+"""Who may know what a user should write instead of what raised an error; empty text if he does not."""
 
 at_clean_end: list[Callable[[], None]] = []
 """What to do when the script has come to its end without an error."""
@@ -172,7 +174,8 @@ def _execute(order: Order) -> int:
         _kept.append(error)
         traceback.print_exc()
         last = traceback.format_exception_only(error)[-1].strip()
-        _report(f"{last} ({_where(error)})")
+        advice = "; ".join(text for give in advise if (text := give(error)))
+        _report(f"{last} ({_where(error)})" + (f"; {advice}" if advice else ""))
         return 1
     return 0
 
