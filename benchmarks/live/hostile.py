@@ -68,9 +68,15 @@ class Trial:
         except (Stuck, ElastaneError, OSError) as problem:
             self.outcome.deaths.append(f"{label}: {problem}; {self._system.last_words()}")
             self._system.kill()
+            self._recover(label, jobs)
+        self._note_left(jobs)
+
+    def _recover(self, label: str, jobs: dict[str, str]) -> None:
+        try:
             self._up()
             self._end(jobs, list(jobs))
-        self._note_left(jobs)
+        except (ElastaneError, OSError) as problem:
+            raise Stuck(f"{label}: nothing works any more: {problem}; {self._system.last_words()}") from problem
 
     def _poison(self, number: int, label: str, poisons: Sequence[Poison], jobs: dict[str, str]) -> None:
         with self._probed(label), self._as("eve") as eve, self._as("ann") as ann:
@@ -172,8 +178,11 @@ def hostile(bench: Bench) -> None:
         trial = Trial(bench, system)
         trial.begin()
         trial.batch(0, "innocent", innocent(scratch, _BATCH))
-        for number, batch in enumerate(batches(poisons, _BATCH), start=1):
-            heavy = batch[0].name in HEAVY
-            trial.batch(number, f"{'heavy' if heavy else 'batch'} {number}", batch)
+        try:
+            for number, batch in enumerate(batches(poisons, _BATCH), start=1):
+                heavy = batch[0].name in HEAVY
+                trial.batch(number, f"{'heavy' if heavy else 'batch'} {number}", batch)
+        except Stuck as problem:  # what was seen until then is told all the same
+            trial.outcome.deaths.append(str(problem))
         left = trial.finish()
     judge(bench, trial.outcome, len(poisons), left)

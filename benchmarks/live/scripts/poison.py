@@ -14,9 +14,12 @@ from benchmarks.live.scripts.poisons.place import DEEDS, Place
 __all__ = ["folders", "journals", "ports", "processes", "records", "substitutes"]
 
 name, scratch, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+run = Path(os.environ["ELASTANE_RUN"])
 try:
-    if name != "nothing":  # innocent, for comparison
-        DEEDS[name](Place(Path(os.environ["ELASTANE_RUN"]), scratch))
+    if run.name != "run":
+        (scratch / "harm").write_text(f"it was given {run} as its own")
+    elif name != "nothing":  # innocent, for comparison
+        DEEDS[name](Place(run, scratch))
 except OSError:  # not allowed to, or too late: that is what the service is for
     (scratch / "hindered").write_text(traceback.format_exc())
 (scratch / "deed").touch()

@@ -71,3 +71,12 @@ def test_a_supervisor_of_the_version_before_is_ended(tmp_path: Path) -> None:
         assert holder.wait(30) == -9
     finally:
         holder.kill()
+
+
+def test_what_a_job_puts_into_its_folder_later_is_not_taken_for_ours(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    assert take_up(layout) == 0  # as every start does
+    folder = old_home(tmp_path)
+    assert take_up(layout) == 0
+    assert (folder / "attempt-1").is_dir()
+    assert not layout.records("j7").exists()

@@ -67,6 +67,7 @@ class LocalEngine:
             for tender in self._tenders.values():
                 tender.want(Wanted(tender.wanted.launch, None, Ending.SUSPEND, "Elastane was shut down"))
             await self._until_over()
+            await asyncio.gather(*(tender.force() for tender in self._tenders.values() if not tender.over))
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

@@ -17,6 +17,7 @@ from elastane.engines.contract import Cause
 from elastane.engines.local.agents import AgentNurseries
 from elastane.engines.local.command import kind_of, runnable, source_of
 from elastane.engines.local.files import Lock, read_json, write_json
+from elastane.engines.local.grounds import make_folders
 from elastane.engines.local.launching import ended_json, launch_from_json
 from elastane.engines.local.layout import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
 from elastane.engines.local.rotation import rotate
@@ -61,7 +62,6 @@ class AttemptProcess:
         begun = self._folder / BEGUN
         adopt = begun.exists() and (launch.records / CONTROL).exists() and self._choice.kind is JobKind.ADAPTIVE
         begun.touch()
-        (launch.run / "logs").mkdir(parents=True, exist_ok=True)
         cause, detail, code, misjudged = await self._supervise(adopt=adopt)
         if misjudged:  # nothing was trained yet: that call comes first
             self._choice = Choice(JobKind.ADAPTIVE, "its process called elastane.train")
@@ -71,6 +71,10 @@ class AttemptProcess:
     async def _supervise(self, *, adopt: bool) -> tuple[Cause, str, int | None, bool]:
         """(cause, detail, code) of the end, and whether the job turned out to be of another kind."""
         launch = self.launch
+        try:
+            make_folders(launch.run)
+        except TrainError as error:
+            return Cause.FAILED, str(error), None, False
         log = launch.records / "nursery.log"
         nurseries = AgentNurseries(
             self._layout, str(launch.attempt), log, self._layout.nodes() if adopt else ()

@@ -6,21 +6,27 @@ that adaptive jobs go on from their last checkpoint.  Nothing is copied or remov
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from elastane.engines.local.files import Lock
+from elastane.engines.local.holders import kill_holders
 from elastane.engines.local.layout import CONTROL, JOURNAL, LOCK, PLANS, Layout
 
 _PATIENCE_S, _LOOK_S = 10.0, 0.02
+_TAKEN_UP = "taken-up"
+"""In the folder of records, once none lies elsewhere."""
 
 
 def take_up(layout: Layout) -> int:
-    """Move files to where they belong now; returns how many jobs had any elsewhere.  Harmless to repeat."""
+    """Move files to where they belong now; returns how many jobs had any elsewhere.  Harmless to repeat.
+
+    Done once: from then on what lies in a job's folder and looks like ours was put there by the job.
+    """
+    done = layout.control / _TAKEN_UP
+    if done.exists():
+        return 0
     old = [folder for folder in _jobs(layout) if _attempts(folder)]
     if old:
         for node in layout.nodes():
@@ -29,6 +35,8 @@ def take_up(layout: Layout) -> int:
         for attempt in _attempts(folder):
             _end_holder(attempt / LOCK)
         _move(layout, folder)
+    layout.control.mkdir(mode=0o700, parents=True, exist_ok=True)
+    done.touch(mode=0o600)
     return len(old)
 
 
@@ -60,8 +68,5 @@ def _records(run: Path) -> Iterator[Path]:
 def _end_holder(path: Path) -> None:
     lock, deadline = Lock(path), time.monotonic() + _PATIENCE_S
     while path.exists() and lock.held and time.monotonic() < deadline:
-        holder = lock.holder()
-        if holder is not None and holder != os.getpid():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(holder, signal.SIGKILL)
+        kill_holders(path)
         time.sleep(_LOOK_S)

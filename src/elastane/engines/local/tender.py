@@ -14,6 +14,7 @@ from typing import Any
 from elastane.engines.contract import Attempt, Cause, Ending, Over, Report, Running, Told, Wanted, WorkerFacts
 from elastane.engines.local.agents import ask, end_nurseries
 from elastane.engines.local.files import Lock, read_json, write_json
+from elastane.engines.local.holders import kill_holders
 from elastane.engines.local.launching import (
     Ended,
     ended_from_json,
@@ -39,6 +40,10 @@ _STUMBLES = 5
 _START_S = 10.0
 _TRIES, _LIVED_S = 3, 3.0
 """How often its process may be started in a row, and how long it lives when all is well."""
+_DEAF_S = {Ending.CANCEL: 4.0, Ending.SUSPEND: 10.0}
+"""How long an attempt that is to end may leave that unanswered; one that is suspended has something to lose."""
+_CANCELLED_S = 8.0
+"""How long one that is cancelled may take in all."""
 _KILLS = 20
 """How often it may be killed in a row: that is none of its doing, but somebody may mean it."""
 
@@ -64,6 +69,7 @@ class Tender:
         self._told: object = None
         self._starts = self._kills = 0
         self._started_s = 0.0
+        self._ending_s: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -101,12 +107,29 @@ class Tender:
         if self._lock.held:  # as long as somebody does, a written end means nothing
             if time.monotonic() > self._started_s + _LIVED_S:
                 self._starts = self._kills = 0
+            self._ending_s = None if self.wanted.grant else self._ending_s or time.monotonic()
             await self._read_journal()
             await self._pass_on()
+            if self._overdue():
+                await self.force()
         elif self._ended() is not None:
             await self._clear_up()
         else:
             await self._not_running()
+
+    def _overdue(self) -> bool:
+        """Whether whoever runs it has had time enough to end it."""
+        if self._ending_s is None:
+            return False
+        passed_s, ending = time.monotonic() - self._ending_s, self.wanted.ending
+        deaf = self._told != ending and passed_s >= _DEAF_S[ending]
+        return deaf or (ending is Ending.CANCEL and passed_s >= _CANCELLED_S)
+
+    async def force(self) -> None:
+        """Kill whoever holds the lock of an attempt that is to end: what it leaves is cleared up with the next look."""
+        killed = await asyncio.to_thread(kill_holders, self.wanted.launch.folder / LOCK)
+        if killed:
+            log.warning("attempt %s did not end when asked; its process was killed", self.attempt)
 
     async def _clear_up(self) -> None:
         """Believe the end that is written, but tell nobody before, with the lock in hand, all processes are gone."""
