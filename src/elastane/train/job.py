@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import platform
 import signal
@@ -255,6 +256,25 @@ class Job:
         gate_scaler(scaler, self._loop)
         return self.register("scaler", scaler)
 
+    def accumulate(self, batches: int) -> None:
+        """Make one optimizer step of so many batches of the loader; call it before training begins.
+
+        Their gradients add up, as without the library, so the script divides its loss by ``batches``.  It calls
+        ``opt.step()`` when ``job.step_due``, or for every batch: only the last one of a group makes a step.
+        """
+        if batches < 1:
+            raise TrainError(f"job.accumulate: must be 1 or more, not {batches}")
+        if self._entered:
+            raise TrainError(
+                "job.accumulate(...) was called when training had begun; call it before job.epochs(...)"
+            )
+        self._loop.accumulate = batches
+
+    @property
+    def step_due(self) -> bool:
+        """Whether the batch at hand is the last one before a step: call ``opt.step()`` then."""
+        return self._loop.step_due
+
     def register(self, name: str, thing: _Thing) -> _Thing:
         """Save (and send to new workers) anything with ``state_dict`` and ``load_state_dict``."""
         stateful = _stateful(name, thing)
@@ -437,12 +457,14 @@ class Job:
         optimizer = self._state.optimizer
         assert optimizer is not None
         length = loader.usable
+        if self._loop.accumulate > 1:
+            self._limits["per_worker_max"] = min(self._limits["per_worker_max"] or math.inf, loader.batch_size)
         settings = AdaptationSettings(
-            batch0=loader.batch_size,
+            batch0=loader.step_size,
             mode=self.mode.value,
             rule=self._rules[0],
             rate_rule=self._rules[1],
-            epoch_steps=length / loader.batch_size if length else 0.0,
+            epoch_steps=length / loader.step_size if length else 0.0,
             **self._limits,
         )
         self._loop.adaptation = adaptation = Adaptation(settings, self._loop.layout, optimizer)
@@ -471,7 +493,7 @@ class Job:
             Path(sys.argv[0]).name,
             self.mode.value,
             self.world,
-            first.batch_size if first is not None else 0,
+            first.step_size if first is not None else 0,
             self._loop.settings.seed,
             {"elastane": elastane.__version__, "torch": torch.__version__},
         )
@@ -509,7 +531,7 @@ class Job:
         if not self._epochs or first is None or not first.source.length:
             return None
         if self.mode is Mode.ADAPTIVE and self._loop.adaptation is not None:
-            steps = self._epochs * (first.usable or 0) / first.batch_size
+            steps = self._epochs * (first.usable or 0) / first.step_size
             return min(1.0, self._loop.adaptation.progress / steps)
         inside = min(1.0, first.position / (first.usable or 1))
         return min(1.0, (self._loop.epoch + inside) / self._epochs)

@@ -71,6 +71,11 @@ class ElasticLoader:
         rest = length % self.batch_size if length and self.settings.drop_last else 0
         return None if length is None else length - rest
 
+    @property
+    def step_size(self) -> int:
+        """Samples of one step, as the owner means it: several batches where gradients are accumulated."""
+        return self.batch_size * self._loop.accumulate
+
     def __bool__(self) -> bool:
         """A loader is always there: ``if loader`` must not ask a stream for its length."""
         return True
@@ -128,7 +133,8 @@ class ElasticLoader:
             return found
         if self.usable is not None:
             return min(found, self.usable - self.position)
-        return found if found == samples else 0  # the end of a stream, found by reading
+        # The end of a stream, found by reading.
+        return found if found == samples else found // self.batch_size * self.batch_size
 
     def advance(self, samples: int) -> None:
         """These have been trained on."""
@@ -152,7 +158,7 @@ class ElasticLoader:
         statistical = self.adapts and self._loop.settings.mode is Mode.ADAPTIVE and adaptation is not None
         if not statistical or self.source.length is None:
             return None
-        return (self.usable or 0) * (self._loop.here + 1) / self.batch_size
+        return (self.usable or 0) * (self._loop.here + 1) / self.step_size
 
     def _enough(self) -> bool:
         target = self._target()

@@ -118,6 +118,8 @@ class Loop:
         self.scaled = False
         self.summed_loss = False
         """The script's loss is a sum over samples, not their mean."""
+        self.accumulate = 1
+        """Batches of a loader that make one step; the script divides its loss by it."""
         self.agreement = Agreement(settings.mode, membership, reporter)
         self.keeper: Keeper | None = None
         self.adaptation: Adaptation | None = None
@@ -159,7 +161,7 @@ class Loop:
         """What it takes to train the parameters that are selected now."""
         layout = GradientLayout([group["params"] for group in optimizer.param_groups])
         reducer: Reducer = (
-            OrderedReducer(layout, self.settings.virtual)
+            OrderedReducer(layout, self._virtual)
             if self.settings.mode is Mode.CONSISTENT
             else MeanReducer(layout)
         )
@@ -222,6 +224,7 @@ class Loop:
                 "mode": self.settings.mode.value,
                 "seed": self.settings.seed,
                 "virtual": self.settings.virtual,
+                "accumulate": self.accumulate,
                 "optimizer": type(self.state.optimizer).__name__,
             },
         }
@@ -358,23 +361,31 @@ class Loop:
         self._pending = deque(u for u in (busy or owned[:1]) if u not in finished)
 
     def _wanted(self, feed: Feed) -> int:
-        if self.adaptation is not None and feed.adapts:
-            return self.adaptation.total if self.settings.mode is Mode.ADAPTIVE else feed.batch_size
-        return feed.batch_size
+        if self.adaptation is not None and feed.adapts and self.settings.mode is Mode.ADAPTIVE:
+            return self.adaptation.total
+        return feed.batch_size * self.accumulate
+
+    @property
+    def _virtual(self) -> int:
+        """Units of a step in consistent mode: none is larger than a batch of the loader."""
+        return max(self.settings.virtual, self.accumulate)
 
     def _cut(self, samples: int, feed: Feed) -> Shares:
         world = self.membership.world
         if self.settings.mode is Mode.CONSISTENT:
-            return consistent_shares(samples, self.settings.virtual, world)
-        batch = self.adaptation.batch if self.adaptation is not None and feed.adapts else Batch(1, 0)
+            return consistent_shares(samples, self._virtual, world)
+        alike = Batch(1, -(-self.accumulate // world) - 1)
+        batch = self.adaptation.batch if self.adaptation is not None and feed.adapts else alike
         return divided_shares(samples, batch, world)
 
     def next_unit(self) -> tuple[int, int] | None:
         """(offset, samples) in the step's block of the unit to compute now; None when the step is done."""
+        if self._unit is not None and self.accumulate > 1 and not self.step_due:
+            self.unit_done()
         if self._unit is not None:
             raise TrainError(
-                "the loop body ended without opt.step(): every batch needs one; "
-                "to train on larger batches, raise batch_size, the library accumulates by itself"
+                "the loop body ended without opt.step(): every batch needs one; to train on larger batches, raise "
+                "batch_size, or say job.accumulate(n) and write: if job.step_due: opt.step()"
             )
         if not self._pending:
             return None
@@ -406,6 +417,11 @@ class Loop:
     def half_done(self) -> bool:
         """Whether some units of a step have been computed and others have not."""
         return bool(self._pending) or self._unit is not None
+
+    @property
+    def step_due(self) -> bool:
+        """Whether the unit that is computed now is this worker's last one of the step."""
+        return self._unit is not None and not self._pending
 
     @property
     def unit_open(self) -> bool:
@@ -513,6 +529,8 @@ class Loop:
         self._statistics(vector, table)
         if self.summed_loss:
             vector.gradients.mul_(self._owners_batch(samples))
+        elif self.accumulate > 1:
+            vector.gradients.mul_(self.accumulate)
         if self.max_norm is not None:
             _clip(vector.gradients, self.max_norm * self.loss_scale())
         self.layout.publish(vector)
