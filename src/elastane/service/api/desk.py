@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -26,6 +27,8 @@ class Desk:
         self.strangers = Buckets(
             settings.anonymous_rate_per_s, settings.anonymous_burst, settings.clock, settings.buckets
         )
+        self.under_way: Counter[str] = Counter()
+        """Requests by user that are being answered."""
         self.closing = asyncio.Event()
         """Set when the server is about to stop: streams end, new requests are sent away."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 
 from starlette.requests import Request
+from starlette.types import Scope
 
 from elastane.service.api.answers import Refused
 from elastane.service.api.desk import Call, Desk
@@ -26,6 +28,7 @@ def admit(desk: Desk, request: Request, rule: Rule) -> Call:
         _count(desk.strangers, _peer(request))
         return Call(desk, _ANYBODY, "")
     call = _identify(desk, request)
+    _begin(call)
     request.state.call = call  # from here on a refusal is somebody's, and can be audited
     call.target = target_of(request)
     if not suffices(call.who.role, rule.least):
@@ -35,6 +38,23 @@ def admit(desk: Desk, request: Request, rule: Rule) -> Call:
     if rule.reach is not Reach.ANYTHING:
         _reach(call, request.path_params["job"], rule.reach)
     return call
+
+
+def over(scope: Scope) -> None:
+    """A request was answered to its end, or given up: its user may make another."""
+    call = scope.get("state", {}).get("call")
+    if isinstance(call, Call) and call.who != _ANYBODY:
+        call.desk.under_way[call.who.user] -= 1
+        call.desk.under_way += Counter()  # forgets those who have none
+
+
+def _begin(call: Call) -> None:
+    """Count a request that is to be answered; nobody may hold all connections by following everything."""
+    most, now = call.desk.settings.under_way_per_user, call.desk.under_way[call.who.user]
+    if now >= most:
+        told = f"{call.who.user} has {now} requests under way and may have {most}; end some of what is followed"
+        raise Refused(429, "busy", told, {"Retry-After": "1"})
+    call.desk.under_way[call.who.user] += 1
 
 
 def target_of(request: Request) -> str:

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import logging
+import resource
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +17,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from elastane.errors import ElastaneError
+from elastane.service.api.connections import Crowd
 from elastane.service.api.desk import Desk
+from elastane.service.api.settings import ApiSettings
 
 _GRACE_S = 3
 _BACKLOG = 1024
@@ -33,7 +37,8 @@ async def serve(
 ) -> AsyncIterator[str]:
     """Serve while the block runs; gives the URL.  Port 0 is any free one."""
     check_exposure(host, tls=tls_cert is not None, insecure=insecure)
-    config = _config(app, tls_cert, tls_key)
+    desk: Desk = app.state.desk
+    config = _config(app, desk.settings, tls_cert, tls_key)
     listening = _bind(host, port)
     server = _Server(config)
     running = asyncio.ensure_future(server.serve([listening]))
@@ -45,7 +50,6 @@ async def serve(
             running.result()
         yield _url(host, listening.getsockname()[1], tls_cert is not None)
     finally:
-        desk: Desk = app.state.desk
         desk.closing.set()  # first the streams: the server waits for them
         server.should_exit = True
         await running
@@ -84,7 +88,9 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: FastAPI, cert: Path | str | None, key: Path | str | None) -> uvicorn.Config:
+def _config(
+    app: FastAPI, settings: ApiSettings, cert: Path | str | None, key: Path | str | None
+) -> uvicorn.Config:
     if key is not None and cert is None:
         raise ElastaneError("tls_key: a key without a certificate; give both")
     if cert is not None:
@@ -95,8 +101,13 @@ def _config(app: FastAPI, cert: Path | str | None, key: Path | str | None) -> uv
                 f"tls_cert: {cert} with key {key or cert} cannot be used: {error.strerror or error};"
                 " both must be PEM files, and belong together"
             ) from None
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = min(settings.connections, max(1, descriptors // 2))
+    # A line for every odd request would let strangers fill the disk.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     return uvicorn.Config(
         app,
+        http=Crowd(most, settings.head_bytes, settings.head_s).protocol,
         log_config=None,
         access_log=False,  # one line per request would drown everything else; writes are in the audit log
         server_header=False,

@@ -21,6 +21,14 @@ class ApiSettings:
     anonymous_burst: int = 50
     buckets: int = 10_000
     """Most callers whose rate is remembered."""
+    connections: int = 1000
+    """Most that are open; half of the descriptors that the process may have, where that is less."""
+    under_way_per_user: int = 100
+    """Requests of one user that are being answered at the same time, those that follow something included."""
+    head_bytes: int = 32_768
+    """Largest head of a request: its first line and headers."""
+    head_s: float = 10.0
+    """Longest time a client may take to send a head."""
     body_bytes: int = 1_000_000
     body_s: float = 30.0
     """Longest time a client may take to send a body."""

@@ -6,6 +6,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from elastane.service.api.answers import Refused, answer_to
+from elastane.service.api.gate import over
 
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -45,6 +46,8 @@ class Shield:
             response = answer_to(error).response()
             if not started:
                 await response(scope, receive, dressed)
+        finally:
+            over(scope)
 
     def _check_host(self, scope: Scope) -> None:
         """A page on another site may point its own name at us (DNS rebinding); its requests carry that name."""
