@@ -41,6 +41,7 @@ def run(command: list[str], directory: Path) -> subprocess.CompletedProcess[str]
     ("script", "arguments", "steps"),
     [
         ("digits_mlp.py", [], 24),
+        ("micro_steps.py", ["--blocks=256"], 4),
         pytest.param("digits_cnn.py", [], 24, marks=pytest.mark.slow),
         pytest.param("digits_cnn.py", ["--mode=adaptive"], 24, marks=pytest.mark.slow),
         pytest.param("transformer.py", ["--sentences=640"], 10, marks=pytest.mark.slow),
@@ -63,6 +64,16 @@ def test_an_example_runs_elastically_and_says_so_in_json(tmp_path: Path) -> None
     assert summary["steps"] == 48
     assert [workers for _, workers in summary["workers"]] == [2]
     assert "epoch 1: accuracy" in done.stderr
+
+
+def test_micro_steps_end_alike_alone_and_with_three_workers(tmp_path: Path) -> None:
+    arguments = [str(EXAMPLES / "micro_steps.py"), "--epochs=1", "--blocks=512"]
+    run(arguments, tmp_path)
+    (folder,) = (tmp_path / "runs").iterdir()
+    alone = summarise(load_run(folder)).final_metrics
+    run(["-m", "elastane", "train", "--workers=3", "--run=three", *arguments], tmp_path)
+    three = summarise(load_run(tmp_path / "three")).final_metrics
+    assert three == pytest.approx(alone, rel=1e-2)
 
 
 @cache
