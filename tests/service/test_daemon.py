@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -163,3 +164,13 @@ def test_a_system_on_a_leash_ends_with_whoever_started_it(tmp_path: Path) -> Non
     holder.wait()
     until(lambda: not alive(pid))
     assert list(marked(home)) == []
+
+
+def test_a_taken_port_is_one_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    system = System(tmp_path / "home")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        failed = system.run("up", "--slots=1", f"--port={taken.getsockname()[1]}")
+    assert failed.returncode == 2
+    assert "is taken" in failed.stderr
+    assert list(marked(system.home)) == []
+    assert not list(system.home.glob("nodes/*"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from elastane.service.facade import Conflict
 from elastane.service.keeping import StoredAccounts
-from elastane.service.store import Store
+from elastane.service.store import Store, StoreError, failpoints
 from service.helpers import Clock
 
 
@@ -50,3 +51,20 @@ def test_tokens_that_open_nothing_do_not_pile_up(store: Store, clock: Clock) -> 
         accounts.revoke_token(made.id)
     assert [token.label for token in accounts.tokens("ann")] == ["16", "17", "18", "19"]
     assert accounts.authenticate(made.token) is None
+
+
+def test_what_a_full_disk_refuses_is_in_the_audit_log_later(store: Store, clock: Clock) -> None:
+    def full(name: str) -> None:
+        if name == "transaction: begun":
+            raise StoreError("no space left on the disk; nothing was changed")
+
+    async def story() -> None:
+        accounts = StoredAccounts(store, clock)
+        accounts.audit("ann", "cancel_job", "j1", "ok")
+        with failpoints.watched(full), pytest.raises(StoreError):
+            accounts.flush()
+        accounts.audit("ann", "cancel_job", "j2", "ok")
+        assert [entry.target for entry in accounts.audit_log(0, 10)] == ["j1", "j2"]
+        assert len(accounts.audit_log(0, 10)) == 2
+
+    asyncio.run(story())

@@ -18,7 +18,7 @@ from elastane.engines.local.engine import LocalEngine
 from elastane.engines.local.files import Lock
 from elastane.errors import ElastaneError
 from elastane.service.api.app import create_app
-from elastane.service.api.server import serve
+from elastane.service.api.server import bind, check_exposure, serve
 from elastane.service.api.settings import ApiSettings
 from elastane.service.asking import LiveService
 from elastane.service.control import ControlPlane, ControlSettings
@@ -79,6 +79,8 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
     _on_signals(ending)
     leash = asyncio.create_task(_leashed(ending))
     accounts = StoredAccounts(store, time.time, options.limits.tokens_per_user)
+    # First what can fail because of what is asked for: agents and their processes would be left behind.
+    listening = _listening(options)
     await plane.open()
     try:
         _first_token(home, store)
@@ -88,7 +90,13 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
             str(options.tls_key) if options.tls_key else None,
         )
         async with serve(
-            app, options.host, options.port, tls_cert=tls[0], tls_key=tls[1], insecure=options.insecure
+            app,
+            options.host,
+            options.port,
+            tls_cert=tls[0],
+            tls_key=tls[1],
+            insecure=options.insecure,
+            listening=listening,
         ) as url:
             await plane.first_round()  # who is told that we are up can rely on it
             write_text(home / URL, url)
@@ -111,6 +119,11 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
         await plane.close(leave_running=not ending.done() or ending.result())
         (home / URL).unlink(missing_ok=True)
         lock.release()
+
+
+def _listening(options: UpOptions) -> socket.socket:
+    check_exposure(options.host, tls=options.tls_cert is not None, insecure=options.insecure)
+    return bind(options.host, options.port)
 
 
 def _api(options: UpOptions) -> ApiSettings:

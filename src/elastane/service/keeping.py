@@ -8,15 +8,17 @@ exception: they are stored together with their entry.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable
 
 from elastane.service.facade import Conflict, Principal
 from elastane.service.limits import Limits
 from elastane.service.messages import AuditRecord, NewToken, Role, TokenInfo, UserInfo
-from elastane.service.store import Store, Transaction
+from elastane.service.store import StaleControlPlane, Store, StoreError, Transaction
 
-_MOMENT_S = 0.2
+_MOMENT_S, _AGAIN_S = 0.2, 2.0
+log = logging.getLogger("elastane")
 
 
 class StoredAccounts:
@@ -83,16 +85,30 @@ class StoredAccounts:
     def audit(self, who: str, action: str, target: str, outcome: str) -> None:
         """Remember who asked for what."""
         if not self._unwritten:
-            asyncio.get_running_loop().call_later(_MOMENT_S, self.flush)
+            asyncio.get_running_loop().call_later(_MOMENT_S, self._flush_later)
         self._unwritten.append((who, action, target, outcome))
+
+    def _flush_later(self) -> None:
+        """Write, again and again where the store cannot take it just now."""
+        try:
+            self.flush()
+        except StaleControlPlane:
+            log.warning("%d entries of the audit log are not written: another took over", len(self._unwritten))
+        except StoreError as error:
+            log.warning("the audit log is written later: %s", error)
+            asyncio.get_running_loop().call_later(_AGAIN_S, self._flush_later)
+        except Exception:  # a defect: what can never be written must not keep the rest from it
+            log.exception("entries of the audit log cannot be written: %s", self._unwritten)
+            self._unwritten.clear()
 
     def flush(self) -> None:
         """Write down what is not written yet."""
-        entries, self._unwritten = self._unwritten, []
+        entries = list(self._unwritten)
         if entries:
             with self._store.transaction() as t:
                 for who, action, target, outcome in entries:
                     t.add_audit(who, action, target, outcome)
+            del self._unwritten[: len(entries)]  # only now: a full disk must not lose them
 
     def audit_log(self, after: int, limit: int) -> list[AuditRecord]:
         """The entries after this one."""

@@ -34,12 +34,13 @@ async def serve(
     tls_cert: Path | str | None = None,
     tls_key: Path | str | None = None,
     insecure: bool = False,
+    listening: socket.socket | None = None,
 ) -> AsyncIterator[str]:
-    """Serve while the block runs; gives the URL.  Port 0 is any free one."""
+    """Serve while the block runs; gives the URL.  Port 0 is any free one; ``listening`` is one that is ours already."""
     check_exposure(host, tls=tls_cert is not None, insecure=insecure)
     desk: Desk = app.state.desk
     config = _config(app, desk.settings, tls_cert, tls_key)
-    listening = _bind(host, port)
+    listening = listening or bind(host, port)
     server = _Server(config)
     running = asyncio.ensure_future(server.serve([listening]))
     try:
@@ -121,7 +122,8 @@ def _config(
     )
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens there, or one line that says why it cannot."""
     if not 0 <= port <= 65_535:
         raise ElastaneError(f"port: {port} is not a port; choose one from 1 to 65535, or 0 for any free one")
     try:
