@@ -95,9 +95,16 @@ def test_the_pace_before_a_change_is_not_the_pace_after_it() -> None:
 
 
 def test_an_end_is_never_told_to_be_in_the_past() -> None:
+    eta = end_of(after((1.0, 0.3), (2.0, 0.6), (3.0, 0.9)), 5.0, True)
+    assert eta is not None
+    assert eta.low_s == eta.mid_s == eta.high_s == 5.0
+
+
+def test_what_was_left_when_a_job_fell_silent_is_still_to_be_done() -> None:
     eta = end_of(after((1.0, 0.3), (2.0, 0.6), (3.0, 0.9)), 100.0, True)
     assert eta is not None
-    assert eta.low_s == eta.mid_s == eta.high_s == 100.0
+    assert eta.mid_s == pytest.approx(100.0 + 1 / 3)
+    assert 100.0 < (eta.low_s or 0.0) <= eta.mid_s <= (eta.high_s or 0.0)
 
 
 def test_the_curve_is_that_of_the_work_and_marks_what_was_measured_and_chosen() -> None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from elastane.predict.interval import Interval
 
 _LEAST_WINDOWS = 3
+_SILENCE_S = 3.0
+"""How long nothing may be heard of a job after its end was due, before that is taken for time lost."""
 
 
 def end_of(learned: Learned, now_s: float, running: bool) -> Eta | None:
@@ -28,6 +30,8 @@ def end_of(learned: Learned, now_s: float, running: bool) -> Eta | None:
     left, seen_s = _left(windows), windows[-1][0]
     if left is None:
         return Eta(basis="unknown: it makes no progress")
+    if now_s - seen_s > _SILENCE_S + left.high:  # it should have ended: what was left is still to be done
+        seen_s = now_s
     return Eta(
         low_s=max(now_s, seen_s + left.low),
         mid_s=max(now_s, seen_s + left.middle),

@@ -12,6 +12,7 @@ from elastane.jobs.states import HOLDING, Event, State, advance
 from elastane.models.history import Memory
 from elastane.policies.view import ELASTIC, Ability, Facts, JobState, JobView, Ledger, Request
 from elastane.resources import Resources
+from elastane.service.finishing import Finish
 from elastane.service.learning import Learned
 from elastane.service.store.rows import JobRow
 
@@ -37,6 +38,8 @@ class LiveJob:
     since_s: float | None = None
     """When its present attempt was started, as far as this control plane knows."""
     retry_s: float = 0.0
+    finish: Finish = field(default_factory=Finish)
+    """Whether its present attempt is about to end."""
     told: int = -1
     """With which version of the pool of past jobs it was compared last."""
     worker: Resources = field(init=False)

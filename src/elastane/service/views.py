@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from elastane.cluster import Grant, Node
 from elastane.policies.contract import Policy
 from elastane.policies.view import Info, JobState, JobView, Tenant, View, has, masked
+from elastane.service.finishing import left_alone
 from elastane.service.learning import fit_together
 from elastane.service.lending import Allowance, allowances
 from elastane.service.live import LiveJob
@@ -52,7 +53,7 @@ def build_view(scene: Scene, jobs: Iterable[LiveJob], trigger: str, policy: Poli
             withheld[job.id] = f"it failed and is tried again in {job.retry_s - scene.now_s:.0f} s"
             continue
         most = int(total / job.worker.gpus) if job.worker.gpus else total
-        view = job.view(most, accelerator)
+        view = left_alone(job, job.view(most, accelerator), scene.now_s)
         if job.row.pinned_node is not None:
             view = replace(view, grant=_pinned_grant(job, view))
         views[job.id] = view
