@@ -233,3 +233,23 @@ def test_figures_that_are_no_numbers_do_not_break_an_answer(house: House) -> Non
     house.service.change(JOB, "trained", goodput=float("nan"), progress=float("inf"))
     answer = house.ask("GET", f"{V1}/jobs/{JOB}", "owner")
     assert (answer.status_code, answer.json()["goodput"]) == (200, None)
+
+
+@pytest.mark.parametrize("charset", ["utf-16", "latin-1", "'utf-16'", '"utf-16"'])
+def test_a_body_in_another_encoding_is_refused(charset: str, house: House) -> None:
+    headers = {"Content-Type": f"application/json; charset={charset}"}
+    answer = house.ask("POST", "/api/v1/jobs/j1/scale", "owner", content=b'{"workers": 2}', headers=headers)
+    assert answer.status_code == 415
+    headers = {"Content-Type": "application/json; charset=UTF-8"}
+    answer = house.ask("POST", "/api/v1/jobs/j1/scale", "owner", content=b'{"workers": 2}', headers=headers)
+    assert answer.status_code == 200
+
+
+def test_an_unknown_parameter_is_refused_by_name(house: House) -> None:
+    answer = house.ask("GET", "/api/v1/jobs?tennant=a", "owner")
+    assert answer.status_code == 400
+    assert answer.json()["error"] == (
+        "'tennant' is no parameter of this request; there are limit, owner, tenant, which"
+    )
+    assert house.ask("GET", "/api/v1/jobs?tenant=a", "owner").status_code == 200
+    assert house.ask("GET", "/health?now=1").status_code == 200

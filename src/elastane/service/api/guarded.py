@@ -15,7 +15,7 @@ from elastane.service.api.answers import answer_to
 from elastane.service.api.desk import Call, Desk
 from elastane.service.api.gate import admit
 from elastane.service.api.permissions import PERMISSIONS, Reach, Rule
-from elastane.service.api.strict import StrictRequest, must_be_json
+from elastane.service.api.strict import StrictRequest, must_be_json, must_be_known
 
 _MEANING = {
     400: "A mistake in the request, named in the answer.",
@@ -57,12 +57,15 @@ class GuardedRoute(APIRoute):
         """Admission, then the route itself, then the audit log; every error becomes an answer."""
         inner = super().get_route_handler()
         writes = self.methods != {"GET"}
+        known = sorted(field.alias for field in self.dependant.query_params)
 
         async def handle(request: Request) -> Response:
             desk: Desk = request.app.state.desk
             strict = StrictRequest(request, desk.settings)
             try:
                 request.state.call = admit(desk, request, self.rule)
+                if self.rule.least is not None:  # monitoring may add what it likes to what strangers may ask
+                    must_be_known(request, known)
                 if writes and request.method != "DELETE":
                     must_be_json(request, expected=self.body_field is not None)
                 response, outcome = await inner(strict), "ok"

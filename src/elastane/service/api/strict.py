@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
+from email.message import Message
 from typing import Any, NoReturn
 
 from starlette.requests import Request
@@ -54,9 +56,22 @@ class StrictRequest(Request):
 def must_be_json(request: Request, expected: bool) -> None:
     """Refuse a body of another type; where one is expected its type must be told."""
     carries = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    told = Message()
+    told["content-type"] = request.headers.get("content-type", "")
+    charset = told.get_content_charset("utf-8")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if (expected or carries) and kind != "application/json":
-        raise Refused(415, "media type", "the body must be JSON; send 'Content-Type: application/json'")
+    if (expected or carries) and (kind != "application/json" or charset not in ("utf-8", "utf8")):
+        raise Refused(
+            415, "media type", "the body must be JSON in UTF-8; send 'Content-Type: application/json'"
+        )
+
+
+def must_be_known(request: Request, known: Sequence[str]) -> None:
+    """Refuse parameters that would be passed over: who wrote 'tennant=a' would take the answer for that of 'a'."""
+    for name in request.query_params:
+        if name not in known:
+            there = f"there are {', '.join(known)}" if known else "there are none here"
+            raise Refused(400, "request", f"{name[:80]!a} is no parameter of this request; {there}")
 
 
 def read_json(body: bytes) -> Any:
