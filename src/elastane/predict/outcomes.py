@@ -87,7 +87,7 @@ def load_outcomes(path: Path) -> tuple[Outcome, ...]:
 def _outcome(line: str) -> Outcome | None:
     try:
         outcome = decoded(Outcome, json.loads(line))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     sensible = all(0.0 < each < math.inf for each in (outcome.predicted_s, outcome.measured_s))
     return outcome if sensible else None

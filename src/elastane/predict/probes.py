@@ -13,6 +13,7 @@ from elastane.codec import decoded, encoded
 from elastane.errors import ElastaneError
 from elastane.predict.costs.contract import CostModel, Timing
 from elastane.predict.operators import Kind
+from elastane.textfiles import read_json
 
 VERSION = 1
 
@@ -66,14 +67,14 @@ def _weighted_median(pairs: Sequence[tuple[float, float]]) -> float:
 
 def load_probes(path: Path) -> CardProbes | None:
     """The probes of a card, None if it has not been probed."""
+    if not path.exists():
+        return None
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
         if not isinstance(document, dict) or document.get("version") != VERSION:
             raise ValueError("it is of another version")
         return decoded(CardProbes, document)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
+    except (ElastaneError, ValueError) as error:
         raise ElastaneError(
             f"the probes {path} cannot be used: {error}; run: elastane predict probe"
         ) from error

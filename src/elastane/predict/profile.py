@@ -20,6 +20,7 @@ from elastane.predict.costs.contract import CostModel, Timing
 from elastane.predict.costs.monotone import Monotone
 from elastane.predict.devices import Device
 from elastane.predict.operators import Kind, Operator, Phase
+from elastane.textfiles import read_json
 
 VERSION = 2
 
@@ -95,14 +96,14 @@ def load_profile(path: Path) -> Profile:
     Raises:
         ElastaneError: there is none, or it is of another version.
     """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         raise ElastaneError(
             f"this machine has not been calibrated ({path} is missing); run: elastane predict calibrate"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise ElastaneError(f"the profile {path} cannot be read: {error}") from error
+        )
+    try:
+        document = read_json(path)
+    except ElastaneError as error:
+        raise ElastaneError(f"the profile cannot be read: {error}") from None
     if not isinstance(document, dict) or document.get("version") != VERSION:
         raise ElastaneError(f"the profile {path} is of another version; run: elastane predict calibrate")
     try:
