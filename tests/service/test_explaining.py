@@ -120,7 +120,7 @@ def test_a_job_that_runs_is_told_why_it_has_its_size(tmp_path: Path) -> None:
         job = started(w, samples=100_000)
         assert "do the most good" in asked(w, job).reason
         w.service.scale(ANN, job, 1)
-        assert "1 workers, the size its owner pinned" in asked(w, job).reason
+        assert "1 worker, the size its owner pinned" in asked(w, job).reason
         w.service.move(ANN, job, "n0")
         assert "on n0, where its owner put it" in asked(w, job).reason
         w.service.suspend(ANN, job)
@@ -144,7 +144,7 @@ def test_advice_counts_workers_and_not_slots(tmp_path: Path) -> None:
         started(w, kind="rigid", workers=5, samples=100_000)
         job = w.submit(workers={"min": 3, "max": 4}, resources={"gpus": 2}, slots=2)
         w.round()
-        assert "with 1 workers at least instead of 3" in asked(w, job).advice[0]
+        assert "with 1 worker at least instead of 3" in asked(w, job).advice[0]
 
 
 SITUATIONS: list[dict[str, Any]] = [
@@ -168,12 +168,12 @@ def test_what_would_help_really_would(tmp_path: Path, policy: str, situation: di
         w.service.cancel(ANN, job)
         for offer in offers:
             least = situation["workers"]["min"]
-            changed = int(offer.change.split()[0]) if "workers at least" in offer.change else least
+            changed = int(offer.change.split()[0]) if " at least instead of " in offer.change else least
             priority = 1 if "priority" in offer.change else 0
             again = w.submit(workers={**situation["workers"], "min": changed}, priority=priority)
             w.round()
             assert (w.workers(again) > 0) == offer.helps
-            assert not offer.helps or f"with {w.workers(again)} workers" in offer.starts
+            assert not offer.helps or f"with {w.workers(again)} worker" in offer.starts
             w.service.cancel(ANN, again)
             w.until(lambda again=again: again not in w.plane.live)  # type: ignore[misc]
 

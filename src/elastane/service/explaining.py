@@ -52,12 +52,16 @@ def _why_running(job: LiveJob) -> str:
     if row.state is State.SUSPENDING:
         return "it is saving its work before it gives up its place"
     if row.pinned_node is not None:
-        return f"it runs with {row.grant.workers} workers on {row.pinned_node}, where its owner put it"
+        return f"it runs with {_workers(row.grant.workers)} on {row.pinned_node}, where its owner put it"
     if row.pinned_workers is not None:
-        return f"it runs with {row.pinned_workers} workers, the size its owner pinned"
+        return f"it runs with {_workers(row.pinned_workers)}, the size its owner pinned"
     if row.kind == "rigid":
-        return f"it runs with {row.grant.workers} workers; a rigid job has one size ({row.kind_reason})"
-    return f"it runs with {row.grant.workers} workers, which is where they do the most good now"
+        return f"it runs with {_workers(row.grant.workers)}; a rigid job has one size ({row.kind_reason})"
+    return f"it runs with {_workers(row.grant.workers)}, which is where they do the most good now"
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'' if count == 1 else 's'}"
 
 
 def _advice(job: LiveJob, free: int) -> list[str]:
@@ -67,7 +71,7 @@ def _advice(job: LiveJob, free: int) -> list[str]:
     fitting = int(free / max(job.spec.worker.gpus, 1e-9))
     if 0 < fitting < least and job.row.kind != "rigid":
         return [
-            f"with {fitting} workers at least instead of {least} it could start now (--workers {fitting}:…)"
+            f"with {_workers(fitting)} at least instead of {least} it could start now (--workers {fitting}:…)"
         ]
     return [f"elastane why {job.id} --instead   shows what would help"]
 
@@ -85,7 +89,7 @@ def _alternatives(plane: ControlPlane, job: LiveJob) -> list[Instead]:
                 plane,
                 _with_least(seen.view, job.id, workers),
                 job,
-                f"{workers} workers at least instead of {least}",
+                f"{_workers(workers)} at least instead of {least}",
             )
         )
     if seen.view.jobs[job.id].request.types:
@@ -99,7 +103,7 @@ def _try(plane: ControlPlane, view: View, job: LiveJob, change: str) -> Instead:
         grant = decide_now(plane.policy, view).lowered.grants.get(job.id)
     except Exception as error:  # a policy may be anybody's code
         return Instead(change=change, starts=f"unknown: {crash_of(plane.policy, error)}", helps=False)
-    starts = f"it would start now, with {grant.workers} workers" if grant else "it would still wait"
+    starts = f"it would start now, with {_workers(grant.workers)}" if grant else "it would still wait"
     return Instead(change=change, starts=starts, helps=grant is not None)
 
 

@@ -75,7 +75,7 @@ def list_tokens(
 
 @tokens.command("new", cls=Verb, help="Make a token for a user; it is shown this once.")
 def new_token(
-    user: str = typer.Argument(None, metavar="[USER]", help="For whom [default: myself]."),
+    user: str = typer.Argument(None, metavar="USER", help="For whom [default: myself]."),
     label: str = typer.Option("", help="What it is for."),
     expires: str = typer.Option(
         None, help="After which time it ends, as in 30d [default: with your own token]."

@@ -38,7 +38,7 @@ def set_policy(
 
 @app.command("shadow", cls=Verb, help="Let another policy say what it would have done; --off ends that.")
 def shadow(
-    written: str = typer.Argument(None, metavar="[POLICY]", help="A name, or 'NAME(option=value,…)'."),
+    written: str = typer.Argument(None, metavar="POLICY", help="A name, or 'NAME(option=value,…)'."),
     off: bool = typer.Option(False, "--off", help="No shadow any more."),
     as_json: bool = options.AS_JSON,
 ) -> None:

@@ -27,7 +27,7 @@ _LAST = 5
 
 
 def command(
-    id: str = typer.Argument(None, metavar="[JOB]", help="Id of a job.", autocompletion=complete.jobs),
+    id: str = typer.Argument(None, metavar="JOB", help="Id of a job.", autocompletion=complete.jobs),
     wait: bool = typer.Option(False, "--wait", help="Wait for the end; the exit code tells which."),
     as_json: bool = options.AS_JSON,
 ) -> None:

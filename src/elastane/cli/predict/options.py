@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-JOB = typer.Argument(None, metavar="[MODULE:FUNCTION]", help="A function that returns a TrainingJob.")
+JOB = typer.Argument(None, metavar="MODULE:FUNCTION", help="A function that returns a TrainingJob.")
 SCRIPT = typer.Option(
     None, help="Instead: a training script, as in 'train.py --lr 0.1'; two of its steps are run here."
 )
