@@ -75,8 +75,8 @@ bench-live: install ## figures of the live system: decisions, submissions, start
 bench-predict: install ## figures of prediction (about half an hour; needs ../shared/data)
 	@OMP_NUM_THREADS=1 $(BENCH) benchmarks.predict
 
-chaos: install ## kill -9 of control plane, agents and workers, again and again; broken stores
-	@$(BENCH) benchmarks.live --only control --only agents --only store
+chaos: install ## kill -9 of control plane, agents and workers, again and again; broken stores; hostile jobs
+	@$(BENCH) benchmarks.live --only control --only agents --only store --only hostile
 
 clean: ## remove .venv, caches and everything that was built
 	@rm -rf $(VENV) build dist runs report report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis

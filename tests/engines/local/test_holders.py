@@ -100,3 +100,22 @@ def test_a_job_whose_folder_is_a_link_does_not_start(tmp_path: Path, what: str) 
             assert list(elsewhere.iterdir()) == []
 
     live(story)
+
+
+@pytest.mark.parametrize("poison", ["lock_that_is_a_pipe", "records_that_are_a_file"])
+def test_an_attempt_whose_records_were_replaced_can_be_cancelled(tmp_path: Path, poison: str) -> None:
+    async def story() -> None:
+        async with house(tmp_path, nodes=1) as living:
+            job = living.launch("j1", 1, sys.executable, "-c", "import time; time.sleep(600)", kind="rigid")
+            living.want(job, {"n0": 1})
+            await living.until(lambda: bool(living.running(job)))
+            if poison == "lock_that_is_a_pipe":
+                os.mkfifo(job.folder / "pipe")
+                (job.folder / "pipe").replace(job.folder / "lock")
+            else:
+                job.records.rename(tmp_path / "elsewhere")
+                job.records.write_text("no folder")
+            living.end(job, Ending.CANCEL)
+            await living.until(lambda: living.over(job) is not None)
+
+    live(story)
