@@ -6,23 +6,29 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-sim bench-live bench-predict chaos test test-slow test-all lint format bench bench-policies bench-genetic bench-scale bench-train clean
+.PHONY: help install constraints demo demo-sim bench-live bench-predict chaos test test-slow test-all lint format bench bench-policies bench-genetic bench-scale bench-train clean
 
 help: ## list the targets
 	@echo "Elastane: make TARGET"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
 
-install: $(STAMP) ## install into .venv (again only after pyproject.toml changed)
+install: $(STAMP) ## install into .venv (again only after pyproject.toml or constraints.txt changed)
 
 # The stamp is written last, so an installation that broke off is repeated.
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Elastane needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@echo "installing Elastane and its development tools into $(VENV) (about a minute) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 	@echo "installed $$($(BIN)/python -c 'import elastane; print("elastane", elastane.__version__)') in $(VENV)"
+
+# A fresh environment without constraints: what the bounds in pyproject.toml allow today.
+constraints: ## pin the newest allowed versions of all dependencies in constraints.txt (then run the tests)
+	@$(PYTHON) -m venv --clear build/constraints
+	@build/constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@build/constraints/bin/python tools/constraints.py
 
 demo: install ## five real training jobs share this machine; writes report.html (about three minutes)
 	@$(BIN)/elastane demo
