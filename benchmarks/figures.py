@@ -24,8 +24,8 @@ class Figure:
 class Figures:
     """Collects figures, prints each at once, and ends the process as they deserve."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, folder: Path = Path("build/bench")) -> None:
+        self.name, self.folder = name, folder
         self.all: list[Figure] = []
 
     def at_most(
@@ -51,8 +51,8 @@ class Figures:
         print(f"{mark}  {figure.kind}  {figure.name}: {figure.value:.4g}  (target {figure.target})", flush=True)
 
     def finish(self) -> None:
-        """Write ``build/bench/NAME.json`` and exit non-zero if a gate was missed."""
-        path = Path("build/bench") / f"{self.name}.json"
+        """Write ``NAME.json`` into the folder, and exit non-zero if a gate was missed."""
+        path = self.folder / f"{self.name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps([asdict(figure) for figure in self.all], indent=2) + "\n", encoding="utf-8")
         missed = [figure.name for figure in self.all if figure.kind == "gate" and not figure.ok]

@@ -11,6 +11,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.live.agents import agents
@@ -41,19 +42,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.live", description=__doc__)
     parser.add_argument("--only", choices=GROUPS, action="append", help="run this group (may be repeated)")
     parser.add_argument("--quick", action="store_true", help="small counts, for development")
+    parser.add_argument("--poison", action="append", default=[], help="hostile: only these poisons of our own")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", action="store_true", help="keep the folder with everything that was written")
     options = parser.parse_args()
     # Asked to end, we clean up first: nothing may outlive the benchmark.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     names = options.only or list(GROUPS)
+    groups: dict[str, Callable[[Bench], None]] = {**GROUPS, "hostile": partial(hostile, names=options.poison)}
     figures = TrainFigures(f"live-{'-'.join(options.only)}" if options.only else "live-all")
     if options.quick:
         figures.note("QUICK: small counts, these figures prove little")
     folder = Path(tempfile.mkdtemp(prefix="elastane-live-"))
     try:
         for name in names:
-            _run(name, Bench(figures, folder / name, options.quick, options.seed))
+            _run(name, groups[name], Bench(figures, folder / name, options.quick, options.seed))
     finally:
         sweep(folder)
         if options.keep:
@@ -63,13 +66,13 @@ def main() -> None:
     figures.finish()
 
 
-def _run(name: str, bench: Bench) -> None:
+def _run(name: str, group: Callable[[Bench], None], bench: Bench) -> None:
     bench.folder.mkdir()
     began_s = time.monotonic()
     # Times mean little without it: the machine may have other work.
     print(f"--- {name} (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)", flush=True)
     try:
-        GROUPS[name](bench)
+        group(bench)
     except Exception as problem:  # one group that cannot be measured must not hide the others
         bench.figures.note(str(problem))
         if not isinstance(problem, Stuck):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from benchmarks.live.bystanders import LOOK_S, TENANT, Bystanders, ended
 from benchmarks.live.poisons import HEAVY, QUICK, Poison, batches, innocent, own, shared
 from benchmarks.live.probing import Probe
+from benchmarks.live.scripts.poisons.place import DEEDS
 from benchmarks.live.system import System, alive, kill_one
 from benchmarks.live.verdict import CANCEL_S, LEFT_S, Outcome, judge
 from benchmarks.train.bench import Bench
@@ -170,10 +171,13 @@ class Trial:
         return len(self._system.processes())
 
 
-def hostile(bench: Bench) -> None:
-    """All poisons, a batch at a time."""
+def hostile(bench: Bench, names: Sequence[str] = ()) -> None:
+    """All poisons, or those of ``names``, a batch at a time."""
     scratch = bench.folder / "scratch"
-    poisons = own(scratch, QUICK) if bench.quick else [*own(scratch), *shared(scratch)]
+    if unknown := set(names) - set(DEEDS):
+        raise Stuck(f"there is no poison {', '.join(sorted(unknown))}")
+    chosen = names or (QUICK if bench.quick else ())
+    poisons = own(scratch, chosen) if chosen else [*own(scratch), *shared(scratch)]
     with System(bench.folder / "home", nodes=2, slots=_BATCH) as system:
         trial = Trial(bench, system)
         trial.begin()

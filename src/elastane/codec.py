@@ -78,7 +78,10 @@ def decoded(kind: type[Value], document: object) -> Value:
     found = {}
     for name, required, read in _fields(described):
         if name in document:
-            found[name] = read(document[name])
+            try:
+                found[name] = read(document[name])
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
         elif required:
             raise ValueError(f"{name} is missing")
     try:

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from elastane import __version__
 from elastane.cli import bench, demo, live, policies, predict, replay, serve, sim, train
+from elastane.cli.live import screen
 from elastane.errors import ElastaneError
 
 
@@ -68,7 +69,7 @@ def main() -> None:
     try:
         app()
     except ElastaneError as error:
-        typer.echo(f"error: {error}", err=True)
+        screen.say(f"error: {error}")
         sys.exit(2)
     except OSError as error:
         _forget_output()

@@ -73,7 +73,7 @@ def report(
 
 
 def progress(counted: str, quiet: bool = False) -> Progress:
-    """Bars on standard error that count jobs, runs or the like."""
+    """Bars on standard error that count jobs, runs or the like; nothing where nobody looks."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -85,7 +85,7 @@ def progress(counted: str, quiet: bool = False) -> Progress:
         TimeElapsedColumn(),
     )
     console = Console(stderr=True)
-    return Progress(*columns, console=console, disable=quiet, transient=not console.is_terminal)
+    return Progress(*columns, console=console, disable=quiet or not console.is_terminal)
 
 
 def record_history(results: Sequence[RunResult], path: Path) -> None:

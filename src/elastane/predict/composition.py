@@ -12,6 +12,8 @@ from elastane.predict.interval import Z90
 
 ENOUGH_STEPS = 10
 """Networks from which the spread of whole steps is learnt."""
+_MOST = 1e9
+"""Of any figure of a step."""
 NOISE_SD = 0.04
 """Of a measurement on a machine that nobody disturbs much; no interval is narrower."""
 HALF, NINE_IN_TEN = 0.7648923284043466, 2.3533634348018264
@@ -34,6 +36,11 @@ class WholeStep:
     whole_s: float
     predicted_s: float = 0.0
     predicted_sd: float = 0.0
+
+    def __post_init__(self) -> None:
+        numbers = (self.operators_s, self.calls, self.whole_s, self.predicted_s, self.predicted_sd)
+        if not (all(0.0 <= each <= _MOST for each in numbers) and self.whole_s > 0.0):
+            raise ValueError(f"a whole step has figures from 0 to {_MOST:g}, whole_s above 0")
 
 
 @dataclass(frozen=True)

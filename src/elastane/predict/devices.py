@@ -145,9 +145,18 @@ def load_devices(path: Path) -> tuple[Device, ...]:
         rows = _from_csv(path) if path.suffix == ".csv" else read_json(path)
         if not isinstance(rows, list):
             raise ValueError("it must hold a list of devices")
-        return tuple(decoded(Device, row) for row in rows)
+        if not rows:
+            raise ValueError("it holds no device")
+        return tuple(_device(number, row) for number, row in enumerate(rows, start=1))
     except (ValueError, EOFError, OSError, zlib.error, csv.Error, ElastaneError) as error:
         raise ElastaneError(f"the device file {path} is not usable: {error}") from error
+
+
+def _device(number: int, row: object) -> Device:
+    try:
+        return decoded(Device, row)
+    except ValueError as error:
+        raise ValueError(f"its device number {number}: {error}") from None
 
 
 def _from_csv(path: Path) -> list[dict[str, Any]]:
@@ -156,17 +165,19 @@ def _from_csv(path: Path) -> list[dict[str, Any]]:
     for line, row in enumerate(rows, start=2):
         if None in row:  # where DictReader puts what no column is for
             raise ValueError(f"line {line} has more cells than the first line has columns")
-    return [_row(dict(row)) for row in rows]
+    return [_row(dict(row), line) for line, row in enumerate(rows, start=2)]
 
 
-def _row(row: dict[str, str]) -> dict[str, Any]:
-    peaks = {
-        key.removeprefix("peak_"): float(value)
-        for key, value in row.items()
-        if key.startswith("peak_") and value
-    }
+def _row(row: dict[str, str], line: int) -> dict[str, Any]:
+    def number(key: str) -> float:
+        try:
+            return float(row[key])
+        except ValueError:
+            raise ValueError(f"line {line}, {key:.40}: {row[key]!r:.40} is not a number") from None
+
+    peaks = {key.removeprefix("peak_"): number(key) for key in row if key.startswith("peak_") and row[key]}
     numbers = ("memory_gb", "bandwidth_gb_per_s", "launch_us", "sms", "clock_mhz")
-    found: dict[str, Any] = {key: float(row[key]) for key in numbers if row.get(key)}
+    found: dict[str, Any] = {key: number(key) for key in numbers if row.get(key)}
     found |= {key: row[key] for key in ("name", "source", "as_of", "arch") if row.get(key)}
     return found | {
         "peak_tflops": peaks,

@@ -103,7 +103,7 @@ def _offer(row: dict[str, str], path: Path, line: int) -> Offer:
             restart_s=float(row.get("restart_s") or 600.0),
         )
     except ValueError as error:
-        raise ElastaneError(f"{path}, line {line}: {error}") from error
+        raise ElastaneError(f"{path}, line {line}: {error!s:.200}") from error
     numbers = (offer.usd_per_hour, offer.billing_granularity_s, offer.restarts_per_day, offer.restart_s)
     if not all(map(math.isfinite, numbers)):
         raise ElastaneError(f"{path}, line {line}: every number must be finite")

@@ -7,6 +7,7 @@ unpickled.  A profile belongs to one machine, one number of threads and one vers
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from elastane.predict.operators import Kind, Operator, Phase
 from elastane.textfiles import read_json
 
 VERSION = 2
+_MOST = 1e18
+"""Above whatever one operator can need."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,10 @@ class Measured:
     bytes: float
     dims: tuple[int, ...]
     seconds: float
+
+    def __post_init__(self) -> None:
+        if not all(0.0 <= each <= _MOST for each in (self.flops, self.bytes, self.seconds, *self.dims)):
+            raise ValueError(f"{self.name:.40}: flops, bytes, dims and seconds must be from 0 to {_MOST:g}")
 
     def timing(self, device: Device) -> Timing:
         """As cost models take it."""
@@ -64,10 +71,20 @@ class Profile:
     probed_at_s: float = 0.0
     version: int = VERSION
 
+    def __post_init__(self) -> None:
+        if not (
+            math.isfinite(self.made_at_s) and 0.0 <= self.tick_s < math.inf and 0.0 <= self.drift_sd <= 10.0
+        ):
+            raise ValueError("made_at_s, tick_s and drift_sd must be finite, the latter two from 0 up")
+        if not set(self.factors) <= {kind.value for kind in Kind}:
+            raise ValueError(f"factors has a kind of operator that is not known: {sorted(self.factors)!s:.80}")
+        if not all(0.0 < factor < math.inf for factor in self.factors.values()):
+            raise ValueError("factors must be above 0")
+
     @cached_property
     def timings(self) -> tuple[Timing, ...]:
         """All measurements, as cost models take them."""
-        return tuple(each.timing(self.device) for each in self.measured)
+        return tuple(each.timing(self.device) for each in self.measured if each.seconds > 0.0)
 
     @cached_property
     def model(self) -> CostModel:

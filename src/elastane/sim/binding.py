@@ -62,7 +62,7 @@ def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[l
         if row.gpus > widest:
             if not binding.skip_bad:
                 raise ElastaneError(
-                    f"job {row.id} asks for {row.gpus} GPUs, the cluster has {widest} of one kind; "
+                    f"{trace.source}: {row.label} asks for {row.gpus} GPUs, the cluster has {widest} of one kind; "
                     "use a larger cluster, or --skip-bad to leave such jobs out"
                 )
             too_wide += 1
@@ -71,10 +71,11 @@ def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[l
             arrivals.append(_declared(_arrival(row, cluster, binding, draw.tolist()), binding, declaration))
         except ElastaneError as error:
             if not binding.skip_bad:
-                raise
+                raise ElastaneError(f"{trace.source}: {error}") from None
             refused.append(str(error))
     if not arrivals:
-        raise ElastaneError(refused[0] if refused else "no job of this workload can run on this cluster")
+        why = refused[0] if refused else "no job of this workload can run on this cluster"
+        raise ElastaneError(f"{trace.source}: {why}")
     notes = [f"jobs wider than the cluster that were left out: {too_wide}"] if too_wide else []
     if refused:
         notes.append(f"jobs that cannot be simulated and were left out: {len(refused)} (first: {refused[0]})")
@@ -127,7 +128,7 @@ def _arrival(row: TraceJob, cluster: Cluster, binding: Binding, draw: list[float
 def _checked_batch(row: TraceJob, batch: int, limits: BatchLimits) -> int:
     if not limits.initial <= batch <= limits.maximum:
         raise ElastaneError(
-            f"job {row.id}: batch {batch} is outside [{limits.initial}, {limits.maximum}], what was measured"
+            f"{row.label}: batch {batch} is outside [{limits.initial}, {limits.maximum}], what was measured"
         )
     # A batch so small that some worker would go empty is raised to the least that keeps all busy.
     return max(batch, limits.per_gpu_min * row.gpus)

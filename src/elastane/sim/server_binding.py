@@ -31,7 +31,7 @@ def bind_servers(row: TraceJob, cluster: Cluster, abilities: Ability) -> Arrival
     baselines do.
     """
     if row.batch is not None or row.duration_s is not None:
-        raise ElastaneError(f"job {row.id}: jobs with parameter servers have their own batch and length")
+        raise ElastaneError(f"{row.label}: jobs with parameter servers have their own batch and length")
     job = ServerJob(_kind(row), loss_noise=_LOSS_NOISE, seed=job_seed(row.id, row.submit_s))
     nodes = [node for node in cluster.nodes.values() if node.gpu_type == reference_type(cluster)]
     most = min(max(_MOST_TASKS, row.gpus), sum(node.gpus for node in nodes))
@@ -60,7 +60,7 @@ def _kind(row: TraceJob) -> ServerKind:
     if name not in KINDS:
         known = ", ".join(PREFIX + kind for kind in KINDS)
         raise ElastaneError(
-            f"job {row.id}: no parameter-server job {row.app!r}{did_you_mean(name, KINDS)} (known: {known})"
+            f"{row.label}: no parameter-server job {row.app!r}{did_you_mean(name, KINDS)} (known: {known})"
         )
     return KINDS[name]
 

@@ -220,6 +220,28 @@ def many_events(place: Place) -> None:
 
 
 @deed
+def many_resizes(place: Place) -> None:
+    """20,000 changes of size at once, each of which would be stored."""
+    for first in range(0, 20_000, 5_000):
+        report(place, *(_resize(first + number) for number in range(5_000)))
+
+
+def _resize(number: int) -> dict[str, Any]:
+    told = {"type": "resized", "at_s": time.time(), "kind": "grow", "before": 1, "after": 1 + number % 2}
+    return {**told, "generation": number, "step": number, "pause_s": 0.1}
+
+
+@deed
+def endless_events(place: Place) -> None:
+    """Thousands of reports a second for as long as twelve seconds."""
+    until_s, step = time.monotonic() + 12.0, 0
+    while time.monotonic() < until_s:
+        report(place, *(window(step=step + i, progress=float(step + i)) for i in range(200)))
+        step += 200
+        time.sleep(0.05)
+
+
+@deed
 def two_gb_line(place: Place) -> None:
     """A line of two gigabytes that takes no room on the disk."""
     for path in place.journals:

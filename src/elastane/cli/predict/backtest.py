@@ -36,12 +36,13 @@ def command(
     own = load_devices(device_file) if device_file else ()
     sets = load_timings(dataset, (*own, *catalog()))
     require_torch()
-    from elastane.predict.backtesting.held_out import OURS, held_out, models
+    from elastane.predict.backtesting.held_out import OURS, check_rows, held_out, models
     from elastane.predict.backtesting.tables import backtest_json, held_out_table, unseen_table
     from elastane.predict.backtesting.unseen import unseen
 
     if rows:
         sets = tuple(replace(each, timings=each.timings[:rows]) for each in sets)
+    check_rows(sets, str(dataset))
     with progress("models") as told:
         by_rows = list(held_out(sets, models(epochs), told))
     with progress("cards") as told:

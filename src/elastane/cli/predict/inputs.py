@@ -31,10 +31,17 @@ def machines_for(names: str, device_file: Path | None, profile: Path | None) -> 
     def card(device: Device) -> Machine:
         return Machine.from_catalog(device, load_probes(probes_path(device.name))).after(past)
 
+    def named(name: str) -> Device:
+        try:
+            return find(name, known)
+        except ElastaneError as error:
+            also = f"; {device_file} has none of that name either" if device_file else ""
+            raise ElastaneError(f"{error}{also}") from None
+
     if names == "all":
         return [*([local()] if path.exists() else []), *(card(each) for each in known)]
     return [
-        local() if name == "local" else card(find(name, known))
+        local() if name == "local" else card(named(name))
         for name in filter(None, (each.strip() for each in names.split(",")))
     ]
 

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from elastane.codec import decoded
 from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
     from elastane.predict.eta.watch import LogWatch
     from elastane.predict.outcomes import Outcome, Predicted
+
+
+@dataclass(frozen=True)
+class _Quantiles:
+    """Seconds, as ``predict step --json`` writes them."""
+
+    p05: float
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True)
+class _Said:
+    """The part of its document that is needed."""
+
+    device: str
+    step_s: _Quantiles
+    kappa: float
 
 
 def read_predicted(path: Path) -> Predicted:
@@ -19,20 +40,27 @@ def read_predicted(path: Path) -> Predicted:
     Raises:
         ElastaneError: it is none, or it is of several devices.
     """
-    from elastane.predict.interval import Interval
-    from elastane.predict.outcomes import Predicted
     from elastane.textfiles import read_json
 
+    document = read_json(path)
+    steps = document.get("steps") if isinstance(document, dict) else None
+    if not isinstance(steps, list):
+        raise ElastaneError(f"{path} is not what predict step --json writes: it has no list of steps")
+    if len(steps) != 1:
+        raise ElastaneError(f"{path} predicts {len(steps)} devices; the run is on one")
     try:
-        steps: list[Any] = read_json(path)["steps"]
-        if len(steps) != 1:
-            raise ElastaneError(f"{path} predicts {len(steps)} devices; the run is on one")
-        said, step_s = steps[0], steps[0]["step_s"]
-        return Predicted(said["device"], Interval(step_s["p05"], step_s["p50"], step_s["p95"]), said["kappa"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, ElastaneError):
-            raise
-        raise ElastaneError(f"{path} is not what predict step --json writes: {error}") from error
+        return _predicted(decoded(_Said, steps[0]))
+    except (ValueError, ElastaneError) as error:
+        raise ElastaneError(f"{path} is not what predict step --json writes: {error}") from None
+
+
+def _predicted(said: _Said) -> Predicted:
+    from elastane.predict.interval import Interval
+    from elastane.predict.outcomes import Predicted
+
+    if not (0.0 < said.kappa < math.inf and said.step_s.p50 > 0.0):
+        raise ValueError("kappa and step_s must be above 0")
+    return Predicted(said.device, Interval(said.step_s.p05, said.step_s.p50, said.step_s.p95), said.kappa)
 
 
 class Judge:

@@ -40,7 +40,9 @@ def progress(text: str) -> Iterator[Progress]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     # Without a thread that draws: measurements fork this process.
-    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+    console = Console(stderr=True)
+    nobody = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, auto_refresh=False, disable=nobody) as bar:
         task = bar.add_task(text, total=1.0)
 
         def told(done: float, what: str) -> None:

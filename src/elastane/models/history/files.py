@@ -84,7 +84,7 @@ def read_experiences(path: Path, document: Mapping[str, Any]) -> list[Experience
         raise ElastaneError(f"{path} is not a history; elastane history build RESULT.json -o FILE makes one")
     if version != VERSION:
         raise ElastaneError(
-            f"{path} is a history of version {version!r}; this Elastane reads version {VERSION}"
+            f"{path} is a history of version {version!r:.40}; this Elastane reads version {VERSION}"
         )
     rows = document.get("experiences")
     if not isinstance(rows, list):

@@ -55,6 +55,7 @@ def held_out(
     sets: Sequence[TimingSet], fits: dict[str, Fitting], told: Told = lambda _done, _what: None
 ) -> Iterator[HeldOut]:
     """One result per set, as they come; nine rows in ten are learnt from."""
+    check_rows(sets, "timings")
     done = 0
     for each in sets:
         known, new = _parted(each)
@@ -66,10 +67,15 @@ def held_out(
         yield HeldOut(each.name, each.device.name, len(known), tuple(scores))
 
 
+def check_rows(sets: Sequence[TimingSet], where: str) -> None:
+    """Refuse sets that are too small before anyone has waited for the others."""
+    for each in sets:
+        if (count := len(each.timings)) < LEAST_ROWS:
+            raise ElastaneError(f"{where}: {each.name} has {count} rows; a backtest needs {LEAST_ROWS} or more")
+
+
 def _parted(each: TimingSet) -> tuple[list[Timing], list[Timing]]:
     count = len(each.timings)
-    if count < LEAST_ROWS:
-        raise ElastaneError(f"{each.name} has {count} rows; a backtest needs {LEAST_ROWS} or more")
     order = np.random.default_rng(0).permutation(count)
     cut = count * 9 // 10
     return [each.timings[i] for i in order[:cut]], [each.timings[i] for i in order[cut:]]

@@ -83,12 +83,12 @@ def _sets(path: Path, devices: Sequence[Device] | None) -> Iterator[TimingSet]:
     known: dict[str, Device] = {}
     for line, row in enumerate(rows, start=2):
         asked = (row["device"] or "") if named else card
-        device = known.get(asked) or known.setdefault(asked, find(asked, devices))
         try:
+            device = known.get(asked) or known.setdefault(asked, find(asked, devices))
             timing = read(row, device)
             if not 0.0 < timing.seconds < math.inf:
-                raise ValueError("time_ms must be above 0")
-        except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+                raise ValueError(f"time_ms is {row['time_ms']!r:.40}, not a number above 0")
+        except (TypeError, ValueError, LookupError, ArithmeticError, ElastaneError) as error:
             raise ElastaneError(f"{path}, line {line}: {error}") from error
         by_name[device.name].append(timing)
     for timings in by_name.values():

@@ -7,7 +7,8 @@ Rows of NeuSight are single matrix products in fp32, forward.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from elastane.predict.costs.contract import Timing
@@ -20,8 +21,33 @@ STATE_PASSES = (0, 3, 7, 5, 5, 7, 7)
 Row = Mapping[str, str]
 
 
+_MOST = 10**9
+
+
+def _sizes(row: Row, *names: str, least: int = 1, most: int = _MOST) -> Iterator[int]:
+    """Whole numbers that a layer can have; ``ValueError`` names the column of one that it cannot."""
+    for name in names:
+        number = _number(row[name])
+        if not (least <= number <= most and number.is_integer()):
+            raise ValueError(f"{name} is {row[name]!r:.40}, not a whole number from {least} to {most:,}")
+        yield int(number)
+
+
+def _number(text: str | None) -> float:
+    """What a cell says; not a number where it says none."""
+    try:
+        return float(text or "")
+    except ValueError:
+        return math.nan
+
+
+def _optimizer(row: Row) -> int:
+    (code,) = _sizes(row, "optimizer", least=0, most=len(STATE_PASSES) - 1)
+    return code
+
+
 def _flags(row: Row) -> tuple[int, ...]:
-    optimizer, activation = int(row["optimizer"]), int(row["activation_fct"])
+    optimizer, (activation,) = _optimizer(row), _sizes(row, "activation_fct", least=0, most=3)
     return (
         *(int(optimizer == code) for code in range(7)),
         *(int(activation == code) for code in range(4)),
@@ -43,16 +69,17 @@ class ConvolutionRow:
     @classmethod
     def read(cls, row: Row) -> ConvolutionRow:
         """From a row of the file."""
-        n, size, kernel = (int(row[key]) for key in ("batchsize", "matsize", "kernelsize"))
-        c_in, c_out, stride = (int(row[key]) for key in ("channels_in", "channels_out", "strides"))
-        out = -(-size // stride) if int(row["padding"]) else max((size - kernel) // stride + 1, 1)
+        n, size, kernel = _sizes(row, "batchsize", "matsize", "kernelsize")
+        c_in, c_out, stride = _sizes(row, "channels_in", "channels_out", "strides")
+        (padded,) = _sizes(row, "padding", least=0, most=1)
+        out = -(-size // stride) if padded else max((size - kernel) // stride + 1, 1)
         return cls(
             dims=(n, c_in, c_out, size * size, out * out, kernel * kernel, stride, 1),
             flops=2.0 * n * out * out * kernel * kernel * c_in * c_out,
             data=n * size * size * c_in,
             weights=kernel * kernel * c_in * c_out,
             result=n * out * out * c_out,
-            optimizer=int(row["optimizer"]),
+            optimizer=_optimizer(row),
         )
 
     @property
@@ -67,15 +94,15 @@ def convolution(row: Row, device: Device) -> Timing:
     flops, moved = layer.flops, layer.words
     if layer.optimizer:
         flops, moved = 3.0 * flops, (3 + STATE_PASSES[layer.optimizer]) * moved
-    dims = (*layer.dims, int(row["padding"]), int(row["use_bias"]), *_flags(row))
+    dims = (*layer.dims, *_sizes(row, "padding", "use_bias", least=0, most=1), *_flags(row))
     operator = Operator("layer::convolution", Kind.CONVOLUTION, Phase.FORWARD, flops, 4.0 * moved, dims)
     return Timing(operator, device, seconds(row))
 
 
 def dense(row: Row, device: Device) -> Timing:
     """A fully connected layer."""
-    n, inner, out = (int(row[key]) for key in ("batchsize", "dim_input", "dim_output"))
-    optimizer = int(row["optimizer"])
+    n, inner, out = _sizes(row, "batchsize", "dim_input", "dim_output")
+    optimizer = _optimizer(row)
     flops, moved = 2.0 * n * inner * out, n * inner + inner * out + n * out
     if optimizer:
         flops, moved = 3.0 * flops, (3 + STATE_PASSES[optimizer]) * moved
@@ -86,7 +113,7 @@ def dense(row: Row, device: Device) -> Timing:
 
 def product(row: Row, device: Device) -> Timing:
     """One matrix product, or a batch of them."""
-    b, m, n, k = (int(float(row[key])) for key in ("b", "m", "n", "k"))
+    b, m, n, k = _sizes(row, "b", "m", "n", "k")
     flops, moved = 2.0 * b * m * n * k, 4.0 * b * (m * k + k * n + m * n)
     operator = Operator("layer::product", Kind.MATMUL, Phase.FORWARD, flops, moved, (b, m, n, k))
     return Timing(operator, device, seconds(row))
@@ -94,7 +121,7 @@ def product(row: Row, device: Device) -> Timing:
 
 def seconds(row: Row) -> float:
     """The measured time."""
-    return float(row["time_ms"]) / 1e3
+    return _number(row["time_ms"]) / 1e3
 
 
 _COMMON = frozenset({"batchsize", "optimizer", "activation_fct", "time_ms"})

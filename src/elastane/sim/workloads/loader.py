@@ -127,7 +127,7 @@ class _Reading:
         first_s = 0.0 if self.form.keeps_clock else min(job.submit_s for job in self.jobs)
         late = [job for job in self.jobs if not job.submit_s - first_s <= _LATEST_S]
         for job in late:
-            self._leave_out(f"job {job.id:.80}: is submitted more than 100 years after the first")
+            self._leave_out(f"{job.label}: is submitted more than 100 years after the first")
         if late:
             self.jobs = [job for job in self.jobs if job.submit_s - first_s <= _LATEST_S]
             if not self.jobs:
@@ -149,11 +149,9 @@ def _sensible(entry: Entry) -> Entry:
     """The entry itself; ``BadRow`` for a job that no cluster could ever finish."""
     if isinstance(entry, TraceJob):
         if entry.duration_s is not None and not entry.duration_s <= _LONGEST_S:
-            raise BadRow(
-                f"job {entry.id:.80}", "duration", entry.duration_s, "is longer than a year (in seconds)"
-            )
+            raise BadRow(entry.label, "duration", entry.duration_s, "is longer than a year (in seconds)")
         if entry.gpus > _MOST_GPUS:
-            raise BadRow(f"job {entry.id:.80}", "gpus", entry.gpus, f"is above {_MOST_GPUS:,}")
+            raise BadRow(entry.label, "gpus", entry.gpus, f"is above {_MOST_GPUS:,}")
     return entry
 
 

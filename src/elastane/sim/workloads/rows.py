@@ -16,6 +16,8 @@ from pathlib import Path
 from elastane.errors import ElastaneError
 from elastane.textfiles import UNREADABLE, lines_of, open_text
 
+_MOST = 10**12
+"""The largest whole number that anything in a trace can be."""
 _MISSING = frozenset({"", "none", "null", "na", "nan", "nat"})
 
 
@@ -65,6 +67,8 @@ class Row:
         value = self.number(column, least)
         if value != int(value):
             raise self.bad(column, "is not a whole number")
+        if value > _MOST:
+            raise self.bad(column, f"is above {_MOST:,}")
         return int(value)
 
     def wall(self, column: str) -> datetime:

@@ -31,6 +31,12 @@ class TraceJob:
     data_zone: str = ""
     data_gb: float = 0.0
 
+    @property
+    def label(self) -> str:
+        """As a message names the job: on one line, whatever the trace calls it."""
+        plain = self.id.isprintable() and len(self.id) <= 80
+        return f"job {self.id if plain else f'{self.id!r:.80}'}"
+
 
 @dataclass(frozen=True)
 class Trace:

@@ -95,6 +95,8 @@ class CsvFormat(Format[Row]):
                 f"{path} has no column {', '.join(missing)}, which format {self.name} needs; "
                 f"its first line is {','.join(header)[:200]!r}"
             )
+        if twice := [name.strip() for place, name in enumerate(header) if places[name.strip()] != place]:
+            raise ElastaneError(f"{path}: its first line names column {twice[0]!r:.80} twice")
         return (Row(line, places, values) for line, values in cells)
 
     def entry(self, record: Row, options: Options, /) -> Entry:

@@ -1,0 +1,1 @@
+"""Input files by the thousand, most of them damaged, handed to the real verbs."""
