@@ -23,6 +23,8 @@ from elastane.suggest import did_you_mean
 from elastane.textfiles import lines_of, open_text, read_json
 
 _MOST_ROWS = 10_000
+_MOST = 1e6
+"""Multiprocessors, megahertz, gigabytes or microseconds of a link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,9 @@ def problem(device: Device) -> str | None:
     numbers = (device.memory_gb, device.bandwidth_gb_per_s, device.launch_us, *device.peak_tflops.values())
     if not all(map(math.isfinite, numbers)):
         return "every figure must be a finite number"
+    links = (device.link.intra_gb_per_s, device.link.inter_gb_per_s, device.link.latency_us)
+    if not all(0.0 <= each <= _MOST for each in (device.sms, device.clock_mhz, *links)):
+        return f"sms, clock_mhz and link must be from 0 to {_MOST:,.0f}"
     if min(device.memory_gb, device.bandwidth_gb_per_s) <= 0 or device.launch_us < 0:
         return "memory_gb and bandwidth_gb_per_s must be above 0, launch_us not below"
     if "fp32" not in device.peak_tflops or min(device.peak_tflops.values()) <= 0:

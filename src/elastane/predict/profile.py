@@ -26,6 +26,8 @@ from elastane.textfiles import read_json
 VERSION = 2
 _MOST = 1e18
 """Above whatever one operator can need."""
+_LEAST_DIMS = {Kind.MATMUL: 4, Kind.CONVOLUTION: 8, Kind.CONVOLUTION_BACKWARD: 8}
+"""What ``costs.features`` looks at."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Measured:
     def __post_init__(self) -> None:
         if not all(0.0 <= each <= _MOST for each in (self.flops, self.bytes, self.seconds, *self.dims)):
             raise ValueError(f"{self.name:.40}: flops, bytes, dims and seconds must be from 0 to {_MOST:g}")
+        if len(self.dims) < _LEAST_DIMS.get(self.kind, 0):
+            raise ValueError(f"{self.name:.40}: a {self.kind.value} has {_LEAST_DIMS[self.kind]} dims or more")
 
     def timing(self, device: Device) -> Timing:
         """As cost models take it."""
@@ -76,6 +80,9 @@ class Profile:
             math.isfinite(self.made_at_s) and 0.0 <= self.tick_s < math.inf and 0.0 <= self.drift_sd <= 10.0
         ):
             raise ValueError("made_at_s, tick_s and drift_sd must be finite, the latter two from 0 up")
+        shapes = {(each.kind, len(each.dims)) for each in self.measured}
+        if len(shapes) > len({kind for kind, _ in shapes}):
+            raise ValueError("measured has operators of one kind with different numbers of dims")
         if not set(self.factors) <= {kind.value for kind in Kind}:
             raise ValueError(f"factors has a kind of operator that is not known: {sorted(self.factors)!s:.80}")
         if not all(0.0 < factor < math.inf for factor in self.factors.values()):

@@ -18,7 +18,7 @@ from elastane.service.dividing import Dividing
 from elastane.service.holding import ControlSettings, Rounds
 from elastane.service.layout import Layout
 from elastane.service.live import LiveJob
-from elastane.service.running import overlap, retry_at_s
+from elastane.service.running import LONGEST_BACKOFF_S, overlap, retry_at_s
 from elastane.service.store import StaleControlPlane, StoreError
 
 __all__ = ["ControlPlane", "ControlSettings", "Rounds"]
@@ -31,11 +31,15 @@ _AGAIN_S = 1.0
 _SHUTDOWN_S = 20.0
 _REST = 4.0
 """Rest after a round, in times that it took."""
+_CLOSE_EVERY_S = 10.0
+"""How often it is looked for tokens that have expired."""
 _KEEP_EVENTS, _KEEP_DECISIONS = 200_000, 5_000
 
 
 class ControlPlane(Dividing):
     """Active jobs in memory, all jobs in the store, workers behind the engine."""
+
+    _latest_s = _closed_s = 0.0
 
     async def open(self) -> None:
         """Take up where the last control plane ended, and go on."""
@@ -48,7 +52,8 @@ class ControlPlane(Dividing):
         for row in self.store.active():
             try:
                 job = LiveJob.of(row)
-                job.retry_s = retry_at_s(row)
+                # A clock that was set back since then must not keep it waiting.
+                job.retry_s = min(retry_at_s(row), self.clock() + LONGEST_BACKOFF_S)
                 self.live[row.id] = job
             except Exception as error:  # whatever an earlier version, or a job, left there
                 self.problems.append(f"job {row.id} is set aside, its spec cannot be read any more: {error}")
@@ -132,9 +137,10 @@ class ControlPlane(Dividing):
     async def round(self) -> None:
         """Hear what happened, decide if there is reason to, and bring it about."""
         self._wake.clear()
-        self._take(self.engine.reports())
+        await self._take_in_turns()
         self._look_at_nodes()
         now = self.clock()
+        self._follow_clock(now)
         self._retry(now)
         if not self._trigger and (now >= self.rounds.due_s or any(now >= w for w in self.rounds.wake_s)):
             self._trigger = "tick"
@@ -157,13 +163,34 @@ class ControlPlane(Dividing):
         ]
         return min(_IDLE_S, max(0.0, min(moments, default=0.0) - self.clock()) or 0.05)
 
+    def _follow_clock(self, now: float) -> None:
+        """A clock that is set back takes its appointments along: nobody waits as long as the jump."""
+        back_s, self._latest_s = max(0.0, self._latest_s - now), now
+        if not back_s:
+            return
+        self.rounds.due_s -= back_s
+        self.rounds.wake_s = tuple(moment - back_s for moment in self.rounds.wake_s)
+        for job in self.live.values():
+            if job.retry_s:
+                job.retry_s = max(job.retry_s - back_s, 1e-9)  # 0 is none
+
     def _retry(self, now: float) -> None:
         for job in self.live.values():
             if 0.0 < job.retry_s <= now:
                 job.retry_s = 0.0  # once: it may have to wait for room like any other
                 self.poke("retry")
 
+    def _close_expired(self, now: float) -> None:
+        """What has expired is closed for good, so that no clock that is set back opens it again."""
+        if 0.0 <= now - self._closed_s < _CLOSE_EVERY_S:
+            return
+        self._closed_s = now
+        if self.store.expired_tokens(now):
+            with self.store.transaction() as t:
+                t.close_expired_tokens(now)
+
     async def _keep_house(self) -> None:
+        self._close_expired(self.clock())
         if not self.store.backup_due():
             return
         try:

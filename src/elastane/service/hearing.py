@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from elastane.engines.contract import Cause, Over, Report, Running, Told
@@ -16,13 +17,31 @@ _STORE_TRAINING_S = 2.0
 """How often what jobs report is stored; it can be read again from their own reports."""
 
 
+_TURN = 100
+"""Reports that are heard before anybody else has a turn."""
+
+
 class Hearing(Containing):
     """A control plane that listens.  What one job says can cost that job only."""
 
-    def _take(self, reports: list[Report]) -> None:
-        """What the engine says; ends and starts are stored before it may forget them."""
+    async def _take_in_turns(self) -> None:
+        """What the engine says, so much at a time: in between those are answered who ask."""
         # Kept until they are stored: the engine says nothing twice.
-        reports = self._untaken = [*self._untaken, *reports]
+        self._untaken = [*self._untaken, *self.engine.reports()]
+        while self._untaken:
+            self._take_some()
+            if self._untaken:
+                await asyncio.sleep(0)
+
+    def _take(self, reports: list[Report]) -> None:
+        """The same at once."""
+        self._untaken = [*self._untaken, *reports]
+        while self._untaken:
+            self._take_some()
+
+    def _take_some(self) -> None:
+        """A turn's reports; ends and starts are stored before the engine may forget them."""
+        reports = self._untaken[:_TURN]
         changes = [r for r in reports if isinstance(r, Running | Over)]
         share = self._share()
         for report in reports:
@@ -31,7 +50,7 @@ class Hearing(Containing):
                 self._hear(job, report, share)
         if changes:
             self._store_changes(changes)
-        self._untaken = []
+        self._untaken = self._untaken[_TURN:]
         for report in changes:
             if isinstance(report, Over):
                 self.engine.forget(report.attempt)
@@ -90,13 +109,15 @@ class Hearing(Containing):
     def _change(self, t: Transaction, job: LiveJob, report: Running | Over) -> None:
         report = replace(report, at_s=self._moment(report.at_s))
         if isinstance(report, Running):
+            before = job.places
             settled = job.row.state is State.RUNNING or report.workers == places_of(job.row.grant)
             # A report from before the last change does not mean that the places of that change are empty.
             job.places = dict(report.workers) if settled else overlap(job.places, report.workers)
             if job.row.state is State.STARTING:
                 job.learned.start_s = max(0.0, report.at_s - job.row.last_change_s)
             outcome = after_running(job, report)
-            self.poke("settled")
+            if outcome is not None or job.places != before:  # a job may say what is known as often as it likes
+                self.poke("settled")
         else:
             outcome = after_end(job, report)
             job.places = {}

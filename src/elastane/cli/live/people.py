@@ -114,8 +114,10 @@ def _seconds(written: str | None) -> float | None:
 
 
 def _end(token: TokenInfo, now_s: float) -> str:
+    if token.expires_s is not None and token.expires_s <= now_s:  # and is closed for good soon after
+        return "expired"
     if token.revoked:
         return "revoked"
     if token.expires_s is None:
         return "never"
-    return "expired" if token.expires_s <= now_s else times.until(token.expires_s, token.expires_s, now_s)
+    return times.until(token.expires_s, token.expires_s, now_s)

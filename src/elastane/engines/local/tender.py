@@ -34,6 +34,8 @@ log = logging.getLogger("elastane")
 LOOK_S = 0.2
 _LAST_LOOKS, _LAST_LOOK_S = 20, 0.05
 """How often the reports of an attempt that has ended are looked at; of the rest only the end is read."""
+_LINES_PER_S = 200.0
+"""Lines of its reports that are read in the long run: an honest job writes about one a second."""
 _AGAIN_S = 1.0
 _STUMBLES = 5
 """How often in a row looking after an attempt may fail before it is given up."""
@@ -66,6 +68,8 @@ class Tender:
         self._poke = asyncio.Event()
         self._lock = Lock(wanted.launch.folder / LOCK)
         self._offset = wanted.seen
+        self._read_s = 0.0
+        """From when on its reports are read again."""
         self._told: object = None
         self._starts = self._kills = 0
         self._started_s = 0.0
@@ -108,7 +112,8 @@ class Tender:
             if time.monotonic() > self._started_s + _LIVED_S:
                 self._starts = self._kills = 0
             self._ending_s = None if self.wanted.grant else self._ending_s or time.monotonic()
-            await self._read_journal()
+            if time.monotonic() >= self._read_s:
+                await self._read_journal()
             await self._pass_on()
             if self._overdue():
                 await self.force()
@@ -256,9 +261,12 @@ class Tender:
         look = await asyncio.to_thread(read_events, path, self._offset)
         for number, event in look.events:
             self._report(Told(self.attempt, number, event))
-            if isinstance(event, Resized):
-                self._say_running(number, event)
+        # Of several changes only the last is still so.
+        resized = [(number, event) for number, event in look.events if isinstance(event, Resized)]
+        if resized:
+            self._say_running(*resized[-1])
         self._offset = look.offset
+        self._read_s = time.monotonic() + look.lines / _LINES_PER_S
         return look.more
 
     async def _read_rest(self) -> None:

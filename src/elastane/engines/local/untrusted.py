@@ -15,12 +15,12 @@ from typing import Any
 
 from elastane.train.reports.events import Event, check_measured, from_json
 
-LOOK_BYTES = 1 << 20
+LOOK_BYTES = 1 << 18
 """Read at a time."""
 LONGEST_LINE = 1 << 16
-LOOK_EVENTS = 1000
-"""Events taken at a time: an honest job reports about one a second."""
-_SKIP_LOOKS = 64
+LOOK_EVENTS, LOOK_LINES = 200, 1000
+"""Events taken, and lines looked at, at a time: an honest job reports about one a second."""
+_SKIP_LOOKS = 256
 """Pieces of an endless line that are passed over at a time."""
 _LONGEST_TEXT = 4000
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
@@ -83,11 +83,15 @@ def clean(text: object, most: int = _LONGEST_TEXT) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at a journal found: (offset after it, event), where to read on, and whether there is more now."""
+    """What one look at a journal found: (offset after it, event), where to read on, and whether there is more now.
+
+    ``lines`` is how much work it was.
+    """
 
     events: tuple[tuple[int, Event], ...]
     offset: int
     more: bool
+    lines: int = 0
 
 
 def has_more(path: Path, offset: int) -> bool:
@@ -128,14 +132,14 @@ def _look(file: int, offset: int) -> Look:
     if not end:
         return _pass_over(file, offset, data)
     found: list[tuple[int, Event]] = []
-    place = 0
-    while place < end and len(found) < LOOK_EVENTS:
-        after = data.index(b"\n", place) + 1
+    place = lines = 0
+    while place < end and len(found) < LOOK_EVENTS and lines < LOOK_LINES:
+        after, lines = data.index(b"\n", place) + 1, lines + 1
         event = _event(data[place : after - 1]) if after - place <= LONGEST_LINE else None
         place = after
         if event is not None:
             found.append((offset + place, event))
-    return Look(tuple(found), offset + place, more=place < end or len(data) == LOOK_BYTES)
+    return Look(tuple(found), offset + place, more=place < end or len(data) == LOOK_BYTES, lines=lines)
 
 
 def _pass_over(file: int, offset: int, data: bytes) -> Look:

@@ -11,6 +11,7 @@ import resource
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -23,6 +24,7 @@ from elastane.service.api.settings import ApiSettings
 
 _GRACE_S = 3
 _BACKLOG = 1024
+_HANDSHAKE_S = 10.0
 
 
 @contextlib.asynccontextmanager
@@ -73,6 +75,18 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+@contextlib.contextmanager
+def _handshakes_within(seconds: float) -> Iterator[None]:
+    """Have servers that are made meanwhile give up TLS handshakes after so long; the HTTP server has no such option."""
+    loop = asyncio.get_running_loop()
+    plain = loop.create_server
+    loop.create_server = partial(plain, ssl_handshake_timeout=seconds)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        loop.create_server = plain  # type: ignore[method-assign]
+
+
 class _Server(uvicorn.Server):
     """Says when it is ready, and leaves signals alone."""
 
@@ -81,7 +95,11 @@ class _Server(uvicorn.Server):
         self.ready = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        if self.config.ssl is None:
+            await super().startup(sockets)
+        else:
+            with _handshakes_within(_HANDSHAKE_S):
+                await super().startup(sockets)
         self.ready.set()
 
     @contextlib.contextmanager

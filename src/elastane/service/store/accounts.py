@@ -69,6 +69,10 @@ class AccountReads:
         """Of one user or of all; revoked ones too."""
         return self._db.all(_token, _TOKENS if user is None else _TOKENS.where(tokens.c.user == user))
 
+    def expired_tokens(self, now_s: float) -> list[TokenInfo]:
+        """Those whose end has come and that are not closed yet."""
+        return self._db.all(_token, _TOKENS.where(_expired(now_s)))
+
     def quota(self, tenant: str) -> QuotaInfo:
         """What this tenant may hold; where nobody said, everything."""
         found = self._db.one(_quota, sa.select(quotas).where(quotas.c.tenant == tenant))
@@ -130,6 +134,10 @@ class AccountWrites(AccountReads):
             raise NotFound(f"there is no token with the id {token_id!r}; 'elastane token list' shows all")
         return found
 
+    def close_expired_tokens(self, now_s: float) -> None:
+        """Those whose end has come open nothing any more, whatever the clock says later."""
+        self._db.write(sa.update(tokens).where(_expired(now_s)).values(revoked=True))
+
     def forget_token(self, token_id: str) -> None:
         """Nothing is known of it from now on, so it opens nothing either."""
         self._db.write(sa.delete(tokens).where(tokens.c.id == token_id))
@@ -165,6 +173,10 @@ class AccountWrites(AccountReads):
         if found is None:
             raise NotFound(f"there is no user {name!r}")
         return found
+
+
+def _expired(now_s: float) -> sa.ColumnElement[bool]:
+    return sa.and_(tokens.c.expires_s <= now_s, tokens.c.revoked.is_(False))
 
 
 def checked_name(what: str, name: str) -> str:
