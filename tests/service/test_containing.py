@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import tempfile
 from pathlib import Path
@@ -76,6 +77,58 @@ def test_arbitrary_reports_cost_only_the_job_that_made_them(
         w.pass_time(3.0)
         w.crash()  # the next control plane reads what is left of it
         w.until_state(other, State.SUCCEEDED)
+
+
+def test_while_thousands_of_reports_are_heard_others_have_their_turn(tmp_path: Path) -> None:
+    with world(tmp_path) as w:
+        job = started(w, samples=10**6, workers=1)
+        attempt, first = w.live(job).attempt, next_number(w, job)
+        say(w, *(Told(attempt, first + i, window(1.0, 0.1)) for i in range(5000)))
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async def both() -> None:
+            asking = asyncio.create_task(others())
+            await w.plane._take_in_turns()
+            asking.cancel()
+
+        w.run(both())
+        assert turns >= 5000 // 100 - 1
+        assert w.live(job).row.seen == first + 4999
+
+
+def test_what_was_not_heard_when_the_store_failed_is_heard_again(tmp_path: Path, monkeypatch: Any) -> None:
+    with world(tmp_path) as w:
+        job = started(w, samples=10**6, workers=1)
+        attempt, first = w.live(job).attempt, next_number(w, job)
+        say(w, *(Told(attempt, first + i, window(1.0, 0.1)) for i in range(150)))
+        say(w, Over(attempt, first + 150, Cause.FINISHED, "", 0, w.clock.now_s))
+        real = w.plane._store_changes
+
+        def full(_: object) -> None:
+            raise StoreError("no space left on the disk")
+
+        monkeypatch.setattr(w.plane, "_store_changes", full)
+        with pytest.raises(StoreError):
+            w.round()
+        monkeypatch.setattr(w.plane, "_store_changes", real)
+        w.until_state(job, State.SUCCEEDED)
+
+
+def test_a_job_that_says_what_is_known_asks_for_no_decision(tmp_path: Path) -> None:
+    with world(tmp_path) as w:
+        job = started(w, samples=10**6, workers=1)
+        w.pass_time(2.0)
+        attempt, places = w.live(job).attempt, dict(w.live(job).places)
+        w.round()
+        w.plane._trigger = ""
+        w.plane._take([Running(attempt, next_number(w, job), places, "adaptive", "", w.clock.now_s)])
+        assert w.plane._trigger == ""
 
 
 def test_a_job_whose_reports_cannot_be_heard_has_failed_and_the_rest_goes_on(tmp_path: Path) -> None:

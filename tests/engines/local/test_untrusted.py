@@ -13,14 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastane.engines.contract import Attempt, Cause, Launch, Report, Told, Wanted
+from elastane.engines.contract import Attempt, Cause, Launch, Report, Running, Told, Wanted
 from elastane.engines.local.files import read_json
 from elastane.engines.local.launching import ended_from_json, ended_json
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.tender import Tender
-from elastane.engines.local.untrusted import LOOK_BYTES, LOOK_EVENTS, clean, has_more, read_events
+from elastane.engines.local.untrusted import (
+    LOOK_BYTES,
+    LOOK_EVENTS,
+    LOOK_LINES,
+    clean,
+    has_more,
+    read_events,
+)
 from elastane.service.logfiles import log_files
-from elastane.train.reports.events import Warned
+from elastane.train.reports.events import Resized, Warned
 from elastane.train.reports.lines import line_of
 
 any_json = st.recursive(
@@ -129,6 +136,40 @@ def test_one_look_takes_a_bounded_number_of_events(tmp_path: Path) -> None:
     assert len(look.events) == LOOK_EVENTS
     assert look.more
     assert look.offset <= LOOK_BYTES
+
+
+def test_one_look_takes_a_bounded_number_of_lines(tmp_path: Path) -> None:
+    path = journal(tmp_path)
+    path.write_bytes(b"\n" * LOOK_BYTES)  # a million lines that say nothing
+    look = read_events(path, 0)
+    assert (look.lines, look.offset, look.more) == (LOOK_LINES, LOOK_LINES, True)
+
+
+def test_a_job_that_reports_much_is_read_at_a_bounded_pace(tmp_path: Path) -> None:
+    path = journal(tmp_path)
+    path.write_bytes(line_of(Warned(1.0, "x")) * (3 * LOOK_EVENTS))
+    heard: list[Report] = []
+    looker = tender(tmp_path, heard)
+    began_s = time.monotonic()
+    asyncio.run(looker._read_journal())
+    assert len(heard) == LOOK_EVENTS
+    assert looker._read_s >= began_s + LOOK_EVENTS / 200.0
+    quiet = tender(tmp_path, heard)
+    path.write_bytes(line_of(Warned(1.0, "x")))
+    asyncio.run(quiet._read_journal())
+    assert quiet._read_s < time.monotonic() + 0.1
+
+
+def test_of_many_changes_of_size_the_last_is_told(tmp_path: Path) -> None:
+    path = journal(tmp_path)
+    sizes = [Resized(1.0 + i, i, "grow", i, i + 1, 1, 0.1) for i in range(1, 100)]
+    path.write_bytes(b"".join(map(line_of, sizes)))
+    heard: list[Report] = []
+    looker = tender(tmp_path, heard)
+    asyncio.run(looker._read_journal())
+    assert [report.event for report in heard if isinstance(report, Told)] == sizes
+    (running,) = [report for report in heard if isinstance(report, Running)]
+    assert running.at_s == sizes[-1].at_s
 
 
 def test_nesting_that_exhausts_the_stack_is_no_event_and_no_end(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import signal
 import ssl
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from elastane.errors import ElastaneError
+from elastane.service.api import server
 from elastane.service.api.app import create_app
 from elastane.service.api.server import check_exposure, serve
 from service.api.house import JOB, House
@@ -120,12 +122,35 @@ def test_certificates_that_cannot_be_used_are_one_clear_line(
         asyncio.run(run())
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
-def test_with_a_certificate_it_speaks_tls(house: House, tmp_path: Path) -> None:
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+def certificate(folder: Path) -> tuple[Path, Path]:
+    cert, key = folder / "cert.pem", folder / "key.pem"
     made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
     names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
     subprocess.run([*made.split(), *names], check=True, capture_output=True, timeout=60)
+    return cert, key
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_a_tls_handshake_that_does_not_end_is_given_up(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, key = certificate(tmp_path)
+    assert server._HANDSHAKE_S == 10.0
+    monkeypatch.setattr(server, "_HANDSHAKE_S", 0.2)
+
+    async def run() -> None:
+        async with serve(house.app, "127.0.0.1", 0, tls_cert=cert, tls_key=key) as url:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 40) == b""  # asyncio alone would wait for 60 s
+            writer.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_with_a_certificate_it_speaks_tls(house: House, tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
 
     async def run() -> None:
         trusted = ssl.create_default_context(cafile=str(cert))

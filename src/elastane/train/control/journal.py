@@ -32,9 +32,11 @@ class PlanLog:
         """What was appended so far; a torn line (a crash while writing) never took effect and is skipped."""
         for line in self.path.read_bytes().splitlines():
             try:
-                yield json.loads(line)
-            except ValueError:
+                entry = json.loads(line)
+            except (ValueError, RecursionError):
                 continue
+            if isinstance(entry, dict):
+                yield entry
 
     def close(self) -> None:
         """Let go of the file."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TAIL_BYTES = 1 << 16
 _LONGEST_MESSAGE = 20
 """Lines of an exception's message; what stands further up has been survived."""
@@ -13,13 +17,29 @@ _LONGEST_LINE = 300
 def last_words(log: Path) -> str:
     """The exception that was printed last or, without one, the last line; empty if there is nothing."""
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
-            text = file.read().decode(errors="replace")
+        text = _tail(log).decode(errors="replace")
     except OSError:
         return ""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     return (_exception(lines) or (lines[-1].strip() if lines else ""))[:_LONGEST_LINE]
+
+
+def _tail(log: Path) -> bytes:
+    """The end of a regular file, reached by no link: the folder is the worker's, who may put anything there."""
+    folder = os.open(log.parent.parent, _FOLDER)
+    try:
+        inner = os.open(log.parent.name, _FOLDER, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+        file = os.open(log.name, _FILE, dir_fd=folder)
+    finally:
+        os.close(folder)
+    try:
+        facts = os.fstat(file)
+        regular = stat.S_ISREG(facts.st_mode)
+        return os.pread(file, _TAIL_BYTES, max(0, facts.st_size - _TAIL_BYTES)) if regular else b""
+    finally:
+        os.close(file)
 
 
 def _exception(lines: list[str]) -> str | None:
