@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install constraints demo demo-sim bench-live bench-predict chaos test test-slow test-all lint format bench bench-policies bench-genetic bench-scale bench-train clean
+.PHONY: help install constraints demo demo-sim bench-inputs bench-live bench-predict chaos test test-slow test-all lint format bench bench-policies bench-genetic bench-scale bench-train clean
 
 help: ## list the targets
 	@echo "Elastane: make TARGET"
@@ -80,6 +80,9 @@ bench-live: install ## figures of the live system: decisions, submissions, start
 
 bench-predict: install ## figures of prediction (about half an hour; needs ../shared/data)
 	@OMP_NUM_THREADS=1 $(BENCH) benchmarks.predict
+
+bench-inputs: install ## 3,000 damaged input files (traces, logs, profiles, specs …), each handed to its verb (about ten minutes)
+	@$(BENCH) benchmarks.inputs
 
 chaos: install ## kill -9 of control plane, agents and workers, again and again; broken stores; hostile jobs
 	@$(BENCH) benchmarks.live --only control --only agents --only store --only hostile
