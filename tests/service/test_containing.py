@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from elastane.engines.contract import Cause, Over, Report, Running, Told
 from elastane.jobs.states import State
+from elastane.models.goodput import BatchLimits
+from elastane.models.throughput import ThroughputParams
 from elastane.service.store import StoreError
 from elastane.train.reports.events import _TYPES, Evaluated, Event, Fitted
 from service.helpers import World, started, window, world
@@ -45,7 +47,20 @@ def made_up(kind: type[Event]) -> st.SearchStrategy[Event]:
     return st.fixed_dictionaries(drawn).map(lambda values: kind(**values))
 
 
-anything = st.sampled_from(EVENTS).flatmap(made_up)
+size = st.integers(1, 2**80) | st.integers(1, 4096)
+
+
+@st.composite
+def fits(draw: st.DrawFn) -> Event:
+    """What a job says of its own speed: limits that are in order, and no other sense."""
+    total, each = sorted([draw(size), draw(size)]), sorted([draw(size), draw(size)])
+    fixed = draw(st.none() | size)
+    limits = BatchLimits(total[0], total[1], each[0], each[1], fixed, draw(st.booleans()))
+    params = ThroughputParams(*(draw(real) for _ in ThroughputParams._fields))
+    return Fitted(draw(real), params, draw(st.none() | real), limits, draw(number), draw(words))
+
+
+anything = st.sampled_from(EVENTS).flatmap(made_up) | fits()
 
 
 def say(w: World, *reports: Report) -> None:
