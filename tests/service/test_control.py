@@ -95,7 +95,7 @@ def test_a_place_that_is_given_up_is_given_to_another_only_when_it_is_empty(tmp_
         w.pass_time(4.0)
         assert w.workers(job) == 1
         assert w.state(other) is State.QUEUED
-        assert w.service.why(other).reason == "its place is being freed by others"
+        assert w.service.why(other).reason == f"its place is being freed by {job}"
         w.until_state(other, State.RUNNING, most_s=5.0)
 
 

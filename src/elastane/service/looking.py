@@ -9,7 +9,7 @@ from pathlib import Path
 from elastane import __version__
 from elastane.engines.local.layout import Layout
 from elastane.service.control import ControlPlane
-from elastane.service.explaining import explain
+from elastane.service.explaining import explain, waits_for
 from elastane.service.facade import NotFound, Which
 from elastane.service.learning import Learned
 from elastane.service.live import slots_of
@@ -132,7 +132,7 @@ class Looking:
             most=most,
             life=self._store.events(0, 1000, job=row.id),
             processes=processes,
-        )
+        ).model_copy(update={"waits_for": waits_for(plane, live) if live is not None else []})
 
     def _row(self, job: str) -> JobRow:
         row = self._store.job(job)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -88,6 +88,8 @@ def explain(problem: Problem, given: Container[int]) -> dict[str, str]:
     """Why each job that was not given any GPUs has none."""
     total = int(problem.node_gpus.sum())
     crowd = f"{len(problem.jobs)} jobs share {total} GPUs"
+    stay = np.flatnonzero(problem.pinned & (problem.held_total > 0))
+    had = total - int(problem.held_total[stay].sum())
     reasons = {}
     for j, job in enumerate(problem.jobs):
         least, most = int(problem.least[j]), int(problem.most[j])
@@ -95,11 +97,20 @@ def explain(problem: Problem, given: Container[int]) -> dict[str, str]:
             continue
         if least > most:
             reasons[job.id] = f"needs {least} GPUs of one type, at most {most} that it may use exist"
+        elif least > had:
+            reasons[job.id] = _taken(least, had, [problem.jobs[row].id for row in stay])
         elif not problem.factor[j].any():
             reasons[job.id] = f"too young for a start to pay yet; {crowd}"
         else:
             reasons[job.id] = f"{crowd}; running it now would cost the others more than it gains"
     return reasons
+
+
+def _taken(least: int, had: int, stay: Sequence[str]) -> str:
+    """Why it cannot be given enough, whatever it is worth: others can be neither suspended nor made smaller."""
+    who = ", ".join(stay[:3]) + (", …" if len(stay) > 3 else "")
+    runs = "runs" if len(stay) == 1 else "run"
+    return f"needs {least} GPUs, {had or 'none'} can be had while {who} {runs}, which cannot be suspended"
 
 
 def as_rows(state: NDArray[np.integer[Any]]) -> Rows:
