@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from elastane.errors import ElastaneError
 from elastane.jobs.states import Event, InvalidTransition, State
-from elastane.policies.contract import Policy
-from elastane.policies.registry import make_policy
+from elastane.policies.registry import make_live_policy
 from elastane.service.deciding import ShadowPolicy
 from elastane.service.explaining import waits_for
 from elastane.service.facade import Conflict, NotFound, Principal
@@ -153,7 +152,7 @@ class Steering(Looking):
 
     def set_policy(self, who: Principal, written: str) -> PolicyInfo:  # noqa: ARG002
         """Decide by another policy from now on."""
-        policy = _live_policy(written)
+        policy = make_live_policy(written)
         with self._store.transaction() as t:
             t.set_setting("policy", written)
             t.append_event("policy", None, {"policy": policy.label()})
@@ -163,7 +162,7 @@ class Steering(Looking):
 
     def set_shadow(self, who: Principal, written: str | None) -> PolicyInfo:  # noqa: ARG002
         """Let another policy say what it would have done."""
-        shadow = ShadowPolicy(_live_policy(written)) if written is not None else None
+        shadow = ShadowPolicy(make_live_policy(written)) if written is not None else None
         with self._store.transaction() as t:
             t.set_setting("shadow", written)
         self._plane.shadow = shadow
@@ -188,10 +187,3 @@ class Steering(Looking):
             )
         self._plane.poke("quota")
         return replace_used(quota, self._used(tenant))
-
-
-def _live_policy(written: str) -> Policy:
-    policy = make_policy(written)
-    if policy.needs.oracle:
-        raise ElastaneError(f"policy {policy.label()} needs to know the future; it is for simulations only")
-    return policy

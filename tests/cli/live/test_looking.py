@@ -46,15 +46,15 @@ j1 (digits) running, adaptive: its process called elastane.train
 """
 
 WHY = """\
-j2 queued: needs 8 slots, 4 are free (needs 8, free slots 4)
-  ahead: j1 digits of ada (1 worker, running), j2 digits of ada (2 workers, running), \
-j3 digits of ada (3 workers, running) and 2 more
+j2 queued: needs 8 slots, 4 are free
+  ahead: j1 digits of ada (1 worker, running, ends in 5–9 min), \
+j2 digits of ada (2 workers, running, end unknown), j3 digits of ada (3 workers, running, end unknown) and 2 more
   would help: ask for 4 workers instead of 8
 """
 
 INSTEAD = """\
-  instead with 4 workers: starts now
-  instead with priority 5: starts in 20 min (does not help)
+  with 4 workers: it would start now
+  with priority 5: it would still wait
 """
 
 EVIL = "\x1b]0;owned\x07[bold red]x[/]\n\u202e"
