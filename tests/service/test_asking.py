@@ -43,7 +43,9 @@ def test_what_no_node_could_hold_is_refused_with_what_there_is(tmp_path: Path) -
     with world(tmp_path) as w:
         with pytest.raises(ElastaneError, match=r"workers\.min: 5 workers .* 4 slots on 2 nodes; .* at most 4"):
             w.submit(workers=5)
-        with pytest.raises(ElastaneError, match=r"resources\.gpus: .* the largest node has 2; ask for at most 2"):
+        with pytest.raises(
+            ElastaneError, match=r"resources\.gpus: .* the largest node has 2; ask for at most 2"
+        ):
             w.submit(resources={"gpus": 3})
         with pytest.raises(ElastaneError, match="accelerators: the cluster has cpu, not h100"):
             w.submit(accelerators=["h100"])

@@ -29,7 +29,7 @@ j1 (digits) running, adaptive: its process called elastane.train
   metrics   accuracy 0.91
   batch     512 (64 per worker in 2 passes), learning rate ×2
   goodput   1,234, from 1,500 samples/s at 82 % statistical efficiency
-  changes   2 resizes with 0.35 s of pauses, 1 worker lost, 1 step done again
+  changes   2 resizes with 350 ms of pauses, 1 worker lost, 1 step done again
   ends      in 5–9 min (measured speed)
   speed-up by workers: █ measured, ░ predicted, ► chosen
     1  ██████                    1.00×

@@ -98,7 +98,7 @@ def _training(training: Training, progress: float | None) -> Iterator[tuple[str,
     yield (
         "changes",
         (
-            f"{times.counted(training.resizes, 'resize')} with {training.pauses_s:.2g} s of pauses, "
+            f"{times.counted(training.resizes, 'resize')} with {times.pauses(training.pauses_s)} of pauses, "
             f"{times.counted(training.workers_lost, 'worker')} lost, "
             f"{times.counted(training.redone_steps, 'step')} done again"
         ),
