@@ -133,7 +133,8 @@ class Steering(Looking):
         self._plane.poke(trigger)
 
     def _line(self, live: LiveJob) -> JobSummary:
-        line = summary(live.row, live.learned, self._plane.clock(), live.waiting)
+        ends = self._foreseen().get(live.id)
+        line = summary(live.row, live.learned, self._plane.clock(), live.waiting, ends)
         return line.model_copy(update={"waits_for": waits_for(self._plane, live)})
 
     def drain(self, who: Principal, node: str, draining: bool) -> NodeInfo:  # noqa: ARG002

@@ -167,7 +167,7 @@ def test_why_as_json_is_the_model(run: Run) -> None:
     ("id", "words"),
     [
         ("j1", "j1 (digits) ends in 5–9 min (measured speed)\n"),
-        ("j2", "j2 (big) ends at a time that nobody can tell yet\n"),
+        ("j2", "j2 (big) has no known end yet\n"),
         ("j3", "j3 (old) succeeded 60 min ago\n"),
     ],
 )

@@ -10,7 +10,7 @@ import typer
 
 from elastane.cli.live import calls, complete, options, screen, times, waiting
 from elastane.cli.live.curve import chart
-from elastane.cli.live.etas import eta_words
+from elastane.cli.live.etas import end_words
 from elastane.cli.live.queue import nodes_words, workers_words
 from elastane.errors import ElastaneError
 
@@ -73,8 +73,7 @@ def _facts(job: JobDetail, now_s: float) -> Iterator[tuple[str, str]]:
         code = "" if job.code is None else f", exit code {job.code}"
         yield "ended", f"{times.ago(job.ended_s, now_s)}{code}"
     elif job.eta is not None:
-        basis = f" ({job.eta.basis})" if job.eta.basis else ""
-        yield "ends", f"{eta_words(job.eta, now_s)}{basis}"
+        yield "ends", end_words(job.eta, now_s)
     if job.reason:
         yield "why", job.reason
 
