@@ -84,6 +84,19 @@ def _training(training: Training, progress: float | None) -> Iterator[tuple[str,
     yield "progress", f"{times.bar(progress)}, {epochs}, step {training.step:,}{loss}"
     if training.metrics:
         yield "metrics", ", ".join(f"{name} {value:.4g}" for name, value in training.metrics.items())
+    if training.batch:  # not every script says how many samples a step has
+        yield from _speed(training)
+    yield (
+        "changes",
+        (
+            f"{times.counted(training.resizes, 'resize')} with {times.pauses(training.pauses_s)} of pauses, "
+            f"{times.counted(training.workers_lost, 'worker')} lost, "
+            f"{times.counted(training.redone_steps, 'step')} done again"
+        ),
+    )
+
+
+def _speed(training: Training) -> Iterator[tuple[str, str]]:
     parts = f"{training.per_worker:,} per worker"
     if training.accumulation:
         parts += f" in {training.accumulation + 1} passes"
@@ -94,14 +107,6 @@ def _training(training: Training, progress: float | None) -> Iterator[tuple[str,
     else:
         good = times.amount(training.goodput)
         yield "goodput", f"{good}, from {speed} at {times.percent(training.efficiency)} statistical efficiency"
-    yield (
-        "changes",
-        (
-            f"{times.counted(training.resizes, 'resize')} with {times.pauses(training.pauses_s)} of pauses, "
-            f"{times.counted(training.workers_lost, 'worker')} lost, "
-            f"{times.counted(training.redone_steps, 'step')} done again"
-        ),
-    )
 
 
 def _life(job: JobDetail, now_s: float) -> Iterator[str]:
