@@ -1,8 +1,9 @@
 """Keeps workers' logs from filling the disk: a long one is set aside, its worker goes on with an empty one.
 
 Workers hold their log open for appending, so it is copied and cut, not renamed.  What a worker writes in the moment
-between the two is lost; one older part is kept, and the log begins with a line that says so.  The folder is the job's, who may put anything there at any moment:
-only regular files with one name are touched, and each is opened from its folder, never through a link.
+between the two is lost; one older part is kept, and the log begins with a line that says so.  The folder is the job's,
+who may put anything there at any moment: only regular files with one name are touched, and each is opened from its
+folder, never through a link.
 """
 
 from __future__ import annotations
