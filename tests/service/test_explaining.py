@@ -58,6 +58,11 @@ def too_wide(w: World) -> str:
     return w.submit(workers=2)
 
 
+def no_room(w: World) -> str:
+    started(w, samples=100_000, workers={"min": 3, "max": 3}, priority=5)
+    return w.submit(workers=2)
+
+
 def nodes_away(w: World) -> str:
     w.engine.lose_node("n1")
     return w.submit(workers=3)
@@ -73,6 +78,7 @@ REASONS = [
     ),
     (full, "needs 1 slot, none can be had while j1 runs, which cannot be suspended"),
     (too_wide, "needs 2 slots, 1 can be had while j1 runs, which cannot be suspended"),
+    (no_room, "needs 2 slots, 1 of 4 is free; to make room now would cost the others more than it gains"),
     (nodes_away, "needs 3 slots of one type, at most 2 that it may use exist"),
 ]
 

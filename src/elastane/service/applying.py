@@ -94,9 +94,9 @@ class Applying(Hearing):
         return True
 
     def _being_freed(self, job: LiveJob, places: Mapping[str, int]) -> str:
-        """For whom a job waits that was promised these places."""
-        if waits(job):
-            return words(job, list(self.live.values()), self._nodes)
+        """For whom a job waits that was promised these places; one that runs waits only for what its owner wants."""
+        if job.row.grant is not None:
+            return words(job, list(self.live.values()), self._nodes) if waits(job) else ""
         there = [j for j in self.live.values() if j.id != job.id and j.places.keys() & places.keys()]
         going = [j.id for j in there if j.leaving or j.places != places_of(j.row.grant)]
         return f"its place is being freed by {named(going or [j.id for j in there])}"

@@ -41,7 +41,7 @@ def explain(plane: ControlPlane, job: LiveJob, *, instead: bool) -> Why:
         reason=reason,
         numbers=numbers,
         ahead=ahead[:_MOST_AHEAD],
-        advice=_advice(job, total - held),
+        advice=_advice(job, total - held, instead=instead),
         instead=_alternatives(plane, job) if instead else [],
     )
 
@@ -86,7 +86,7 @@ def _workers(count: int) -> str:
     return counted(count, "worker")
 
 
-def _advice(job: LiveJob, free: int) -> list[str]:
+def _advice(job: LiveJob, free: int, *, instead: bool) -> list[str]:
     if job.row.held:
         return [f"elastane resume {job.id}"]
     least = job.request(1).min_workers
@@ -95,7 +95,7 @@ def _advice(job: LiveJob, free: int) -> list[str]:
         return [
             f"with {_workers(fitting)} at least instead of {least} it could start now (--workers {fitting}:…)"
         ]
-    return [f"elastane why {job.id} --instead   shows what would help"]
+    return [] if instead else [f"see: elastane why {job.id} --instead"]
 
 
 def _alternatives(plane: ControlPlane, job: LiveJob) -> list[Instead]:

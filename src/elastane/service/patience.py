@@ -78,7 +78,7 @@ def holders(job: LiveJob, jobs: Iterable[LiveJob]) -> list[LiveJob]:
     """Who has what it waits for: on its place, or anywhere; those who cannot be made to leave come first."""
     node = job.row.pinned_node
     there = [j for j in jobs if j.id != job.id and (j.places if node is None else node in j.places)]
-    return sorted(there, key=lambda j: (ABILITIES[j.row.kind] is not Ability.NONE, j.row.number))
+    return sorted(there, key=lambda j: (not _stays(j), j.row.number))
 
 
 def words(job: LiveJob, jobs: Sequence[LiveJob], nodes: Mapping[str, Node]) -> str:
@@ -104,4 +104,19 @@ def _taken(job: LiveJob, jobs: Sequence[LiveJob], nodes: Mapping[str, Node], amo
     free = max(0, total - held - own)
     verb, have = "are" if free > 1 else "is", "has" if len(others) == 1 else "have"
     who = f", {named([other.id for other in others])} {have} {held}" if others else ""
-    return f"{free or 'none'} of {counted(total, 'slot')} {verb} free{who}"
+    return f"{free or 'none'} of {counted(total, 'slot')} {verb} free{who}{_who_goes(job, others, free + own, among)}"
+
+
+def _who_goes(job: LiveJob, others: Sequence[LiveJob], there: int, among: Sequence[str]) -> str:
+    """Whether others can make room, or who cannot be made to."""
+    goes = [other for other in others if not _stays(other)]
+    given = sum(other.slots(other.places.get(node, 0)) for other in goes for node in among)
+    if job.slots(job.row.pinned_workers or 1) <= there + given:
+        return f"; {named([other.id for other in goes])} may have to make room" if goes else ""
+    stays = [other.id for other in others if _stays(other)]
+    return f"; {named(stays)} cannot be made to leave" if stays else ""
+
+
+def _stays(job: LiveJob) -> bool:
+    fixed = ABILITIES[job.row.kind] is Ability.NONE or job.row.pinned_node is not None
+    return not job.leaving and (fixed or not job.spec.preemptible)

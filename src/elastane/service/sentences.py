@@ -11,7 +11,7 @@ from collections.abc import Sequence
 _MOST_NAMED = 4
 _GPUS = re.compile(r"\bGPU(s?)\b")
 _ONE_OF_MANY = re.compile(r"(?<![\d.,])1 (GPU|CPU|slot|worker|node|job)s\b")
-_ONE_ARE = re.compile(r"(?<![\d.,])1 are (free|left|spare)\b")
+_ONE_ARE = re.compile(r"(?<![\d.,])(1|1 of [\d,]+|none of [\d,]+) are (free|left|spare)\b")
 
 
 def counted(count: int, noun: str) -> str:
@@ -38,8 +38,8 @@ def named(jobs: Sequence[str]) -> str:
 def plainly(reason: str, accelerator: str) -> str:
     """A policy's reason with the words of this cluster.
 
-    >>> plainly("needs 2 GPUs, 1 are free", "cpu")
-    'needs 2 slots, 1 is free'
+    >>> plainly("needs 2 GPUs, 1 of 4 are free", "cpu")
+    'needs 2 slots, 1 of 4 is free'
     """
     words = _GPUS.sub(r"slot\1", reason) if accelerator == "cpu" else reason
-    return _ONE_ARE.sub(r"1 is \1", _ONE_OF_MANY.sub(r"1 \1", words))
+    return _ONE_ARE.sub(r"\1 is \2", _ONE_OF_MANY.sub(r"1 \1", words))

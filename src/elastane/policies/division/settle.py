@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -84,12 +84,12 @@ def grants_of(problem: Problem, rows: Rows) -> dict[str, Grant]:
     return grants
 
 
-def explain(problem: Problem, given: Container[int]) -> dict[str, str]:
-    """Why each job that was not given any GPUs has none."""
+def explain(problem: Problem, given: Mapping[int, int]) -> dict[str, str]:
+    """Why each job that was not ``given`` any GPUs has none."""
     total = int(problem.node_gpus.sum())
     crowd = f"{len(problem.jobs)} jobs share {total} GPUs"
     stay = np.flatnonzero(problem.pinned & (problem.held_total > 0))
-    had = total - int(problem.held_total[stay].sum())
+    had, free = total - int(problem.held_total[stay].sum()), total - sum(given.values())
     reasons = {}
     for j, job in enumerate(problem.jobs):
         least, most = int(problem.least[j]), int(problem.most[j])
@@ -101,9 +101,17 @@ def explain(problem: Problem, given: Container[int]) -> dict[str, str]:
             reasons[job.id] = _taken(least, had, [problem.jobs[row].id for row in stay])
         elif not problem.factor[j].any():
             reasons[job.id] = f"too young for a start to pay yet; {crowd}"
+        elif least > free:
+            short = f"needs {least} GPUs, {free if free > 0 else 'none'} of {total} are free"
+            reasons[job.id] = f"{short}; to make room now would cost the others more than it gains"
         else:
             reasons[job.id] = f"{crowd}; running it now would cost the others more than it gains"
     return reasons
+
+
+def counts_of(rows: Rows) -> dict[int, int]:
+    """GPUs that each job is given."""
+    return {job: sum(row.values()) for job, row in rows.items()}
 
 
 def _taken(least: int, had: int, stay: Sequence[str]) -> str:
