@@ -252,7 +252,7 @@ def test_a_size_that_is_too_much_for_now_waits_for_its_room(tmp_path: Path) -> N
         answer = w.service.scale(ANN, job, 4)
         said = f"it goes on with {counted(held, 'worker')} until 4 fit: "
         assert answer.reason.startswith(said)
-        assert answer.reason.endswith(f"free, {rigid} has 2; {rigid} cannot be made to leave")
+        assert answer.reason.endswith(f"free, {rigid} has 2 and cannot be made to leave")
         assert [each.id for each in answer.waits_for] == [rigid]
         w.round()
         assert w.service.why(job).reason.startswith(said)
@@ -278,7 +278,7 @@ def test_a_place_that_nobody_can_be_made_to_leave_is_waited_for_where_the_job_is
         job = started(w, samples=100_000, workers=1)
         answer = w.service.move(ANN, job, node)
         said = f"it goes on where it is until 1 worker fits on {node}: none of 2 slots is free, {rigid} has 2"
-        said += f"; {rigid} cannot be made to leave"
+        said += " and cannot be made to leave"
         assert answer.reason == said
         assert [each.id for each in answer.waits_for] == [rigid]
         w.round()
@@ -298,7 +298,7 @@ def test_a_job_that_waits_for_a_place_is_told_whose_it_is(tmp_path: Path) -> Non
         w.round()
         why = w.service.why(job)
         waits = f"it waits until 1 worker fits on {node}: none of 2 slots is free, {rigid[1]} has 2"
-        assert why.reason == f"{waits}; {rigid[1]} cannot be made to leave"
+        assert why.reason == f"{waits} and cannot be made to leave"
         w.until(lambda: w.engine.workers_of(job) == {node: 1})
 
 

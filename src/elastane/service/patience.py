@@ -111,10 +111,12 @@ def _who_goes(job: LiveJob, others: Sequence[LiveJob], there: int, among: Sequen
     """Whether others can make room, or who cannot be made to."""
     goes = [other for other in others if not _stays(other)]
     given = sum(other.slots(other.places.get(node, 0)) for other in goes for node in among)
-    if job.slots(job.row.pinned_workers or 1) <= there + given:
-        return f"; {named([other.id for other in goes])} may have to make room" if goes else ""
-    stays = [other.id for other in others if _stays(other)]
-    return f"; {named(stays)} cannot be made to leave" if stays else ""
+    enough = job.slots(job.row.pinned_workers or 1) <= there + given
+    meant = goes if enough else [other for other in others if _stays(other)]
+    if not meant:
+        return ""
+    who = " and" if len(meant) == len(others) else f"; {named([other.id for other in meant])}"
+    return f"{who} may have to make room" if enough else f"{who} cannot be made to leave"
 
 
 def _stays(job: LiveJob) -> bool:

@@ -75,7 +75,7 @@ def after_end(job: LiveJob, report: Over) -> Outcome:
     if state is State.SUSPENDING and report.cause in (Cause.SUSPENDED, Cause.CANCELLED, Cause.LOST):
         if job.row.kind == "rigid":  # it gave up its place, and with it all it had done
             row = replace(_freed(job, report, Event.LOSE), state=State.QUEUED)
-            return Outcome(row, ((Event.LOSE, f"{report.detail}; {_UNSAVED}"), (Event.REQUEUE, "starts over")))
+            return Outcome(row, ((Event.LOSE, _UNSAVED), (Event.REQUEUE, "starts over")))
         row = _freed(job, report, Event.SAVED)
         return Outcome(row, ((Event.SAVED, report.detail),))
     if report.cause in (Cause.LOST, Cause.SUSPENDED, Cause.CANCELLED):

@@ -97,10 +97,10 @@ def _training(training: Training, progress: float | None) -> Iterator[tuple[str,
 
 
 def _speed(training: Training) -> Iterator[tuple[str, str]]:
-    parts = f"{training.per_worker:,} per worker"
-    if training.accumulation:
-        parts += f" in {training.accumulation + 1} passes"
-    yield "batch", f"{training.batch:,} ({parts}), learning rate ×{training.lr_factor:.3g}"
+    parts = f" ({training.per_worker:,} per worker" if training.per_worker else ""
+    if parts:
+        parts += f" in {training.accumulation + 1} passes)" if training.accumulation else ")"
+    yield "batch", f"{training.batch:,}{parts}, learning rate ×{training.lr_factor:.3g}"
     speed = f"{times.amount(training.samples_per_s)} samples/s"
     if training.efficiency is None:
         yield "goodput", f"not known yet, at {speed}"
