@@ -95,7 +95,7 @@ def _advice(job: LiveJob, free: int, *, instead: bool) -> list[str]:
         return [
             f"with {_workers(fitting)} at least instead of {least} it could start now (--workers {fitting}:…)"
         ]
-    return [] if instead else [f"see: elastane why {job.id} --instead"]
+    return [] if instead else [f"see 'elastane why {job.id} --instead'"]
 
 
 def _alternatives(plane: ControlPlane, job: LiveJob) -> list[Instead]:

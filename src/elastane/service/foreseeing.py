@@ -24,7 +24,6 @@ _DOUBT = 0.15
 """How much longer or shorter training may take than the model of its speed says."""
 _MOST = 200
 """Jobs for which it is worth looking ahead; those behind them wait for too much that nobody knows."""
-_BASIS = "looking ahead: after those before it, at the speed it was seen with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ def starting(job: LiveJob, ground: Ground) -> Eta | None:
     times = [
         job.learned.start_s + _needs(job, job.row.grant.workers, ground, busy) for busy in (0, ground.slots)
     ]
-    return _range(ground.now_s + times[0] * (1 - _DOUBT), ground.now_s + times[1] * (1 + _DOUBT), _BASIS)
+    return _range(ground.now_s + times[0] * (1 - _DOUBT), ground.now_s + times[1] * (1 + _DOUBT), _basis(job))
 
 
 class _Queue:
@@ -103,7 +102,9 @@ class _Queue:
         self._free -= least
         heapq.heappush(self._ends, (late_s, job.id, least))
         return (
-            Eta(basis=f"unknown: {unknown}") if unknown else _range(self._early_s(job, least), late_s, _BASIS)
+            Eta(basis=f"unknown: {unknown}")
+            if unknown
+            else _range(self._early_s(job, least), late_s, _basis(job))
         )
 
     def _wait_for(self, slots: int) -> str:
@@ -184,6 +185,12 @@ def _needs(job: LiveJob, workers: int, ground: Ground, busy: int) -> float:
     rates = [_rate(job, count, ground) for count in {1, workers}]
     share = core_share(ground.cores, max(busy, workers))
     return left.mean / (max(rates) * share) if left is not None and max(rates) > 0.0 else math.inf
+
+
+def _basis(job: LiveJob) -> str:
+    seen = "it was seen with" if job.learned.training is not None else "of past jobs like it"
+    before = "" if job.row.grant is not None and not job.leaving else "after those before it, "
+    return f"looking ahead: {before}at the speed {seen}"
 
 
 def _range(low_s: float, high_s: float, basis: str) -> Eta:

@@ -116,7 +116,8 @@ def counts_of(rows: Rows) -> dict[int, int]:
 
 def _taken(least: int, had: int, stay: Sequence[str]) -> str:
     """Why it cannot be given enough, whatever it is worth: others can be neither suspended nor made smaller."""
-    who = ", ".join(stay[:3]) + (", …" if len(stay) > 3 else "")
+    named = [*stay[:3], f"{len(stay) - 3} more"] if len(stay) > 3 else list(stay)
+    who = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
     runs = "runs" if len(stay) == 1 else "run"
     return f"needs {least} GPUs, {had or 'none'} can be had while {who} {runs}, which cannot be suspended"
 
