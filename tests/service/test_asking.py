@@ -479,3 +479,13 @@ def test_an_end_tells_its_cause(tmp_path: Path) -> None:
         line = w.service.job(job)
         assert (line.state, line.reason, line.code) == ("failed", "out of memory: exit code -9", -9)
         assert w.service.why(job).reason == "out of memory: exit code -9"
+
+
+@pytest.mark.parametrize("written", ["srtf", "elastane-oracle", "nosuch"])
+def test_only_policies_that_can_decide_here_are_named(tmp_path: Path, written: str) -> None:
+    with world(tmp_path) as w, pytest.raises(ElastaneError) as refused:
+        w.service.set_shadow(ANN, written)
+    known = str(refused.value).split("known here: ")[1]
+    assert "elastane, " in f"{known.rstrip(')')}, "
+    assert "srtf" not in known
+    assert "oracle" not in known

@@ -15,7 +15,7 @@ from elastane.service.estimating import curve_of, end_of
 from elastane.service.learning import Learned
 from elastane.service.messages import Eta
 from elastane.train.reports.events import Fitted, Resized
-from service.helpers import ANN, started, window, world
+from service.helpers import ANN, World, started, window, world
 
 
 def after(*windows: tuple[float, float | None]) -> Learned:
@@ -172,12 +172,18 @@ def test_the_scheduler_gives_three_slots_to_a_job_whose_batch_three_do_not_divid
         assert [point.speedup > 1.0 for point in w.service.job(job).curve] == [False, True, True]
 
 
+def put_aside(w: World) -> str:
+    """A job that has trained for ten of thirty seconds and is on hold."""
+    job = started(w, samples=3000, workers=1)
+    w.pass_time(10.0)
+    w.service.suspend(ANN, job)
+    w.until_state(job, State.SUSPENDED)
+    return job
+
+
 def test_the_end_of_a_suspended_job_is_foreseen_from_its_speed_and_from_those_before_it(tmp_path: Path) -> None:
     with world(tmp_path, nodes=1, slots=1, policy="fifo(mode=fit)") as w:
-        first = started(w, samples=3000, workers=1)
-        w.pass_time(10.0)
-        w.service.suspend(ANN, first)
-        w.until_state(first, State.SUSPENDED)
+        first = put_aside(w)
         assert "on hold" in (w.line(first).eta or Eta()).basis
         second = started(w, samples=2000, workers=1)
         w.pass_time(8.0)
@@ -197,10 +203,7 @@ def test_the_end_of_a_suspended_job_is_foreseen_from_its_speed_and_from_those_be
 
 def test_why_the_end_of_a_waiting_job_is_not_known_is_told(tmp_path: Path) -> None:
     with world(tmp_path, nodes=1, slots=1, policy="fifo(mode=fit)") as w:
-        trained = started(w, samples=3000, workers=1)
-        w.pass_time(10.0)
-        w.service.suspend(ANN, trained)
-        w.until_state(trained, State.SUSPENDED)
+        trained = put_aside(w)
         rigid = started(w, kind="rigid", samples=100_000)
         w.service.resume(ANN, trained)
         new, waiting = w.submit(), w.submit(kind="rigid")
