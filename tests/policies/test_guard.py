@@ -64,7 +64,7 @@ def test_a_job_that_was_just_started_keeps_its_least_against_newcomers_but_not_f
         (job("x"), Grant((Slice("a", 1), Slice("b", 0))), "impossible numbers"),
         (job("x"), Grant((Slice("a", 1, devices=(4,)),)), "devices that a does not have"),
         (job("x"), Grant((Slice("a", 2, devices=(1, 1)),)), "devices that a does not have"),
-        (job("x"), Grant.of([("a", 5)]), "5 workers on a do not fit"),
+        (job("x"), Grant.of([("a", 5)]), "there is no room for 5 workers on a"),
         (job("x"), Grant.of([("gone", 1)]), "gone cannot be used any more"),
         (job("x"), Grant.of([("d", 1)]), "d cannot be used any more"),
     ],
@@ -146,7 +146,7 @@ def test_every_resource_of_a_worker_counts(worker: Resources, fits: int) -> None
     nodes = (Node("a", 4, cpus=8.0),)
     subject = job("x", request=Request(1, 1, 99, worker=worker))
     assert guard({"x": Grant.of([("a", fits)])}, view(subject, nodes=nodes))[1] == {}
-    assert "do not fit" in guard({"x": Grant.of([("a", fits + 1)])}, view(subject, nodes=nodes))[1]["x"]
+    assert "there is no room" in guard({"x": Grant.of([("a", fits + 1)])}, view(subject, nodes=nodes))[1]["x"]
 
 
 def test_jobs_of_half_a_gpu_do_not_get_it_for_nothing() -> None:

@@ -260,7 +260,7 @@ def test_exact_grants_pass_unless_the_guard_objects() -> None:
     good = Grant.of([("a", 2)])
     found = lowered(Exact({"x": good, "y": Grant.of([("a", 3)])}), seen)
     assert found.grants == {"x": good}
-    assert found.refused == {"y": "3 workers on a do not fit"} == found.waiting
+    assert found.refused == {"y": "there is no room for 3 workers on a"} == found.waiting
 
 
 # ---- properties --------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from elastane.errors import ElastaneError
 from elastane.jobs.problems import SpecError
 from elastane.jobs.states import State
 from elastane.service.facade import Conflict, NotFound
+from elastane.service.sentences import counted
 from elastane.service.store import StoreError
 from service.helpers import ANN, SPEC, World, started, world
 
@@ -42,7 +43,9 @@ def test_what_no_node_could_hold_is_refused_with_what_there_is(tmp_path: Path) -
     with world(tmp_path) as w:
         with pytest.raises(ElastaneError, match=r"workers\.min: 5 workers .* 4 slots on 2 nodes; .* at most 4"):
             w.submit(workers=5)
-        with pytest.raises(ElastaneError, match="at most 0"):
+        with pytest.raises(
+            ElastaneError, match=r"resources\.gpus: .* the largest node has 2; ask for at most 2"
+        ):
             w.submit(resources={"gpus": 3})
         with pytest.raises(ElastaneError, match="accelerators: the cluster has cpu, not h100"):
             w.submit(accelerators=["h100"])
@@ -212,8 +215,9 @@ def test_a_size_outside_what_the_job_was_submitted_for_is_refused(tmp_path: Path
                 w.service.scale(ANN, job, workers)
         with pytest.raises(ElastaneError, match="99 workers do not fit into the cluster's 4 slots"):
             w.service.scale(ANN, w.submit(), 99)
-        with pytest.raises(Conflict, match="rigid: it keeps its 2 workers"):
+        with pytest.raises(ElastaneError, match="is rigid, it keeps its 2 workers") as refused:
             w.service.scale(ANN, w.submit(kind="rigid", workers=2), 3)
+        assert not isinstance(refused.value, Conflict)  # whoever asks has to ask for something else
 
 
 def test_a_job_is_moved_to_a_node_and_stays_there_until_it_is_let_go(tmp_path: Path) -> None:
@@ -244,10 +248,58 @@ def test_a_size_that_is_too_much_for_now_waits_for_its_room(tmp_path: Path) -> N
     with world(tmp_path, interval_s=5.0) as w:
         rigid = started(w, kind="rigid", workers=2)
         job = started(w, samples=100_000)
-        w.service.scale(ANN, job, 4)
-        w.until_state(job, State.SUSPENDED)
+        held = w.workers(job)
+        answer = w.service.scale(ANN, job, 4)
+        said = f"it goes on with {counted(held, 'worker')} until 4 fit: "
+        assert answer.reason.startswith(said)
+        assert answer.reason.endswith(f"free, {rigid} has 2 and cannot be made to leave")
+        assert [each.id for each in answer.waits_for] == [rigid]
+        w.round()
+        assert w.service.why(job).reason.startswith(said)
         w.until_state(rigid, State.SUCCEEDED)
+        assert "suspend" not in w.causes(job)
         w.until(lambda: sum(w.engine.workers_of(job).values()) == 4)
+        assert w.service.job(job).waits_for == []
+        assert "the size its owner pinned" in w.service.why(job).reason
+
+
+def test_a_size_that_there_is_room_for_is_not_waited_for(tmp_path: Path) -> None:
+    with world(tmp_path) as w:
+        job = started(w, samples=100_000)
+        w.service.scale(ANN, job, 1)
+        w.until(lambda: w.workers(job) == 1)
+        assert w.service.scale(ANN, job, 2).reason == ""
+
+
+def test_a_place_that_nobody_can_be_made_to_leave_is_waited_for_where_the_job_is(tmp_path: Path) -> None:
+    with world(tmp_path, interval_s=5.0) as w:
+        rigid = started(w, kind="rigid", workers=2)
+        (node,) = w.engine.workers_of(rigid)
+        job = started(w, samples=100_000, workers=1)
+        answer = w.service.move(ANN, job, node)
+        said = f"it goes on where it is until 1 worker fits on {node}: none of 2 slots is free, {rigid} has 2"
+        said += " and cannot be made to leave"
+        assert answer.reason == said
+        assert [each.id for each in answer.waits_for] == [rigid]
+        w.round()
+        assert w.service.why(job).reason == said
+        w.until_state(rigid, State.SUCCEEDED)
+        assert "suspend" not in w.causes(job)
+        w.until(lambda: w.engine.workers_of(job) == {node: 1})
+        assert "where its owner put it" in w.service.why(job).reason
+
+
+def test_a_job_that_waits_for_a_place_is_told_whose_it_is(tmp_path: Path) -> None:
+    with world(tmp_path, interval_s=5.0) as w:
+        rigid = [started(w, kind="rigid", workers=2) for _ in range(2)]
+        (node,) = w.engine.workers_of(rigid[1])
+        job = w.submit(samples=100_000)
+        w.service.move(ANN, job, node)
+        w.round()
+        why = w.service.why(job)
+        waits = f"it waits until 1 worker fits on {node}: none of 2 slots is free, {rigid[1]} has 2"
+        assert why.reason == f"{waits} and cannot be made to leave"
+        w.until(lambda: w.engine.workers_of(job) == {node: 1})
 
 
 def test_a_move_makes_room_for_itself(tmp_path: Path) -> None:
@@ -427,3 +479,13 @@ def test_an_end_tells_its_cause(tmp_path: Path) -> None:
         line = w.service.job(job)
         assert (line.state, line.reason, line.code) == ("failed", "out of memory: exit code -9", -9)
         assert w.service.why(job).reason == "out of memory: exit code -9"
+
+
+@pytest.mark.parametrize("written", ["srtf", "elastane-oracle", "nosuch"])
+def test_only_policies_that_can_decide_here_are_named(tmp_path: Path, written: str) -> None:
+    with world(tmp_path) as w, pytest.raises(ElastaneError) as refused:
+        w.service.set_shadow(ANN, written)
+    known = str(refused.value).split("known here: ")[1]
+    assert "elastane, " in f"{known.rstrip(')')}, "
+    assert "srtf" not in known
+    assert "oracle" not in known

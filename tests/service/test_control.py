@@ -95,7 +95,7 @@ def test_a_place_that_is_given_up_is_given_to_another_only_when_it_is_empty(tmp_
         w.pass_time(4.0)
         assert w.workers(job) == 1
         assert w.state(other) is State.QUEUED
-        assert w.service.why(other).reason == "its place is being freed by others"
+        assert w.service.why(other).reason == f"its place is being freed by {job}"
         w.until_state(other, State.RUNNING, most_s=5.0)
 
 
@@ -354,13 +354,28 @@ def test_a_shutdown_saves_what_can_be_saved_and_the_next_start_goes_on(tmp_path:
     with world(tmp_path, delays=NO_DELAY) as w:
         job = started(w, samples=3000, workers=1)
         w.pass_time(10.0)
-        w.run(w.plane.close(leave_running=False))
+        assert w.run(w.plane.close(leave_running=False)) == f"{job} was saved and goes on from there"
         assert w.engine.workers_of(job) == {}
         w._open()
         assert w.state(job) is State.SUSPENDED
         w.until_state(job, State.SUCCEEDED)
         assert w.engine.done(job) == pytest.approx(3000.0)
         assert w.row(job).service_gpu_s < 60.0  # it did not begin anew
+
+
+def test_a_rigid_job_is_not_said_to_be_saved_by_a_shutdown(tmp_path: Path) -> None:
+    with world(tmp_path, delays=NO_DELAY) as w:
+        job = started(w, kind="rigid", samples=3000)
+        other = started(w, samples=3000, workers=1)
+        w.pass_time(5.0)
+        words = w.run(w.plane.close(leave_running=False))
+        saved, rigid = f"{other} was saved and goes on from there", f"{job} is rigid: nothing of it was saved"
+        assert words == f"{saved}; {rigid}, it starts over"
+        w._open()
+        assert w.state(job) is State.QUEUED
+        steps = w.service.job(job).life[-2:]
+        assert ["a rigid job cannot be saved" in steps[0].detail, steps[1].detail] == [True, "starts over"]
+        w.until_state(job, State.SUCCEEDED)
 
 
 def test_leaving_jobs_alone_leaves_them_alone(tmp_path: Path) -> None:

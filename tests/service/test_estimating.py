@@ -13,8 +13,9 @@ from elastane.models.goodput import BatchLimits
 from elastane.models.throughput import ThroughputParams
 from elastane.service.estimating import curve_of, end_of
 from elastane.service.learning import Learned
+from elastane.service.messages import Eta
 from elastane.train.reports.events import Fitted, Resized
-from service.helpers import ANN, started, window, world
+from service.helpers import ANN, World, started, window, world
 
 
 def after(*windows: tuple[float, float | None]) -> Learned:
@@ -169,3 +170,52 @@ def test_the_scheduler_gives_three_slots_to_a_job_whose_batch_three_do_not_divid
         assert w.live(job).learned.limits == BatchLimits(32, 32, 1, 32)
         assert w.workers(job) == 3
         assert [point.speedup > 1.0 for point in w.service.job(job).curve] == [False, True, True]
+
+
+def put_aside(w: World) -> str:
+    """A job that has trained for ten of thirty seconds and is on hold."""
+    job = started(w, samples=3000, workers=1)
+    w.pass_time(10.0)
+    w.service.suspend(ANN, job)
+    w.until_state(job, State.SUSPENDED)
+    return job
+
+
+def test_the_end_of_a_suspended_job_is_foreseen_from_its_speed_and_from_those_before_it(tmp_path: Path) -> None:
+    with world(tmp_path, nodes=1, slots=1, policy="fifo(mode=fit)") as w:
+        first = put_aside(w)
+        assert "on hold" in (w.line(first).eta or Eta()).basis
+        second = started(w, samples=2000, workers=1)
+        w.pass_time(8.0)
+        w.service.resume(ANN, first)
+        w.pass_time(1.0)
+        assert w.state(first) is State.SUSPENDED
+        eta = w.line(first).eta
+        assert eta is not None
+        assert eta.low_s is not None
+        assert eta.high_s is not None
+        assert eta.low_s >= w.clock.now_s
+        assert eta == next(line.eta for line in w.service.jobs("active") if line.id == first)
+        w.until_state(first, State.SUCCEEDED)
+        assert w.state(second) is State.SUCCEEDED
+        assert eta.low_s <= (w.row(first).ended_s or 0.0) <= eta.high_s
+
+
+def test_why_the_end_of_a_waiting_job_is_not_known_is_told(tmp_path: Path) -> None:
+    with world(tmp_path, nodes=1, slots=1, policy="fifo(mode=fit)") as w:
+        trained = put_aside(w)
+        rigid = started(w, kind="rigid", samples=100_000)
+        w.service.resume(ANN, trained)
+        new, waiting = w.submit(), w.submit(kind="rigid")
+        w.pass_time(1.0)
+        assert (w.line(trained).eta or Eta()).basis.startswith(f"unknown: it may have to wait for {rigid}")
+        assert "has not trained yet" in (w.line(new).eta or Eta()).basis
+        assert "a rigid job does not say" in (w.line(waiting).eta or Eta()).basis
+
+
+def test_looking_ahead_is_bounded_however_many_wait(tmp_path: Path) -> None:
+    with world(tmp_path, nodes=1, slots=1) as w:
+        started(w, kind="rigid", samples=100_000)
+        jobs = [w.submit() for _ in range(230)]
+        w.round()
+        assert "too many jobs wait before it" in (w.line(jobs[-1]).eta or Eta()).basis

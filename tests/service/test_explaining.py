@@ -36,6 +36,12 @@ def at_quota(w: World) -> str:
     return w.submit()
 
 
+def rigid_at_quota(w: World) -> str:
+    w.service.set_quota(ANN, "default", 1, None, None)
+    started(w, samples=100_000)
+    return w.submit(kind="rigid")
+
+
 def place_not_empty(w: World) -> str:
     leaving = started(w, samples=100_000, workers=4)
     w.service.suspend(ANN, leaving)
@@ -52,6 +58,11 @@ def too_wide(w: World) -> str:
     return w.submit(workers=2)
 
 
+def no_room(w: World) -> str:
+    started(w, samples=100_000, workers={"min": 3, "max": 3}, priority=5)
+    return w.submit(workers=2)
+
+
 def nodes_away(w: World) -> str:
     w.engine.lose_node("n1")
     return w.submit(workers=3)
@@ -60,10 +71,15 @@ def nodes_away(w: World) -> str:
 REASONS = [
     (on_hold, "its owner put it on hold; 'elastane resume' lets it go on"),
     (failed, "it failed and is tried again in 2 s"),
-    (at_quota, "tenant default is at its quota of 1 slots"),
-    (full, "2 jobs share 4 GPUs; running it now would cost the others more than it gains"),
-    (too_wide, "2 jobs share 4 GPUs; running it now would cost the others more than it gains"),
-    (nodes_away, "needs 3 GPUs of one type, at most 2 that it may use exist"),
+    (at_quota, "tenant default is at its quota of 1 slot"),
+    (
+        rigid_at_quota,
+        "tenant default is at its quota of 1 slot; rigid jobs never borrow what others leave free",
+    ),
+    (full, "needs 1 slot, none can be had while j1 runs, which cannot be suspended"),
+    (too_wide, "needs 2 slots, 1 can be had while j1 runs, which cannot be suspended"),
+    (no_room, "needs 2 slots, 1 of 4 is free; to make room now would cost the others more than it gains"),
+    (nodes_away, "needs 3 slots of one type, at most 2 that it may use exist"),
 ]
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+from typer.testing import CliRunner
+
+from elastane.cli.main import app
 from elastane.engines.local.files import Lock, started
 from elastane.service.home import LOCK, PID, URL, running, stop, write_text
 
@@ -31,13 +35,24 @@ def test_a_process_number_written_by_somebody_else_is_not_signalled(tmp_path: Pa
         there = running(tmp_path)
         assert there is not None
         assert there.pid == service.pid
-        assert stop(tmp_path, leave_running=False).pid == service.pid
+        ended = stop(tmp_path, leave_running=False)
+        assert ended is not None
+        assert ended.pid == service.pid
         assert service.wait(30) == -15
         assert stranger.poll() is None
     finally:
         for process in (service, stranger):
             process.kill()
             process.wait()
+
+
+def test_to_end_what_does_not_run_is_no_mistake(tmp_path: Path) -> None:
+    assert stop(tmp_path, leave_running=False) is None
+    ended = CliRunner().invoke(app, ["down", "--home", str(tmp_path)])
+    assert ended.exit_code == 0
+    assert ended.stdout == f"Elastane does not run on {tmp_path}; there is nothing to end\n"
+    as_json = CliRunner().invoke(app, ["down", "--home", str(tmp_path), "--json"])
+    assert json.loads(as_json.stdout) == {"pid": None, "home": str(tmp_path), "jobs": ""}
 
 
 def test_nobody_holds_a_lock_that_was_let_go(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from elastane.train.checkpoint import CheckpointStore
 from elastane.train.control.coordinator import Settings
 from elastane.train.control.wishes import Wish
 from elastane.train.reports.events import Diverged, Event, Resized, Saved, Stepped
@@ -114,6 +115,11 @@ def test_a_stopped_job_resumes_with_another_number_of_workers_and_the_same_bits(
     _, text = first.communicate(timeout=60)
     assert first.returncode == 130, text.decode()
     assert not elastic.exists()
+    saved = CheckpointStore(tmp_path / "run" / "checkpoints").load()
+    assert saved is not None
+    said = " ".join(text.decode().split())
+    assert f"It was saved at step {saved.step:,}; go on with: elastane train --run {tmp_path / 'run'} " in said
+    assert f"stopped at step {saved.step:,} after" in said
     assert processes_of(tmp_path / "run") == []
     (tmp_path / "run" / "enough").touch()
     subprocess.run([*command, "--workers=3", *script], check=True, capture_output=True, timeout=200)

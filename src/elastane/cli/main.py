@@ -13,11 +13,17 @@ from typer.core import TyperGroup
 from elastane import __version__
 from elastane.cli import bench, demo, live, policies, predict, replay, serve, sim, train
 from elastane.cli.live import screen
+from elastane.cli.plain_help import make_plain
 from elastane.errors import ElastaneError
 
 
 class _Verbs(TyperGroup):
     """The verbs, with our word on an interrupt: Typer would turn it into an exit code without one."""
+
+    def make_context(self, *words: Any, **settings: Any) -> Any:
+        """Help of all verbs is plain from here on."""
+        make_plain(self.context_class)
+        return super().make_context(*words, **settings)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb that was asked for."""

@@ -13,8 +13,10 @@ import typer
 if TYPE_CHECKING:
     from elastane.service.home import UpOptions
 
-UP_HELP = "Start the live system here: API, scheduler and workers. Ctrl-C saves all jobs and ends it."
-DOWN_HELP = "End the live system: jobs are saved and go on at the next 'elastane up'."
+UP_HELP = (
+    "Start the live system here: API, scheduler and workers. Ctrl-C saves jobs and ends it, as 'down' does."
+)
+DOWN_HELP = "End the live system: jobs are saved and go on at the next 'elastane up'; rigid ones start over."
 
 
 def up(
@@ -82,7 +84,11 @@ def _run(options: UpOptions, started: Callable[[str, Sequence[str]], None]) -> N
 
     with while_importing():
         from elastane.service.daemon import run
+    from elastane.service.home import left
+
     asyncio.run(run(options, started))
+    if words := left(options.home):
+        typer.echo(f"Elastane has ended: {words}")
 
 
 def _again(options: UpOptions) -> list[str]:
@@ -111,12 +117,15 @@ def down(
     as_json: bool = typer.Option(False, "--json", help="Print what was ended as JSON."),
 ) -> None:
     """End the live system."""
-    from elastane.service.home import default_home, stop
+    from elastane.service.home import default_home, left, stop
 
     place = (home or default_home()).absolute()
     ended = stop(place, leave_running=keep)
+    jobs = left(place) if ended is not None else ""
     if as_json:
-        typer.echo(json.dumps({"pid": ended.pid, "home": str(place)}))
+        typer.echo(json.dumps({"pid": ended.pid if ended else None, "home": str(place), "jobs": jobs}))
+    elif ended is None:
+        typer.echo(f"Elastane does not run on {place}; there is nothing to end")
     else:
-        words = "jobs train on" if keep else "jobs were saved"
-        typer.echo(f"Elastane on {place} has ended; {words} and 'elastane up' takes them up again")
+        typer.echo(f"Elastane on {place} has ended" + (f": {jobs}" if jobs else ""))
+        typer.echo("'elastane up' takes it up again")

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import shlex
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
 from elastane.train.errors import TrainError
+
+if TYPE_CHECKING:
+    from elastane.train.control.supervisor import JobOptions
 
 HELP = "Run a training script elastically on this machine; plot, resize or inspect a run."
 
@@ -103,9 +107,20 @@ def run(
     else:
         console.print(summary.table())
         console.print(f"Everything is in {options.run}; see it with: elastane train plot {options.run}")
+        if ended.outcome == "stopped" and summary.checkpoints:
+            again = how_to_resume(options, workers, script, mode)
+            console.print(f"It was saved at step {ended.step:,}; go on with: {again}", soft_wrap=True)
     if ended.outcome != "finished":
         typer.echo(f"elastane: {ended.outcome}: {ended.cause}", err=True)
         raise typer.Exit(130 if ended.outcome == "stopped" else 1)
+
+
+def how_to_resume(options: JobOptions, workers: int, script: str, mode: str | None) -> str:
+    """The command that takes a stopped run up where it was saved."""
+    words = ["elastane", "train", "--run", str(options.run)]
+    words += [f"--workers={workers}"] if workers > 1 else []
+    words += [f"--mode={mode}"] if mode else []
+    return shlex.join([*words, *(["-m"] if options.module else []), script, *options.arguments])
 
 
 @app.command("plot", help="Draw workers, batch, efficiency and loss of a run.")

@@ -36,6 +36,18 @@ def policy_names() -> tuple[str, ...]:
     return (*_BUILT_IN, *(name for name in _third_party() if name not in _BUILT_IN))
 
 
+def live_names() -> tuple[str, ...]:
+    """Names of policies that can decide on a live cluster: all that do not need to know the future."""
+    return tuple(name for name in policy_names() if _knows_enough(name))
+
+
+def _knows_enough(name: str) -> bool:
+    try:
+        return not policy_class(name).needs.oracle
+    except ElastaneError:  # one that is broken can decide nothing
+        return False
+
+
 @cache
 def _third_party() -> dict[str, str]:
     return {point.name: point.value for point in sorted(entry_points(group=GROUP), key=lambda p: p.name)}
@@ -62,3 +74,15 @@ def make_policy(written: str) -> Policy:
     """The policy a user wrote, such as ``tiresias`` or ``pollux(search=genetic,p=-1)``."""
     name, options = split_written(written)
     return configure(policy_class(name), options)
+
+
+def make_live_policy(written: str) -> Policy:
+    """The same for a live cluster: a policy that needs to know the future is refused."""
+    name, options = split_written(written)
+    known = f"(known here: {', '.join(live_names())})"
+    if name not in policy_names():
+        raise ElastaneError(f"unknown policy {name!r}{did_you_mean(name, live_names())} {known}")
+    policy = configure(policy_class(name), options)
+    if policy.needs.oracle:
+        raise ElastaneError(f"policy {name!r} needs to know the future, so it is for simulations only {known}")
+    return policy

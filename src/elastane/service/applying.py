@@ -11,7 +11,9 @@ from elastane.policies.plan import Verdict
 from elastane.service.deciding import Decision
 from elastane.service.hearing import Hearing
 from elastane.service.live import LiveJob, places_of
+from elastane.service.patience import waits, words
 from elastane.service.running import Outcome, overlap
+from elastane.service.sentences import named
 from elastane.service.store import Transaction
 
 
@@ -65,7 +67,7 @@ class Applying(Hearing):
         free = self._free(besides=job.id)
         places = places_of(wanted)
         if any(job.slots(count) > free.get(node, 0) for node, count in places.items()):
-            job.waiting = job.waiting or "its place is being freed by others"
+            job.waiting = self._being_freed(job, places)
             return False
         now = self.clock()
         if job.row.grant is None:
@@ -90,6 +92,14 @@ class Applying(Hearing):
         job.places = overlap(job.places, places)
         job.waiting = ""
         return True
+
+    def _being_freed(self, job: LiveJob, places: Mapping[str, int]) -> str:
+        """For whom a job waits that was promised these places; one that runs waits only for what its owner wants."""
+        if job.row.grant is not None:
+            return words(job, list(self.live.values()), self._nodes) if waits(job) else ""
+        there = [j for j in self.live.values() if j.id != job.id and j.places.keys() & places.keys()]
+        going = [j.id for j in there if j.leaving or j.places != places_of(j.row.grant)]
+        return f"its place is being freed by {named(going or [j.id for j in there])}"
 
     def _free(self, besides: str) -> dict[str, int]:
         """Slots by node that nobody else may still be using."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from elastane.cluster import Node
 from elastane.errors import ElastaneError
 from elastane.jobs import JobSpec, parse_spec
 from elastane.jobs.loading import dump_json
@@ -22,6 +23,7 @@ from elastane.service.intake import Intake, NewJob
 from elastane.service.messages import (
     Submitted,
 )
+from elastane.service.sentences import counted
 from elastane.service.steering import Steering
 from elastane.service.store.rows import JobRow
 
@@ -77,14 +79,25 @@ class LiveService(Steering):
         per_worker = max(spec.worker.gpus, 1e-9)
         room = sum(int(node.gpus / per_worker + 1e-9) for node in fitting)
         if room < spec.workers.min:
-            slots = sum(node.gpus for node in fitting)
-            raise ElastaneError(
-                f"workers.min: {spec.workers.min} workers with {spec.worker.gpus:g} slots each do not fit into "
-                f"the cluster's {slots} slots on {len(fitting)} nodes; ask for at most {room}"
-            )
+            raise ElastaneError(_too_much(spec, fitting, room))
         return spec
 
     def _doubts(self, kind: str) -> list[str]:
         if kind == "rigid":
             return ["it is rigid: it is never moved or resized, and starts over if its node is lost"]
         return []
+
+
+def _too_much(spec: JobSpec, nodes: Sequence[Node], room: int) -> str:
+    """Why a job can never be run on these nodes, and what could be."""
+    each = f"{spec.worker.gpus:g} slot{'' if spec.worker.gpus == 1 else 's'}"
+    largest = max(node.gpus for node in nodes)
+    if not room:
+        has = "the largest node has" if len(nodes) > 1 else "the node has"
+        most = f"{has} {largest}; ask for at most {largest}"
+        return f"resources.gpus: one worker with {each} needs them on one node, and {most}"
+    slots = sum(node.gpus for node in nodes)
+    return (
+        f"workers.min: {counted(spec.workers.min, 'worker')} with {each} each do not fit into the cluster's "
+        f"{counted(slots, 'slot')} on {counted(len(nodes), 'node')}; ask for at most {counted(room, 'worker')}"
+    )

@@ -17,6 +17,7 @@ from elastane.jobs.states import State
 from elastane.service.dividing import Dividing
 from elastane.service.holding import ControlSettings, Rounds
 from elastane.service.layout import Layout
+from elastane.service.leaving import left_behind
 from elastane.service.live import LiveJob
 from elastane.service.running import LONGEST_BACKOFF_S, overlap, retry_at_s
 from elastane.service.store import StaleControlPlane, StoreError
@@ -69,21 +70,22 @@ class ControlPlane(Dividing):
                 job.places = overlap(job.places, there)
         self._trigger = "start"
 
-    async def close(self, *, leave_running: bool) -> None:
-        """Stop deciding; jobs go on, or are saved and end."""
+    async def close(self, *, leave_running: bool) -> str:
+        """Stop deciding; jobs go on, or are saved and end.  Returns what became of them, in words."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if not leave_running:
-            await self._suspend_all()
+        told = [] if leave_running else await self._suspend_all()
         await self.engine.close(leave_running=leave_running)
         self._take(self.engine.reports())
         self._store_training(force=True)
         self.store.close()
+        return "jobs train on" if leave_running else left_behind(job for job in told if job.id in self.live)
 
-    async def _suspend_all(self) -> None:
+    async def _suspend_all(self) -> list[LiveJob]:
         """Save everything that can be saved; it goes on when a control plane takes this home up again."""
         self._take(self.engine.reports())
+        told = [job for job in self.live.values() if job.row.grant is not None]
         with self.store.transaction() as t:
             for job in self.live.values():
                 if job.row.state in (State.STAGING, State.STARTING, State.RUNNING, State.RESIZING):
@@ -93,6 +95,7 @@ class ControlPlane(Dividing):
         while any(job.row.grant for job in self.live.values()) and time.monotonic() < deadline:
             await self.engine.changed(0.2)
             self._take(self.engine.reports())
+        return told
 
     async def failed(self) -> None:
         """Returns (or raises) when the loop has ended, which it should not."""

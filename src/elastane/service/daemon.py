@@ -25,6 +25,7 @@ from elastane.service.control import ControlPlane, ControlSettings
 from elastane.service.home import (
     DATABASE,
     LEASH,
+    LEFT,
     LOCK,
     PID,
     TOKEN,
@@ -53,7 +54,7 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
         there = running(home)
         where = f" (process {there.pid}, {there.url})" if there else ""
         raise ElastaneError(f"Elastane runs on {home} already{where}; end it with 'elastane down'")
-    for stale in (PID, URL):
+    for stale in (PID, URL, LEFT):
         (home / stale).unlink(missing_ok=True)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -116,7 +117,9 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
         with contextlib.suppress(ElastaneError):
             accounts.flush()
         # Nobody asked us to end: jobs do not suffer from what broke here.
-        await plane.close(leave_running=not ending.done() or ending.result())
+        words = await plane.close(leave_running=not ending.done() or ending.result())
+        with contextlib.suppress(OSError):
+            write_text(home / LEFT, words)
         (home / URL).unlink(missing_ok=True)
         lock.release()
 

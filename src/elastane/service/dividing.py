@@ -10,6 +10,8 @@ from elastane.service.applying import Applying
 from elastane.service.containing import SERVICE_WIDE
 from elastane.service.deciding import Decision
 from elastane.service.live import places_of
+from elastane.service.patience import unmet, waits, words
+from elastane.service.sentences import plainly
 from elastane.service.store import Transaction
 from elastane.service.views import Scene, Seen, build_view
 
@@ -31,15 +33,17 @@ class Dividing(Applying):
             min_run_s=self.settings.min_run_s,
         )
 
-    def _seen_by(self, policy: Policy, memory: object, trigger: str) -> Seen:
+    def _seen_by(
+        self, policy: Policy, memory: object, trigger: str, patient: frozenset[str] = frozenset()
+    ) -> Seen:
         try:
-            return build_view(self.scene(memory), self.live.values(), trigger, policy)
+            return build_view(self.scene(memory), self.live.values(), trigger, policy, patient)
         except SERVICE_WIDE:
             raise
         except Exception:
             if not self.set_aside_unreadable():
                 raise
-            return build_view(self.scene(memory), self.live.values(), trigger, policy)
+            return build_view(self.scene(memory), self.live.values(), trigger, policy, patient)
 
     async def _decide(self, trigger: str) -> None:
         now = self.clock()
@@ -49,9 +53,13 @@ class Dividing(Applying):
             return
         policy, shadow = self.policy, self.shadow
         seen = self._seen_by(policy, self.rounds.memory, trigger)
-        # The same situation for both: the one before anything is done about it.
-        other = None if shadow is None else self._seen_by(shadow.policy, shadow.memory, trigger)
         answer = await self._asker.ask(policy, seen.view)
+        patient = self._left_without(answer)
+        if patient:
+            seen = self._seen_by(policy, self.rounds.memory, trigger, patient)
+            answer = await self._asker.ask(policy, seen.view)
+        # The same situation for both: the one before anything is done about it.
+        other = None if shadow is None else self._seen_by(shadow.policy, shadow.memory, trigger, patient)
         if self.policy is not policy:
             return  # its memory would mean nothing to the other, which is asked next
         if isinstance(answer, str):
@@ -63,6 +71,12 @@ class Dividing(Applying):
         if shadow is not None and other is not None and isinstance(answer, Decision):
             shadow.compare(await self._asker.ask(shadow.policy, other.view), answer.lowered.grants)
 
+    def _left_without(self, answer: Decision | str) -> frozenset[str]:
+        """Jobs that would be suspended only because their owners want them larger, or elsewhere."""
+        if isinstance(answer, str):
+            return frozenset()
+        return unmet(self.live.values(), answer.lowered.grants, self._nodes)
+
     def _adopt(self, answer: Decision, seen: Seen) -> None:
         rounds = self.rounds
         kept = plain({"policy": self.policy.label(), "memory": answer.plan.memory})
@@ -72,7 +86,9 @@ class Dividing(Applying):
         rounds.wake_s = tuple(answer.plan.wake_s)
         reasons = {**answer.lowered.waiting, **seen.withheld}
         for job in self.live.values():
-            job.waiting = reasons.get(job.id, "") if job.row.grant is None else ""
+            job.waiting = plainly(reasons.get(job.id, ""), self.accelerator()) if job.row.grant is None else ""
+            if waits(job):
+                job.waiting = words(job, list(self.live.values()), self._nodes)
         with self.changing() as t:
             self._turn_away(t, answer)
             changed = self._apply(t, answer.lowered.grants, seen.withheld)

@@ -67,7 +67,7 @@ def curve_of(learned: Learned, nodes: Mapping[str, Node], most: int, chosen: int
         return []
     rates = {}
     for workers in range(1, max(1, min(most, sum(sizes), model.limits.max_workers)) + 1):
-        rate, _ = model.best_of(_nodes_for(workers, sizes), workers, accelerator)
+        rate, _ = model.best_of(nodes_for(workers, sizes), workers, accelerator)
         rates[workers] = float(rate)
     if not rates.get(1):
         return []
@@ -78,7 +78,8 @@ def curve_of(learned: Learned, nodes: Mapping[str, Node], most: int, chosen: int
     ]
 
 
-def _nodes_for(workers: int, sizes: list[int]) -> int:
+def nodes_for(workers: int, sizes: Sequence[int]) -> int:
+    """The fewest nodes that hold so many workers, of nodes with so many slots, the largest first."""
     for count in range(1, len(sizes) + 1):
         if sum(sizes[:count]) >= workers:
             return count

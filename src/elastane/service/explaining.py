@@ -8,8 +8,11 @@ from elastane.jobs.states import State
 from elastane.policies.view import View
 from elastane.service.control import ControlPlane
 from elastane.service.deciding import crash_of, decide_now
+from elastane.service.estimating import end_of
 from elastane.service.live import LiveJob, slots_of
 from elastane.service.messages import Ahead, Instead, Why
+from elastane.service.patience import holders, waits
+from elastane.service.sentences import counted
 from elastane.service.views import build_view
 
 _MOST_AHEAD = 10
@@ -28,21 +31,38 @@ def explain(plane: ControlPlane, job: LiveJob, *, instead: bool) -> Why:
         "workers_most": float(job.request(total).max_workers),
     }
     if row.grant is not None:
-        return Why(id=row.id, state=row.state.value, reason=_why_running(job), numbers=numbers)
+        reason, ahead = _why_running(job), waits_for(plane, job)
+        return Why(id=row.id, state=row.state.value, reason=reason, numbers=numbers, ahead=ahead)
     reason = job.waiting or "it has just arrived and the next decision will look at it"
-    ahead = [
-        Ahead(id=j.id, name=j.row.name, owner=j.row.owner, workers=j.row.grant.workers, state=j.row.state.value)
-        for j in plane.live.values()
-        if j.row.grant is not None
-    ]
+    ahead = [_ahead(plane, j) for j in plane.live.values() if j.row.grant is not None]
     return Why(
         id=row.id,
         state=row.state.value,
         reason=reason,
         numbers=numbers,
         ahead=ahead[:_MOST_AHEAD],
-        advice=_advice(job, total - held),
+        advice=_advice(job, total - held, instead=instead),
         instead=_alternatives(plane, job) if instead else [],
+    )
+
+
+def waits_for(plane: ControlPlane, job: LiveJob) -> list[Ahead]:
+    """Who holds what a job that was scaled or moved needs."""
+    asked = job.row.pinned_workers is not None and (waits(job) or job.row.grant is None)
+    if not asked or job.row.held or not job.waiting:
+        return []
+    return [_ahead(plane, other) for other in holders(job, plane.live.values())[:_MOST_AHEAD]]
+
+
+def _ahead(plane: ControlPlane, job: LiveJob) -> Ahead:
+    row = job.row
+    return Ahead(
+        id=row.id,
+        name=row.name,
+        owner=row.owner,
+        workers=row.grant.workers if row.grant else sum(job.places.values()),
+        state=row.state.value,
+        eta=end_of(job.learned, plane.clock(), row.state in (State.RUNNING, State.RESIZING)),
     )
 
 
@@ -51,6 +71,8 @@ def _why_running(job: LiveJob) -> str:
     assert row.grant is not None
     if row.state is State.SUSPENDING:
         return "it is saving its work before it gives up its place"
+    if waits(job) and job.waiting:
+        return job.waiting
     if row.pinned_node is not None:
         return f"it runs with {_workers(row.grant.workers)} on {row.pinned_node}, where its owner put it"
     if row.pinned_workers is not None:
@@ -61,10 +83,10 @@ def _why_running(job: LiveJob) -> str:
 
 
 def _workers(count: int) -> str:
-    return f"{count} worker{'' if count == 1 else 's'}"
+    return counted(count, "worker")
 
 
-def _advice(job: LiveJob, free: int) -> list[str]:
+def _advice(job: LiveJob, free: int, *, instead: bool) -> list[str]:
     if job.row.held:
         return [f"elastane resume {job.id}"]
     least = job.request(1).min_workers
@@ -73,7 +95,7 @@ def _advice(job: LiveJob, free: int) -> list[str]:
         return [
             f"with {_workers(fitting)} at least instead of {least} it could start now (--workers {fitting}:…)"
         ]
-    return [f"elastane why {job.id} --instead   shows what would help"]
+    return [] if instead else [f"see 'elastane why {job.id} --instead'"]
 
 
 def _alternatives(plane: ControlPlane, job: LiveJob) -> list[Instead]:

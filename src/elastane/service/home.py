@@ -20,6 +20,8 @@ from elastane.errors import ElastaneError
 from elastane.service.limits import Limits
 
 PID, URL, TOKEN, LOCK, DATABASE = "elastane.pid", "url", "token", "elastane.lock", "elastane.db"
+LEFT = "left"
+"""What became of the jobs when the system was ended last, in words."""
 LEASH = "ELASTANE_UP_LEASH"
 """The process with which a system in the background shall end, if it is to."""
 _START_S, _STOP_S = 30.0, 60.0
@@ -120,12 +122,20 @@ def start_detached(home: Path, arguments: Sequence[str], *, leashed: bool = Fals
     raise ElastaneError(f"Elastane did not start within {_START_S:g} s; see {log}")
 
 
-def stop(home: Path, *, leave_running: bool) -> Address:
-    """End what runs on a home, and wait for it."""
+def left(home: Path) -> str:
+    """What became of its jobs when the system on a home was ended."""
+    try:
+        return (home / LEFT).read_text().strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def stop(home: Path, *, leave_running: bool) -> Address | None:
+    """End what runs on a home, and wait for it; None where nothing runs."""
     there = running(home)
     if there is None:
         (home / PID).unlink(missing_ok=True)
-        raise ElastaneError(f"Elastane does not run on {home}; start it with 'elastane up'")
+        return None
     if Lock(home / LOCK).holder() != there.pid:
         raise ElastaneError(
             f"process {there.pid} does not hold the lock of {home}, so it is not ended; end Elastane there by hand"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from elastane.policies.view import Ability, JobView
 from elastane.service.messages import QuotaInfo
+from elastane.service.sentences import counted
 
 
 @dataclass(slots=True)
@@ -38,10 +39,15 @@ class Allowance:
         self.borrowed -= lent
         self.own -= need - lent
 
-    def refusal(self, borrowed: int) -> str:
-        """Why there is no room."""
+    def refusal(self, borrowed: int, view: JobView) -> str:
+        """Why there is no room for this job."""
         more = f" and has borrowed {borrowed} more" if borrowed else ""
-        return f"tenant {self.quota.tenant} is at its quota of {self.quota.slots} slots{more}"
+        never = "" if _returns(view) else f"; {_kind(view)} jobs never borrow what others leave free"
+        return f"tenant {self.quota.tenant} is at its quota of {counted(self.quota.slots or 0, 'slot')}{more}{never}"
+
+
+def _kind(view: JobView) -> str:
+    return "rigid" if Ability.SUSPEND not in view.abilities else "non-preemptible"
 
 
 def _returns(view: JobView) -> bool:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from elastane import __version__
 from elastane.engines.local.layout import Layout
+from elastane.jobs.states import State
 from elastane.service.control import ControlPlane
-from elastane.service.explaining import explain
+from elastane.service.explaining import explain, waits_for
 from elastane.service.facade import NotFound, Which
+from elastane.service.foreseeing import Ground, foresee
 from elastane.service.learning import Learned
 from elastane.service.live import slots_of
 from elastane.service.logfiles import log_files, log_path
 from elastane.service.messages import (
+    Eta,
     EventRecord,
     JobDetail,
     JobSummary,
@@ -28,6 +32,8 @@ from elastane.service.messages import (
 from elastane.service.store.rows import JobRow
 from elastane.service.telling import detail, node_infos, summary
 
+_LOOK_AGAIN_S = 1.0
+
 
 class Looking:
     """Questions about jobs, the cluster and the service itself."""
@@ -37,6 +43,8 @@ class Looking:
         self._store = plane.store
         self._started_s = plane.clock()
         self._warnings = list(warnings)
+        self._looked_s = -math.inf
+        self._ahead: Mapping[str, Eta] = {}
 
     def info(self) -> ServerInfo:
         """Who answers, and what there is."""
@@ -103,9 +111,10 @@ class Looking:
         now = self._plane.clock()
         lines: list[JobSummary] = []
         if which != "ended":
+            ends = self._foreseen()
             live = sorted(self._plane.live.values(), key=lambda j: (j.row.grant is None, j.row.number))
             lines += [
-                summary(j.row, j.learned, now, j.waiting)
+                summary(j.row, j.learned, now, j.waiting, ends.get(j.id))
                 for j in live
                 if owner in (None, j.row.owner) and tenant in (None, j.row.tenant)
             ]
@@ -128,11 +137,22 @@ class Looking:
             learned,
             plane.clock(),
             waiting=live.waiting if live is not None else "",
+            foreseen=self._foreseen().get(row.id) if live is not None else None,
             nodes=nodes,
             most=most,
             life=self._store.events(0, 1000, job=row.id),
             processes=processes,
-        )
+        ).model_copy(update={"waits_for": waits_for(plane, live) if live is not None else []})
+
+    def _foreseen(self) -> Mapping[str, Eta]:
+        """Ends of jobs that do not train yet; looked for at most once in a while, however many ask."""
+        plane = self._plane
+        now_s = plane.clock()
+        still = {j.id for j in plane.live.values() if j.row.state not in (State.RUNNING, State.RESIZING)}
+        if not 0.0 <= now_s - self._looked_s < _LOOK_AGAIN_S or self._ahead.keys() != still:
+            ground = Ground(plane.engine.nodes(), plane.settings.cores, now_s)
+            self._looked_s, self._ahead = now_s, foresee(plane.live.values(), ground)
+        return self._ahead
 
     def _row(self, job: str) -> JobRow:
         row = self._store.job(job)

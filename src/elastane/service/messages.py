@@ -50,6 +50,18 @@ class Eta(Message):
     basis: str = ""
 
 
+class Ahead(Message):
+    """A job before this one."""
+
+    id: str
+    name: str
+    owner: str
+    workers: int
+    state: str
+    eta: Eta | None = None
+    """When it will have ended, and with it what it holds becomes free."""
+
+
 class JobSummary(Message):
     """A line of the queue."""
 
@@ -77,6 +89,8 @@ class JobSummary(Message):
     """Why it waits, or why it ended."""
     held: bool = False
     pinned: int | None = None
+    waits_for: list[Ahead] = []
+    """Who holds what a job needs before it can be as its owner asked for, where it was scaled or moved."""
 
 
 class Training(Message):
@@ -142,16 +156,6 @@ class JobDetail(JobSummary):
     curve: list[CurvePoint] = []
     life: list[Step] = []
     processes: list[WorkerInfo] = []
-
-
-class Ahead(Message):
-    """A job before this one."""
-
-    id: str
-    name: str
-    owner: str
-    workers: int
-    state: str
 
 
 class Instead(Message):

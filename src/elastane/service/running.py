@@ -11,6 +11,7 @@ from elastane.service.live import LiveJob
 from elastane.service.store.rows import JobRow
 
 BACKOFF_S, LONGEST_BACKOFF_S = 2.0, 60.0
+_UNSAVED = "a rigid job cannot be saved"
 MOST_LOSSES = 20
 """Attempts in a row that were lost without a step between them, after which something is wrong with the job."""
 
@@ -72,6 +73,9 @@ def after_end(job: LiveJob, report: Over) -> Outcome:
     if state is State.STOPPING:
         return _end(job, report, Event.STOPPED, job.row.reason or "cancelled")
     if state is State.SUSPENDING and report.cause in (Cause.SUSPENDED, Cause.CANCELLED, Cause.LOST):
+        if job.row.kind == "rigid":  # it gave up its place, and with it all it had done
+            row = replace(_freed(job, report, Event.LOSE), state=State.QUEUED)
+            return Outcome(row, ((Event.LOSE, _UNSAVED), (Event.REQUEUE, "starts over")))
         row = _freed(job, report, Event.SAVED)
         return Outcome(row, ((Event.SAVED, report.detail),))
     if report.cause in (Cause.LOST, Cause.SUSPENDED, Cause.CANCELLED):
@@ -93,7 +97,7 @@ def _lost(job: LiveJob, report: Over) -> Outcome:
         return _end(
             job, report, Event.FAIL, f"lost {restarts} times without making any progress: {report.detail}"
         )
-    again = (Event.REQUEUE, "goes on from its checkpoint")
+    again = (Event.REQUEUE, "starts over" if job.row.kind == "rigid" else "goes on from its checkpoint")
     if job.row.state is State.LOST:  # as everybody knows already
         return Outcome(replace(_freed(job, report, Event.REQUEUE), restarts=restarts), (again,))
     row = replace(_freed(job, report, Event.LOSE), state=State.QUEUED, restarts=restarts)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from elastane.errors import ElastaneError
 from elastane.jobs.states import Event, InvalidTransition, State
-from elastane.policies.contract import Policy
-from elastane.policies.registry import make_policy
+from elastane.policies.registry import make_live_policy
 from elastane.service.deciding import ShadowPolicy
+from elastane.service.explaining import waits_for
 from elastane.service.facade import Conflict, NotFound, Principal
 from elastane.service.live import LiveJob, slots_of
 from elastane.service.looking import Looking, replace_used
@@ -18,7 +18,9 @@ from elastane.service.messages import (
     PolicyInfo,
     QuotaInfo,
 )
+from elastane.service.patience import room_now, words
 from elastane.service.running import Outcome
+from elastane.service.sentences import counted
 from elastane.service.store.rows import JobRow
 from elastane.service.telling import summary
 
@@ -69,14 +71,16 @@ class Steering(Looking):
             total = sum(node.gpus for node in self._plane.known_nodes().values())
             least, most = live.spec.workers.min, live.spec.max_workers
             if live.row.kind == "rigid" and workers != least:
-                raise Conflict(f"job {job} is rigid: it keeps its {least} workers")
+                raise ElastaneError(f"workers: job {job} is rigid, it keeps its {counted(least, 'worker')}")
             if workers < least or (most is not None and workers > most):
                 limits = f"at least {least}" if most is None else f"{least} to {most}"
                 raise ElastaneError(f"workers: job {job} was submitted for {limits} workers, not {workers}")
             if slots_of(live.spec, workers) > total:
-                raise ElastaneError(f"workers: {workers} workers do not fit into the cluster's {total} slots")
+                raise ElastaneError(
+                    f"workers: {workers} workers do not fit into the cluster's {counted(total, 'slot')}"
+                )
         self._store_change(live, Outcome(replace(live.row, pinned_workers=workers, pinned_node=None)), "scale")
-        return self._line(live)
+        return self._wished(live)
 
     def move(self, who: Principal, job: str, node: str) -> JobSummary:  # noqa: ARG002
         """Pin it to a node."""
@@ -89,10 +93,17 @@ class Steering(Looking):
         workers = min(held, int(nodes[node].gpus / max(live.spec.worker.gpus, 1e-9)))
         if workers < live.spec.workers.min:
             raise ElastaneError(
-                f"node {node} has {nodes[node].gpus} slots, too few for {live.spec.workers.min} workers"
+                f"node {node} has {counted(nodes[node].gpus, 'slot')}, too few for {live.spec.workers.min} workers"
             )
         row = replace(live.row, pinned_node=node, pinned_workers=workers)
         self._store_change(live, Outcome(row), "move")
+        return self._wished(live)
+
+    def _wished(self, live: LiveJob) -> JobSummary:
+        """What becomes of a job that was scaled or moved: at once if there is room, else for whom it waits."""
+        plane = self._plane
+        jobs, nodes = list(plane.live.values()), plane.engine.nodes()
+        live.waiting = "" if room_now(live, jobs, nodes) else words(live, jobs, nodes)
         return self._line(live)
 
     def _live(self, job: str) -> LiveJob:
@@ -122,7 +133,9 @@ class Steering(Looking):
         self._plane.poke(trigger)
 
     def _line(self, live: LiveJob) -> JobSummary:
-        return summary(live.row, live.learned, self._plane.clock(), live.waiting)
+        ends = self._foreseen().get(live.id)
+        line = summary(live.row, live.learned, self._plane.clock(), live.waiting, ends)
+        return line.model_copy(update={"waits_for": waits_for(self._plane, live)})
 
     def drain(self, who: Principal, node: str, draining: bool) -> NodeInfo:  # noqa: ARG002
         """Let a node run empty, or take work again."""
@@ -140,7 +153,7 @@ class Steering(Looking):
 
     def set_policy(self, who: Principal, written: str) -> PolicyInfo:  # noqa: ARG002
         """Decide by another policy from now on."""
-        policy = _live_policy(written)
+        policy = make_live_policy(written)
         with self._store.transaction() as t:
             t.set_setting("policy", written)
             t.append_event("policy", None, {"policy": policy.label()})
@@ -150,7 +163,7 @@ class Steering(Looking):
 
     def set_shadow(self, who: Principal, written: str | None) -> PolicyInfo:  # noqa: ARG002
         """Let another policy say what it would have done."""
-        shadow = ShadowPolicy(_live_policy(written)) if written is not None else None
+        shadow = ShadowPolicy(make_live_policy(written)) if written is not None else None
         with self._store.transaction() as t:
             t.set_setting("shadow", written)
         self._plane.shadow = shadow
@@ -175,10 +188,3 @@ class Steering(Looking):
             )
         self._plane.poke("quota")
         return replace_used(quota, self._used(tenant))
-
-
-def _live_policy(written: str) -> Policy:
-    policy = make_policy(written)
-    if policy.needs.oracle:
-        raise ElastaneError(f"policy {policy.label()} needs to know the future; it is for simulations only")
-    return policy

@@ -10,14 +10,16 @@ from elastane.jobs.states import State
 from elastane.service.estimating import curve_of, end_of
 from elastane.service.learning import Learned
 from elastane.service.live import LiveJob, places_of, slots_of
-from elastane.service.messages import EventRecord, JobDetail, JobSummary, NodeInfo, Step, WorkerInfo
+from elastane.service.messages import Eta, EventRecord, JobDetail, JobSummary, NodeInfo, Step, WorkerInfo
 from elastane.service.store.rows import JobRow
 
 _RUNNING = (State.RUNNING, State.RESIZING)
 
 
-def summary(row: JobRow, learned: Learned, now_s: float, waiting: str = "") -> JobSummary:
-    """A line of the queue."""
+def summary(
+    row: JobRow, learned: Learned, now_s: float, waiting: str = "", foreseen: Eta | None = None
+) -> JobSummary:
+    """A line of the queue; ``foreseen`` is the end of a job that does not train yet."""
     workers = row.spec.get("workers") or {}
     training = learned.training
     running = row.state in _RUNNING
@@ -39,9 +41,9 @@ def summary(row: JobRow, learned: Learned, now_s: float, waiting: str = "") -> J
         ended_s=row.ended_s,
         attempt=row.attempt,
         progress=1.0 if row.state is State.SUCCEEDED else learned.fraction,
-        batch=training.batch if training is not None else None,
-        goodput=training.goodput if training is not None and running else None,
-        eta=None if row.terminal else end_of(learned, now_s, running),
+        batch=(training.batch or None) if training is not None else None,
+        goodput=training.goodput if training is not None and running and training.batch else None,
+        eta=None if row.terminal else end_of(learned, now_s, True) if running else foreseen,
         reason=row.reason or waiting,
         held=row.held,
         pinned=row.pinned_workers,
@@ -54,6 +56,7 @@ def detail(
     now_s: float,
     *,
     waiting: str,
+    foreseen: Eta | None,
     nodes: Mapping[str, Node],
     most: int,
     life: Sequence[EventRecord],
@@ -62,7 +65,7 @@ def detail(
     """Everything about one job."""
     chosen = row.grant.workers if row.grant is not None else 0
     return JobDetail(
-        **summary(row, learned, now_s, waiting).model_dump(),
+        **summary(row, learned, now_s, waiting, foreseen).model_dump(),
         spec=dict(row.spec),
         directory=row.directory,
         kind_reason=row.kind_reason,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from elastane.cluster import Grant, Node
@@ -13,6 +13,7 @@ from elastane.service.learning import fit_together
 from elastane.service.lending import Allowance, allowances
 from elastane.service.live import LiveJob
 from elastane.service.messages import QuotaInfo
+from elastane.service.patience import as_it_is, place_is_taken, place_of, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,14 @@ class Seen:
     withheld: Mapping[str, str]
 
 
-def build_view(scene: Scene, jobs: Iterable[LiveJob], trigger: str, policy: Policy) -> Seen:
-    """What this policy may see now."""
+def build_view(
+    scene: Scene,
+    jobs: Iterable[LiveJob],
+    trigger: str,
+    policy: Policy,
+    patient: frozenset[str] = frozenset(),
+) -> Seen:
+    """What this policy may see now; ``patient`` jobs go on as they are, whatever their owners have asked for."""
     total = sum(node.gpus for node in scene.nodes.values())
     accelerator = next((node.gpu_type for node in scene.nodes.values()), "cpu")
     withheld: dict[str, str] = {}
@@ -54,9 +61,10 @@ def build_view(scene: Scene, jobs: Iterable[LiveJob], trigger: str, policy: Poli
             continue
         most = int(total / job.worker.gpus) if job.worker.gpus else total
         view = left_alone(job, job.view(most, accelerator), scene.now_s)
-        if job.row.pinned_node is not None:
-            view = replace(view, grant=_pinned_grant(job, view))
-        views[job.id] = view
+        views[job.id] = as_it_is(job, view) if job.id in patient else view
+    for job in jobs:
+        if job.row.pinned_node is not None and job.id in views and job.id not in patient and not job.leaving:
+            _put(job, jobs, views, withheld, scene.nodes)
     limits = allowances(scene.quotas.values(), views, total)
     for allowance, borrowed in limits.values():
         _keep_within(allowance, borrowed, views, withheld)
@@ -84,10 +92,23 @@ def _precedence(job: LiveJob) -> tuple[bool, int, float, int]:
     return (not job.holding, -job.spec.priority, job.row.submitted_s, job.row.number)
 
 
-def _pinned_grant(job: LiveJob, view: JobView) -> Grant:
-    node = job.row.pinned_node
-    assert node is not None
-    return Grant.of([(node, view.request.workers)])
+def _put(
+    job: LiveJob,
+    jobs: Sequence[LiveJob],
+    views: dict[str, JobView],
+    withheld: dict[str, str],
+    nodes: Mapping[str, Node],
+) -> None:
+    """Show a job where its owner put it, if that place can be had."""
+    view = views[job.id]
+    place = place_of(job, view)
+    if not place_is_taken(place, view, views.values(), nodes):
+        views[job.id] = replace(view, grant=place)
+    elif job.row.grant is not None:
+        views[job.id] = as_it_is(job, view)
+    else:
+        withheld[job.id] = words(job, jobs, nodes)
+        del views[job.id]
 
 
 def _within_bounds(view: JobView) -> JobView:
@@ -113,7 +134,7 @@ def _keep_within(
         fixed = view.pinned and view.state is JobState.RUNNING
         need = view.request.gpus_of(view.workers if fixed else view.request.min_workers)
         if not fixed and not allowance.admits(need, view):
-            withheld[view.id] = allowance.refusal(borrowed)
+            withheld[view.id] = allowance.refusal(borrowed, view)
             del views[view.id]
             continue
         allowance.take(need, view)

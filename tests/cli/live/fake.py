@@ -146,13 +146,20 @@ def waiting_for(job: JobDetail) -> Why:
         reason=job.reason,
         numbers={"needs": 8, "free_slots": 4},
         ahead=[
-            Ahead(id=f"j{number}", name="digits", owner="ada", workers=number, state="running")
+            Ahead(
+                id=f"j{number}",
+                name="digits",
+                owner="ada",
+                workers=number,
+                state="running",
+                eta=running().eta if number == 1 else None,
+            )
             for number in range(1, 6)
         ],
         advice=["ask for 4 workers instead of 8"],
         instead=[
-            Instead(change="with 4 workers", starts="now", helps=True),
-            Instead(change="with priority 5", starts="in 20 min", helps=False),
+            Instead(change="4 workers", starts="it would start now", helps=True),
+            Instead(change="priority 5", starts="it would still wait", helps=False),
         ],
     )
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cli.live.conftest import Run
-from cli.live.fake import Fake
+from cli.live.fake import Fake, queued, running, waiting_for
 from elastane.service.messages import PolicyInfo, QuotaInfo
 
 
@@ -70,6 +70,20 @@ def test_a_job_is_moved(run: Run, server: Fake) -> None:
     assert server.asked == [("move", "j1", "n1")] * 2
 
 
+def test_who_is_waited_for_is_told(run: Run, server: Fake) -> None:
+    until = "it goes on with 4 workers until 6 fit: none of 8 slots is free, j5 has 4"
+    server.all_jobs["j1"] = running().model_copy(
+        update={"reason": until, "waits_for": waiting_for(queued()).ahead[:1]}
+    )
+    lines = run("scale", "j1", "6").stdout.splitlines()
+    assert lines == [
+        f"j1 (digits) running, pinned to 6: {until}",
+        "  waits for: j1 digits of ada (1 worker, running, ends in 5–9 min)",
+    ]
+    assert run("move", "j1", "--to", "n1").stdout.startswith("j1 (digits) running, to move to n1: it goes on")
+    assert json.loads(run("scale", "j1", "6", "--json").stdout)["waits_for"][0]["eta"]["high_s"]
+
+
 def test_a_node_is_drained_and_taken_back(run: Run, server: Fake) -> None:
     assert run("drain", "n0").stdout == "n0 draining, 1 job to move: j1:2\n"
     assert run("drain", "n0", "--off").stdout == "n0 up\n"
@@ -94,6 +108,8 @@ def test_the_policy_is_changed(run: Run, server: Fake) -> None:
     )
     assert "shadow" not in run("policy", "shadow", "--off").stdout
     assert server.asked == [("set_policy", "tiresias(queues=2)"), ("set_shadow", "fifo"), ("set_shadow", None)]
+    assert "shadow" not in run("policy", "shadow", "off").stdout
+    assert server.asked[-1] == ("set_shadow", None)
 
 
 @pytest.mark.parametrize("wish", [(), ("fifo", "--off")])

@@ -110,6 +110,13 @@ def test_the_shell_is_offered_jobs_and_nodes(server: Fake) -> None:
     assert complete.jobs("j") == [("j1", "digits"), ("j2", "big")]
     assert complete.jobs("j2") == [("j2", "big")]
     assert complete.nodes("n1") == [("n1", "draining")]
+    assert [token for token, _ in complete.tokens("")] == [
+        each.id for each in server.tokens() if not each.revoked
+    ]
+    offered = [name for name, _ in complete.policies("")]
+    assert {"fifo", "elastane", "pollux"} <= set(offered)
+    assert not {"srtf", "srsf", "elastane-oracle"} & set(offered)
+    assert complete.shadows("of") == [("off", "no shadow any more")]
 
 
 def test_completion_is_silent_without_a_server(server: Fake) -> None:

@@ -29,7 +29,7 @@ j1 (digits) running, adaptive: its process called elastane.train
   metrics   accuracy 0.91
   batch     512 (64 per worker in 2 passes), learning rate ×2
   goodput   1,234, from 1,500 samples/s at 82 % statistical efficiency
-  changes   2 resizes with 0.35 s of pauses, 1 worker lost, 1 step done again
+  changes   2 resizes with 350 ms of pauses, 1 worker lost, 1 step done again
   ends      in 5–9 min (measured speed)
   speed-up by workers: █ measured, ░ predicted, ► chosen
     1  ██████                    1.00×
@@ -46,15 +46,15 @@ j1 (digits) running, adaptive: its process called elastane.train
 """
 
 WHY = """\
-j2 queued: needs 8 slots, 4 are free (needs 8, free slots 4)
-  ahead: j1 digits of ada (1 worker, running), j2 digits of ada (2 workers, running), \
-j3 digits of ada (3 workers, running) and 2 more
+j2 queued: needs 8 slots, 4 are free
+  ahead: j1 digits of ada (1 worker, running, ends in 5–9 min), \
+j2 digits of ada (2 workers, running, end unknown), j3 digits of ada (3 workers, running, end unknown) and 2 more
   would help: ask for 4 workers instead of 8
 """
 
 INSTEAD = """\
-  instead with 4 workers: starts now
-  instead with priority 5: starts in 20 min (does not help)
+  with 4 workers: it would start now
+  with priority 5: it would still wait
 """
 
 EVIL = "\x1b]0;owned\x07[bold red]x[/]\n\u202e"
@@ -167,7 +167,7 @@ def test_why_as_json_is_the_model(run: Run) -> None:
     ("id", "words"),
     [
         ("j1", "j1 (digits) ends in 5–9 min (measured speed)\n"),
-        ("j2", "j2 (big) ends at a time that nobody can tell yet\n"),
+        ("j2", "j2 (big) has no known end yet\n"),
         ("j3", "j3 (old) succeeded 60 min ago\n"),
     ],
 )

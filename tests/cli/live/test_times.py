@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from elastane.cli.live import times
+from elastane.cli.live import screen, times
+from elastane.service.messages import Eta
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,27 @@ def test_numbers_have_about_three_digits(value: float | None, words: str) -> Non
 )
 def test_a_bar_never_leaves_its_frame(share: float | None, words: str) -> None:
     assert times.bar(share) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (3.2e-05, "0.03 ms"),
+        (0.0016, "1.6 ms"),
+        (0.0254, "25 ms"),
+        (1.24, "1.2 s"),
+        (75.0, "75 s"),
+        (0.0, "0 ms"),
+        (-0.0, "0 ms"),
+        (math.nan, "?"),
+    ],
+)
+def test_pauses_are_in_sensible_units(seconds: float, words: str) -> None:
+    assert times.pauses(seconds) == words
+
+
+def test_a_zero_has_no_minus() -> None:
+    assert times.amount(-0.0) == "0"
+    assert times.span(-0.0, -0.0) == "0 s"
+    eta = Eta(low_s=-0.0, mid_s=-0.0, high_s=-0.0)
+    assert "-0" not in screen.document({"eta": eta})

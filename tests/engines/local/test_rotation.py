@@ -18,10 +18,23 @@ def test_a_long_log_is_set_aside_and_its_writer_goes_on_with_an_empty_one(tmp_pa
         assert rotate(tmp_path, 100) == [log]
         writer.write("new")
         writer.flush()
-    assert log.read_text() == "new"
+    note, rest = log.read_text().split("\n", 1)
+    assert rest == "new"
+    assert "its earlier part is in logs/w1.log.1" in note
+    assert "dropped" not in note
     assert (tmp_path / "w1.log.1").read_text() == "old" * 100
     assert other.read_text() == "short"
-    assert rotate(tmp_path, 100) == []
+    assert rotate(tmp_path, 1000) == []
+
+
+def test_a_log_whose_middle_was_dropped_says_so(tmp_path: Path) -> None:
+    log = tmp_path / "w1.log"
+    for part in ("first", "second", "third"):
+        with log.open("a") as writer:
+            writer.write(part * 100)
+        assert rotate(tmp_path, 200) == [log]
+    assert log.read_text().endswith("; what came before that was dropped\n")
+    assert "third" in (tmp_path / "w1.log.1").read_text()
 
 
 def test_a_link_in_place_of_a_log_is_never_followed(tmp_path: Path) -> None:

@@ -309,6 +309,19 @@ def test_training_that_ends_is_finished_only_when_all_have_left() -> None:
     assert world.finish == Finish("finished", "")
 
 
+def test_a_job_that_is_stopped_does_not_wait_for_newcomers() -> None:
+    world = started(2)
+    world.perform(world.coordinator.resize(3, world.now))
+    world.calls.clear()  # the third imports and builds its model, for as long as that takes
+    asked = world.coordinator.stop("interrupted", world.now)
+    assert Kill("w3", "interrupted") in asked
+    told = {action.worker for action in asked if isinstance(action, Send) and action.message["type"] == "stop"}
+    assert told == {"w1", "w2"}
+    world.perform(asked)
+    world.settle()
+    assert world.finish == Finish("stopped", "interrupted")
+
+
 def _killed(world: World, name: str) -> None:
     world.workers.pop(name)
     world.perform(world.coordinator.exited(name, False, "killed by signal 9", world.now))

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from elastane.train.reports.events import Ended, Event, Resized, Stepped, Warned, WorkerLost
+from elastane.train.reports.events import Ended, Evaluated, Event, Resized, Started, Stepped, Warned, WorkerLost
 from elastane.train.reports.progress import PLAIN_EVERY_S, ProgressDisplay
-from elastane.train.reports.wording import sentence
+from elastane.train.reports.wording import milliseconds, progress_parts, sentence
 from train.reports.strategies import ANY_EVENT
 
 STEP = Stepped(
@@ -148,6 +148,8 @@ def test_messages_stand_above_the_line_and_the_line_is_gone_at_the_end() -> None
 
 
 def test_a_resize_is_told_with_its_pause_in_milliseconds() -> None:
+    assert sentence(Evaluated(1.0, 21, 1320, {"accuracy": 0.5})) == "evaluated at step 1,320: accuracy 0.5"
+    assert sentence(Evaluated(1.0, 0, 48, {})) == "evaluated at step 48"
     assert sentence(PAUSE) == "grew 2 → 4 workers at step 12,300, pause 12 ms (shadow join)"
 
 
@@ -262,3 +264,12 @@ def test_whatever_was_said_can_be_shown(events: list[Event]) -> None:
             desk.show(event, after_s=20.0)
         desk.display.close()
         assert len([line for line in desk.lines if line]) >= len([e for e in events if sentence(e)])
+
+
+def test_what_a_script_does_not_say_is_not_shown_as_zero() -> None:
+    horovod = Started(0.0, "r", "s.py", "horovod", 2, 0, 0)
+    assert sentence(horovod) == "started r: s.py, mode horovod, 2 workers"
+    window = Stepped(1.0, step=5, epoch=0, workers=2, batch=0, steps=5, step_s=0.1)
+    assert not [text for _, text in progress_parts(window, None) if "batch" in text or "samples/s" in text]
+    assert milliseconds(3.2e-05) == "0.03 ms"
+    assert milliseconds(1e-9) == "0 ms"

@@ -62,6 +62,14 @@ def test_time_between_sessions_is_not_training_time_and_has_no_workers() -> None
     assert found.mean_workers == pytest.approx(3.0)
 
 
+def test_the_mean_of_workers_is_never_below_the_least_of_them() -> None:
+    # Its processes were started 18 s before training began, which is part of how long the session took.
+    events = [START, steps(1.0, 10, 10), resize(2.0, 1, kind="shrink"), steps(3.0, 20, 10, 1)]
+    found = summarise([*events, Ended(4.0, "finished", "", 20, 22.0)])
+    assert found.wall_s == 22.0
+    assert found.mean_workers == pytest.approx((2 * 2 + 2 * 1) / 4)
+
+
 def test_workers_over_time_hold_only_changes() -> None:
     events = [START, steps(1.0, 1, 1), steps(2.0, 2, 1), resize(3.0, 4), steps(4.0, 3, 1, 4), resize(5.0, 1)]
     found = summarise([*events, steps(6.0, 4, 1, 1)])

@@ -20,6 +20,19 @@ def eta_words(eta: Eta | None, now_s: float) -> str:
     return times.until(min(known), max(known), now_s) if known else "–"
 
 
+def end_words(eta: Eta | None, now_s: float) -> str:
+    """The range with what it rests on, or why there is none."""
+    words = eta_words(eta, now_s)
+    if words == "–":
+        return f"not known{_why(eta)}"
+    return words + (f" ({screen.clean(eta.basis)})" if eta and eta.basis else "")
+
+
+def _why(eta: Eta | None) -> str:
+    reason = screen.clean(eta.basis).removeprefix("unknown").removeprefix(":").strip() if eta else ""
+    return f": {reason}" if reason else ""
+
+
 def command(id: str = options.JOB, as_json: bool = options.AS_JSON) -> None:
     """Say when a job ends."""
     job = calls.connect().job(id)
@@ -32,8 +45,5 @@ def command(id: str = options.JOB, as_json: bool = options.AS_JSON) -> None:
 def _sentence(job: JobSummary, now_s: float) -> str:
     if waiting.has_ended(job):
         return f"{job.state} {times.ago(job.ended_s, now_s)}" if job.ended_s else f"has {job.state}"
-    words = eta_words(job.eta, now_s)
-    basis = screen.clean(job.eta.basis) if job.eta and job.eta.basis else ""
-    if words == "–":
-        return "ends at a time that nobody can tell yet" + (f": {basis}" if basis else "")
-    return f"ends {words}" + (f" ({basis})" if basis else "")
+    known = eta_words(job.eta, now_s) != "–"
+    return f"ends {end_words(job.eta, now_s)}" if known else f"has no known end yet{_why(job.eta)}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from elastane.cli.live import calls, options, screen, times
+from elastane.cli.live import calls, complete, options, screen, times
 from elastane.cli.live.exits import Verb
 from elastane.cli.live.groups import ListByDefault, group
 from elastane.errors import ElastaneError
@@ -93,7 +93,10 @@ def new_token(
 
 
 @tokens.command("revoke", cls=Verb, help="Make a token worthless, by its id.")
-def revoke_token(id: str = typer.Argument(metavar="TOKEN_ID"), as_json: bool = options.AS_JSON) -> None:
+def revoke_token(
+    id: str = typer.Argument(metavar="TOKEN_ID", autocompletion=complete.tokens),
+    as_json: bool = options.AS_JSON,
+) -> None:
     """Revoke a token."""
     calls.connect().revoke_token(id)
     typer.echo(screen.document({"revoked": id}) if as_json else f"revoked {screen.clean(id)}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from elastane.cli import policies
-from elastane.cli.live import calls, options, screen, times
+from elastane.cli.live import calls, complete, options, screen, times
 from elastane.cli.live.exits import Verb
 from elastane.cli.live.groups import ShowByDefault, group
 from elastane.errors import ElastaneError
@@ -29,23 +29,27 @@ def show(as_json: bool = options.AS_JSON) -> None:
 
 @app.command("set", cls=Verb, help="Decide by another policy from now on.")
 def set_policy(
-    written: str = typer.Argument(metavar="POLICY", help="A name, or 'NAME(option=value,…)'."),
+    written: str = typer.Argument(
+        metavar="POLICY", help="A name, or 'NAME(option=value,…)'.", autocompletion=complete.policies
+    ),
     as_json: bool = options.AS_JSON,
 ) -> None:
     """Change the policy."""
     _print(calls.connect().set_policy(written), as_json)
 
 
-@app.command("shadow", cls=Verb, help="Let another policy say what it would have done; --off ends that.")
+@app.command("shadow", cls=Verb, help="Let another policy say what it would have done; 'off' ends that.")
 def shadow(
-    written: str = typer.Argument(None, metavar="POLICY", help="A name, or 'NAME(option=value,…)'."),
+    written: str = typer.Argument(
+        None, metavar="POLICY", help="A name, 'NAME(option=value,…)', or off.", autocompletion=complete.shadows
+    ),
     off: bool = typer.Option(False, "--off", help="No shadow any more."),
     as_json: bool = options.AS_JSON,
 ) -> None:
     """Change the shadow."""
     if off == (written is not None):
-        raise ElastaneError("say either a policy or --off: elastane policy shadow tiresias")
-    _print(calls.connect().set_shadow(written), as_json)
+        raise ElastaneError("say either a policy or off: elastane policy shadow tiresias")
+    _print(calls.connect().set_shadow(None if written == "off" else written), as_json)
 
 
 def _print(info: PolicyInfo, as_json: bool) -> None:

@@ -115,5 +115,5 @@ def _padded(text: str, width: int, right: bool) -> str:
 
 
 def _plain(model: BaseModel) -> Any:
-    # By way of JSON, because that turns what JSON cannot say (NaN) into null.
-    return json.loads(model.model_dump_json(by_alias=True))
+    # By way of JSON, because that turns what JSON cannot say (NaN) into null; a zero has no minus.
+    return json.loads(model.model_dump_json(by_alias=True), parse_float=lambda written: float(written) + 0.0)

@@ -10,7 +10,7 @@ import typer
 
 from elastane.cli.live import calls, complete, options, screen, times, waiting
 from elastane.cli.live.curve import chart
-from elastane.cli.live.etas import eta_words
+from elastane.cli.live.etas import end_words
 from elastane.cli.live.queue import nodes_words, workers_words
 from elastane.errors import ElastaneError
 
@@ -73,8 +73,7 @@ def _facts(job: JobDetail, now_s: float) -> Iterator[tuple[str, str]]:
         code = "" if job.code is None else f", exit code {job.code}"
         yield "ended", f"{times.ago(job.ended_s, now_s)}{code}"
     elif job.eta is not None:
-        basis = f" ({job.eta.basis})" if job.eta.basis else ""
-        yield "ends", f"{eta_words(job.eta, now_s)}{basis}"
+        yield "ends", end_words(job.eta, now_s)
     if job.reason:
         yield "why", job.reason
 
@@ -85,24 +84,29 @@ def _training(training: Training, progress: float | None) -> Iterator[tuple[str,
     yield "progress", f"{times.bar(progress)}, {epochs}, step {training.step:,}{loss}"
     if training.metrics:
         yield "metrics", ", ".join(f"{name} {value:.4g}" for name, value in training.metrics.items())
-    parts = f"{training.per_worker:,} per worker"
-    if training.accumulation:
-        parts += f" in {training.accumulation + 1} passes"
-    yield "batch", f"{training.batch:,} ({parts}), learning rate ×{training.lr_factor:.3g}"
+    if training.batch:  # not every script says how many samples a step has
+        yield from _speed(training)
+    yield (
+        "changes",
+        (
+            f"{times.counted(training.resizes, 'resize')} with {times.pauses(training.pauses_s)} of pauses, "
+            f"{times.counted(training.workers_lost, 'worker')} lost, "
+            f"{times.counted(training.redone_steps, 'step')} done again"
+        ),
+    )
+
+
+def _speed(training: Training) -> Iterator[tuple[str, str]]:
+    parts = f" ({training.per_worker:,} per worker" if training.per_worker else ""
+    if parts:
+        parts += f" in {training.accumulation + 1} passes)" if training.accumulation else ")"
+    yield "batch", f"{training.batch:,}{parts}, learning rate ×{training.lr_factor:.3g}"
     speed = f"{times.amount(training.samples_per_s)} samples/s"
     if training.efficiency is None:
         yield "goodput", f"not known yet, at {speed}"
     else:
         good = times.amount(training.goodput)
         yield "goodput", f"{good}, from {speed} at {times.percent(training.efficiency)} statistical efficiency"
-    yield (
-        "changes",
-        (
-            f"{times.counted(training.resizes, 'resize')} with {training.pauses_s:.2g} s of pauses, "
-            f"{times.counted(training.workers_lost, 'worker')} lost, "
-            f"{times.counted(training.redone_steps, 'step')} done again"
-        ),
-    )
 
 
 def _life(job: JobDetail, now_s: float) -> Iterator[str]:

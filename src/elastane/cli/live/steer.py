@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, complete, options, screen
+from elastane.cli.live import calls, complete, options, screen, times
 from elastane.cli.live.exits import ExitCode, code_of
+from elastane.cli.live.why import ahead_words
 from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def move(
 ) -> None:
     """Pin a place."""
     job = calls.connect().move(id, to)
-    _print(job, as_json, f"moving to {to}")
+    _print(job, as_json, f"to move to {to}" if job.waits_for else f"moving to {to}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,4 +96,8 @@ def _print(job: JobSummary, as_json: bool, what: str = "") -> None:
         typer.echo(screen.document(job))
         return
     held = ", on hold" if job.held else ""
-    typer.echo(screen.clean(f"{job.id} ({job.name}) {job.state}{held}{f', {what}' if what else ''}"))
+    # Of a job that was told to change, what becomes of it meanwhile; why others wait is not the question here.
+    meanwhile = f": {job.reason}" if job.waits_for and job.reason else ""
+    typer.echo(screen.clean(f"{job.id} ({job.name}) {job.state}{held}{f', {what}' if what else ''}{meanwhile}"))
+    if job.waits_for:
+        typer.echo(screen.clean(f"  waits for: {ahead_words(job.waits_for, times.now_s())}"))

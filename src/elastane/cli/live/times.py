@@ -41,6 +41,22 @@ def duration(seconds: float) -> str:
     return span(seconds, seconds)
 
 
+def pauses(seconds: float) -> str:
+    """Time that training stood still, which may be hardly any: ``0.03 ms``, ``25 ms``, ``1.2 s``, ``3 min``.
+
+    >>> pauses(3.2e-05), pauses(0.0254), pauses(1.24), pauses(0.0)
+    ('0.03 ms', '25 ms', '1.2 s', '0 ms')
+    """
+    if not math.isfinite(seconds):
+        return "?"
+    if seconds >= 10.0:
+        return duration(seconds)
+    if seconds >= 1.0:
+        return f"{seconds:.1f} s"
+    digits = 0 if seconds >= 0.01 or seconds < 5e-6 else 1 if seconds >= 0.001 else 2
+    return f"{max(0.0, seconds) * 1e3:.{digits}f} ms"
+
+
 def ago(at_s: float, now: float) -> str:
     """A moment that has passed."""
     return "just now" if now - at_s < 1 else f"{duration(now - at_s)} ago"
@@ -59,6 +75,7 @@ def amount(value: float | None) -> str:
         return "–"
     if not math.isfinite(value):
         return "?"
+    value += 0.0  # no minus before a zero
     if abs(value) >= 1e6:
         return f"{value / 1e6:,.3g}M" if abs(value) < 1e9 else f"{value:.3g}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
 from elastane.cli.live import calls, options, screen, times
+from elastane.cli.live.etas import eta_words
 
 if TYPE_CHECKING:
     from elastane.service.messages import Ahead, Why
 
-HELP = "Why a job waits, or is not larger: one reason with its numbers, who is ahead, what would help."
+HELP = "Why a job waits, or is not larger: one reason, who is ahead, what would help; figures are in --json."
 
 _MOST_AHEAD = 3
 
@@ -24,24 +25,30 @@ def command(
 ) -> None:
     """Explain a job."""
     answer = calls.connect().why(id, instead=instead)
-    typer.echo(screen.document(answer) if as_json else "\n".join(map(screen.clean, why_lines(answer))))
-
-
-def why_lines(why: Why) -> Iterator[str]:
-    """A few lines, the reason first."""
-    numbers = ", ".join(
-        f"{name.replace('_', ' ')} {times.amount(value)}" for name, value in why.numbers.items()
+    typer.echo(
+        screen.document(answer) if as_json else "\n".join(map(screen.clean, why_lines(answer, times.now_s())))
     )
-    yield f"{why.id} {why.state}: {why.reason}" + (f" ({numbers})" if numbers else "")
+
+
+def why_lines(why: Why, now_s: float) -> Iterator[str]:
+    """A few lines, the reason first."""
+    yield f"{why.id} {why.state}: {why.reason}"
     if why.ahead:
-        more = len(why.ahead) - _MOST_AHEAD
-        named = ", ".join(map(_ahead, why.ahead[:_MOST_AHEAD]))
-        yield f"  ahead: {named}" + (f" and {more} more" if more > 0 else "")
+        yield f"  ahead: {ahead_words(why.ahead, now_s)}"
     if why.advice:
         yield f"  would help: {'; '.join(why.advice)}"
     for each in why.instead:
-        yield f"  instead {each.change}: starts {each.starts}" + ("" if each.helps else " (does not help)")
+        yield f"  with {each.change}: {each.starts}"
 
 
-def _ahead(job: Ahead) -> str:
-    return f"{job.id} {job.name} of {job.owner} ({times.counted(job.workers, 'worker')}, {job.state})"
+def ahead_words(ahead: Sequence[Ahead], now_s: float) -> str:
+    """Who holds what a job needs, and for how long."""
+    more = len(ahead) - _MOST_AHEAD
+    named = ", ".join(_ahead(each, now_s) for each in ahead[:_MOST_AHEAD])
+    return named + (f" and {more} more" if more > 0 else "")
+
+
+def _ahead(job: Ahead, now_s: float) -> str:
+    ends = eta_words(job.eta, now_s)
+    when = "end unknown" if ends == "–" else f"ends {ends}"
+    return f"{job.id} {job.name} of {job.owner} ({times.counted(job.workers, 'worker')}, {job.state}, {when})"

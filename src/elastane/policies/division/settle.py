@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -84,10 +84,12 @@ def grants_of(problem: Problem, rows: Rows) -> dict[str, Grant]:
     return grants
 
 
-def explain(problem: Problem, given: Container[int]) -> dict[str, str]:
-    """Why each job that was not given any GPUs has none."""
+def explain(problem: Problem, given: Mapping[int, int]) -> dict[str, str]:
+    """Why each job that was not ``given`` any GPUs has none."""
     total = int(problem.node_gpus.sum())
     crowd = f"{len(problem.jobs)} jobs share {total} GPUs"
+    stay = np.flatnonzero(problem.pinned & (problem.held_total > 0))
+    had, free = total - int(problem.held_total[stay].sum()), total - sum(given.values())
     reasons = {}
     for j, job in enumerate(problem.jobs):
         least, most = int(problem.least[j]), int(problem.most[j])
@@ -95,11 +97,29 @@ def explain(problem: Problem, given: Container[int]) -> dict[str, str]:
             continue
         if least > most:
             reasons[job.id] = f"needs {least} GPUs of one type, at most {most} that it may use exist"
+        elif least > had:
+            reasons[job.id] = _taken(least, had, [problem.jobs[row].id for row in stay])
         elif not problem.factor[j].any():
             reasons[job.id] = f"too young for a start to pay yet; {crowd}"
+        elif least > free:
+            short = f"needs {least} GPUs, {free if free > 0 else 'none'} of {total} are free"
+            reasons[job.id] = f"{short}; to make room now would cost the others more than it gains"
         else:
             reasons[job.id] = f"{crowd}; running it now would cost the others more than it gains"
     return reasons
+
+
+def counts_of(rows: Rows) -> dict[int, int]:
+    """GPUs that each job is given."""
+    return {job: sum(row.values()) for job, row in rows.items()}
+
+
+def _taken(least: int, had: int, stay: Sequence[str]) -> str:
+    """Why it cannot be given enough, whatever it is worth: others can be neither suspended nor made smaller."""
+    named = [*stay[:3], f"{len(stay) - 3} more"] if len(stay) > 3 else list(stay)
+    who = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+    runs = "runs" if len(stay) == 1 else "run"
+    return f"needs {least} GPUs, {had or 'none'} can be had while {who} {runs}, which cannot be suspended"
 
 
 def as_rows(state: NDArray[np.integer[Any]]) -> Rows:

@@ -13,6 +13,7 @@ known; one of which nobody can tell how much is left counts by what jobs before 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -25,7 +26,7 @@ from elastane.policies.contract import Needs, Policy
 from elastane.policies.division import mixed
 from elastane.policies.division.mixed import Parts
 from elastane.policies.division.problem import Problem
-from elastane.policies.division.settle import explain
+from elastane.policies.division.settle import counts_of, explain
 from elastane.policies.elastane.coming import Coming
 from elastane.policies.elastane.kin import Kin
 from elastane.policies.elastane.moves import horizons_s, next_look_s, unsure, what_a_move_leaves
@@ -105,7 +106,9 @@ class Elastane(Policy):
             if not mixed.improves(there, better):
                 break
             rows, there = better, mixed.as_if(parts, better)
-        given = {row for mine in rows for row in mine}
+        given = Counter[int]()
+        for mine in rows:
+            given.update(counts_of(mine))
         whole = mixed.whole(parts)
         return Plan(
             Exact(mixed.grants_of(parts, rows)),

@@ -120,4 +120,5 @@ def _no_room(wanted: Grant, nodes: Mapping[str, Node]) -> str:
     gone = [node for node in wanted.nodes if node not in nodes or nodes[node].draining]
     if gone:
         return f"{', '.join(gone)} cannot be used any more"
-    return f"{wanted.workers} workers on {', '.join(wanted.nodes)} do not fit"
+    workers = "1 worker" if wanted.workers == 1 else f"{wanted.workers} workers"
+    return f"there is no room for {workers} on {', '.join(wanted.nodes)}"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.division.problem import build_problem
-from elastane.policies.division.settle import as_rows, explain, grants_of, improves, solve
+from elastane.policies.division.settle import as_rows, counts_of, explain, grants_of, improves, solve
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Exact, Plan
 from elastane.policies.pollux.genetic import evolve
@@ -64,4 +64,4 @@ class Pollux(Policy):
             rows = solve(problem)
         if not improves(problem, rows):
             rows = as_rows(problem.held)
-        return Plan(Exact(grants_of(problem, rows)), explain=explain(problem, rows), memory=memory)
+        return Plan(Exact(grants_of(problem, rows)), explain=explain(problem, counts_of(rows)), memory=memory)

@@ -109,11 +109,15 @@ class Coordinator:
         return self._settle(now_s)
 
     def stop(self, cause: str, now_s: float) -> list[Action]:
-        """End the job; members leave at their next step boundary."""
+        """End the job; members leave at their next step boundary, newcomers at once: they have nothing to save."""
         self._stopping = cause
         self._drop_next()
         for worker in self._alive():
-            self._send(worker.name, type="stop", cause=cause)
+            if worker.phase in (Phase.WARMING, Phase.READY):
+                worker.phase = Phase.GONE
+                self._out += [Record({"type": "gone", "worker": worker.name}), Kill(worker.name, cause)]
+            else:
+                self._send(worker.name, type="stop", cause=cause)
         return self._settle(now_s)
 
     def hello(self, name: str, account: Mapping[str, Any], now_s: float) -> list[Action]:

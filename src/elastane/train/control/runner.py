@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from elastane.errors import ElastaneError
 from elastane.train.control import devices
@@ -146,8 +146,12 @@ def _redirect(log: str) -> None:
     os.dup2(fd, 1)
     os.dup2(fd, 2)
     os.close(fd)
-    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout, sys.stderr = _written(1), _written(2)
+
+
+def _written(fd: int) -> TextIO:
+    """As Python opens standard error: a file name that is no UTF-8 must not end a training that prints it."""
+    return open(fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
 def _execute(order: Order) -> int:

@@ -36,7 +36,7 @@ from elastane.train.control.runner import Order
 from elastane.train.control.server import CoordinationServer, Hooks
 from elastane.train.control.wishes import Wish
 from elastane.train.errors import TrainError
-from elastane.train.reports.events import Ended, Event, Started, from_json
+from elastane.train.reports.events import Ended, Event, Saved, Started, from_json
 from elastane.train.reports.journal import FILE_NAME, Journal
 
 GRACE_S = 10.0
@@ -97,6 +97,8 @@ class Supervisor:
         self._server: CoordinationServer | None = None
         self._began_s = time.time()
         self._interrupted = 0
+        self._saved = 0
+        """Step of the last checkpoint; members say less often how far they are."""
         self.granted_all = False
 
     async def run(self, *, adopt: bool = False) -> Ended:
@@ -296,7 +298,7 @@ class Supervisor:
             now,
             outcome.outcome if outcome else "stopped",  # type: ignore[arg-type]
             outcome.cause if outcome else "interrupted",
-            coordinator.step,
+            max(coordinator.step, self._saved),
             now - self._began_s,
         )
         self._tell(ended)
@@ -320,6 +322,8 @@ class Supervisor:
                 self._tell(event)
 
     def _tell(self, event: Event) -> None:
+        if isinstance(event, Saved):
+            self._saved = event.step
         if self._journal is not None:
             self._journal.write(event)
         self._show(event)

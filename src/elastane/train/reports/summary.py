@@ -43,9 +43,9 @@ class Lost:
 class Summary:
     """Figures of one run.
 
-    ``wall_s`` leaves out the time between sessions; ``samples_per_s`` and ``mean_workers`` are means over all of it,
-    pauses included.  ``workers`` are (seconds since start, count) at changes.  ``outcome`` of a run that has not
-    ended is ``running``: nobody knows better from its events alone.
+    ``wall_s`` leaves out the time between sessions; ``samples_per_s`` is a mean over all of it, pauses included,
+    ``mean_workers`` one over the time in which there were any.  ``workers`` are (seconds since start, count) at
+    changes.  ``outcome`` of a run that has not ended is ``running``: nobody knows better from its events alone.
     """
 
     run: str
@@ -125,7 +125,7 @@ def summarise(events: Iterable[Event]) -> Summary:
         samples=samples,
         samples_per_s=samples / walls_s if samples and walls_s > 0 else None,
         workers=tuple(changes),
-        mean_workers=_mean_workers(changes, history.span_s, walls_s),
+        mean_workers=_mean_workers(changes, history.span_s),
         pauses=pauses_by_kind(history.of(Resized)),
         lost=tuple(Lost(each.worker, each.cause, each.step) for each in history.of(WorkerLost)),
         checkpoints=len(saves),
@@ -153,10 +153,11 @@ def _last_step(windows: Sequence[Stepped], ended: Ended | None) -> int:
     return ended.step if ended else windows[-1].step if windows else 0
 
 
-def _mean_workers(changes: Sequence[tuple[float, int]], span_s: float, walls_s: float) -> float | None:
-    ends = [*changes, (span_s, 0)]
-    worker_s = sum(count * (b - a) for (a, count), (b, _) in pairwise(ends))
-    return worker_s / walls_s if worker_s and walls_s > 0 else None
+def _mean_workers(changes: Sequence[tuple[float, int]], span_s: float) -> float | None:
+    """Over the time in which there were any: neither what came before them nor the time between sessions counts."""
+    spans = [(count, b - a) for (a, count), (b, _) in pairwise([*changes, (span_s, 0)]) if count]
+    there_s = sum(seconds for _, seconds in spans)
+    return sum(count * seconds for count, seconds in spans) / there_s if there_s > 0 else None
 
 
 def _final_metrics(history: History) -> dict[str, float]:

@@ -31,10 +31,8 @@ def sentence(event: Event) -> str | None:
 def _sentence(event: Event) -> str | None:
     match event:
         case Started():
-            return (
-                f"started {event.run}: {event.script}, mode {event.mode}, {workers(event.workers)}, "
-                f"batch {event.batch:,}, seed {event.seed}"
-            )
+            known = f", batch {event.batch:,}, seed {event.seed}" if event.batch else ""
+            return f"started {event.run}: {event.script}, mode {event.mode}, {workers(event.workers)}{known}"
         case Resized():
             return _resize(event)
         case WorkerLost():
@@ -45,7 +43,9 @@ def _sentence(event: Event) -> str | None:
         case Rebatched():
             return f"batch {event.before:,} → {event.after:,} at step {event.step:,}: {event.reason}"
         case Evaluated():
-            return f"evaluated epoch {event.epoch + 1}: {figures(event.metrics)}"
+            # Scripts count epochs from 0 or from 1; steps are the same for everybody.
+            measured = f": {figures(event.metrics)}" if event.metrics else ""
+            return f"evaluated at step {event.step:,}{measured}"
         case Warned():
             return f"warning: {event.text}"
         case Diverged():
@@ -74,8 +74,9 @@ def progress_parts(step: Stepped, remaining_s: float | None) -> list[tuple[int, 
         (2, f"step {step.step:,}"),
         (3, None if step.loss is None else f"loss {step.loss:.4g}"),
         (4, workers(step.workers)),
-        (7, f"batch {step.batch:,}"),
-        (5, f"{amount(step.samples_per_s)} samples/s"),
+        # Not every script says how many samples a step has.
+        (7, f"batch {step.batch:,}" if step.batch else None),
+        (5, f"{amount(step.samples_per_s)} samples/s" if step.batch else None),
         (8, None if step.efficiency is None else f"efficiency {step.efficiency:.0%}"),
         (1, None if remaining_s is None else f"{duration(remaining_s)} left"),
     ]
@@ -106,7 +107,7 @@ def amount(value: float) -> str:
 
 def milliseconds(seconds: float) -> str:
     """A pause: in ms, with one decimal where it matters."""
-    return f"{seconds * 1e3:,.0f} ms" if seconds >= 0.01 else f"{seconds * 1e3:.2g} ms"
+    return f"{seconds * 1e3:,.0f} ms" if seconds >= 0.01 else f"{round(seconds * 1e3, 2) + 0.0:.2g} ms"
 
 
 def duration(seconds: float) -> str:
