@@ -11,6 +11,7 @@ from elastane.engines.local.layout import Layout
 from elastane.service.control import ControlPlane
 from elastane.service.explaining import explain
 from elastane.service.facade import NotFound, Which
+from elastane.service.identity import this_machine
 from elastane.service.learning import Learned
 from elastane.service.live import slots_of
 from elastane.service.logfiles import log_files, log_path
@@ -51,6 +52,7 @@ class Looking:
             nodes=len(nodes),
             jobs=counts,
             warnings=[*self._warnings, *self._plane.problems, *filter(None, [self._plane.rounds.problem])],
+            machine=this_machine(),
         )
 
     def events(self, after: int, limit: int = 1000) -> Sequence[EventRecord]:

@@ -26,7 +26,8 @@ from elastane.engines.local.layout import Layout
 from elastane.engines.local.sweep import MARK, Mark, kill_marked, name_of
 from elastane.train.control import wire
 from elastane.train.control.admission import BUFFER_BYTES, LineReader
-from elastane.train.control.nurseries import nursery_command
+from elastane.train.control.last_words import last_words
+from elastane.train.control.nurseries import AT_BIRTH, nursery_command, without_ours
 from elastane.train.control.nursery import LEASHED, WAITING
 
 SPARE = "-"
@@ -44,6 +45,10 @@ class Agent:
         self._name = secrets.token_hex(8)
         self._token = secrets.token_hex(16)
         self._nurseries: dict[str, subprocess.Popen[bytes]] = {}
+        self._elsewhere: dict[str, str] = {}
+        """Logs of nurseries in other interpreters, by attempt."""
+        self._hopeless: dict[str, str] = {}
+        """Why there can be no nursery for an attempt."""
         self._spare: subprocess.Popen[bytes] | None = None
         self._over = asyncio.Event()
 
@@ -91,14 +96,13 @@ class Agent:
     def _answer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         match message["type"]:
             case "nursery":
-                self._start(
-                    str(message["attempt"]), message["environment"], str(message["log"]), bool(message["cold"])
-                )
+                return self._begin(message)
             case "end":
                 nursery = self._nurseries.get(str(message["attempt"]))
                 if nursery is not None:
                     nursery.kill()
                     nursery.wait()  # its workers die with it, before anybody is told
+                self._hopeless.pop(str(message["attempt"]), None)
             case "status":
                 spare = self._spare.pid if self._spare is not None else None
                 nurseries = {attempt: nursery.pid for attempt, nursery in self._nurseries.items()}
@@ -109,14 +113,42 @@ class Agent:
                 return {"type": "unknown"}
         return {"type": "ok"}
 
-    def _start(self, attempt: str, environment: Mapping[str, str], log: str, cold: bool) -> None:
-        if attempt in self._nurseries and self._nurseries[attempt].poll() is None:
+    def _begin(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Have a nursery for an attempt, or say why its interpreter can be none."""
+        attempt, log, python = str(message["attempt"]), str(message["log"]), str(message.get("python", ""))
+        self._bury(attempt)
+        if attempt not in self._hopeless:
+            try:
+                self._start(attempt, message["environment"], log, bool(message["cold"]), python)
+            except OSError as error:
+                self._hopeless[attempt] = f"{python or sys.executable}: {error.strerror}"
+        problem = self._hopeless.get(attempt)
+        return {"type": "ok"} if problem is None else {"type": "hopeless", "problem": problem}
+
+    def _bury(self, attempt: str) -> bool:
+        """Let go of a nursery that has ended; one that ended by its own choice would do so again."""
+        nursery = self._nurseries.get(attempt)
+        if nursery is None or nursery.poll() is None:
+            return False
+        del self._nurseries[attempt]
+        log = self._elsewhere.pop(attempt, None)
+        if log is not None and nursery.returncode > 0:
+            words = last_words(Path(log)).removeprefix("elastane: error: ")
+            self._hopeless[attempt] = words or f"its interpreter ended with exit code {nursery.returncode}"
+        return True
+
+    def _start(
+        self, attempt: str, environment: Mapping[str, str], log: str, cold: bool, python: str = ""
+    ) -> None:
+        if attempt in self._nurseries:
             return
         given = {
             **environment,
             MARK: str(Mark(name_of(self._layout.home), attempt, self._node, self._name)),
         }
-        spare = self._spare
+        spare = self._spare if _born_alike(environment, python) else None
+        if python:
+            self._elsewhere[attempt] = log
         if not cold and spare is not None and spare.poll() is None and not environment.get("ELASTANE_PRELOAD"):
             assert spare.stdin is not None
             self._spare = None
@@ -125,7 +157,7 @@ class Agent:
             self._nurseries[attempt] = spare
             asyncio.get_running_loop().call_later(1.0, self._keep_one_warm)
         else:
-            self._nurseries[attempt] = self._spawn(given, Path(log), cold=cold, waiting=False)
+            self._nurseries[attempt] = self._spawn(given, Path(log), cold=cold, waiting=False, python=python)
 
     def _keep_one_warm(self) -> None:
         if self._spare is None and not self._over.is_set():
@@ -134,13 +166,14 @@ class Agent:
             self._spare = self._spawn({MARK: str(mark), **_THREADS}, log, cold=False, waiting=True)
 
     def _spawn(
-        self, environment: Mapping[str, str], log: Path, *, cold: bool, waiting: bool
+        self, environment: Mapping[str, str], log: Path, *, cold: bool, waiting: bool, python: str = ""
     ) -> subprocess.Popen[bytes]:
         leash = {LEASHED: str(os.getpid()), **({WAITING: "1"} if waiting else {})}
+        base = without_ours(for_jobs(os.environ)) if python else for_jobs(os.environ)
         with log.open("ab") as output:
             return subprocess.Popen(  # noqa: S603
-                nursery_command(cold=cold),
-                env={**for_jobs(os.environ), **environment, **leash},
+                nursery_command(cold=cold, python=python),
+                env={**base, **environment, **leash},
                 stdin=subprocess.PIPE if waiting else subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -150,12 +183,17 @@ class Agent:
     async def _reap(self) -> None:
         while True:
             await asyncio.sleep(_REAP_S)
-            for attempt, nursery in list(self._nurseries.items()):
-                if nursery.poll() is not None:
-                    del self._nurseries[attempt]
+            for attempt in list(self._nurseries):
+                if self._bury(attempt):
                     kill_marked(self._layout.home, lambda m, a=attempt: (m.node, m.attempt) == (self._node, a))  # type: ignore[misc]
             if self._spare is not None and self._spare.poll() is not None:
                 self._spare = None  # not warmed again by itself: it would fail again
+
+
+def _born_alike(environment: Mapping[str, str], python: str) -> bool:
+    """Whether the nursery that waits is what an attempt's own would be."""
+    ours = for_jobs(os.environ)
+    return not python and all(environment.get(name, ours.get(name)) == ours.get(name) for name in AT_BIRTH)
 
 
 async def _main(home: str, node: str) -> None:

@@ -65,6 +65,7 @@ class AgentNurseries:
         self._asked_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._nodes: set[str] = set(adopted)
+        self._problem = ""
 
     def ask(self, node: str, parentage: Parentage) -> None:
         """At most once a second; the agent does not mind being asked twice."""
@@ -85,12 +86,15 @@ class AgentNurseries:
                 "environment": parentage.environment(node),
                 "log": str(self._log),
                 "cold": parentage.cold,
+                "python": parentage.python,
             }
-            await ask(facts, message)
+            answer = await ask(facts, message)
+            if answer is not None and answer.get("type") == "hopeless":
+                self._problem = str(answer.get("problem", ""))
 
     def problem(self) -> str:
-        """Agents come back: there is always hope."""
-        return ""
+        """What an agent said; agents that are gone come back, so there is hope."""
+        return self._problem
 
     async def end(self) -> None:
         """Nurseries have been told to stop; whoever did not is ended by its agent."""

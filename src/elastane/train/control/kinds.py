@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.machinery import PathFinder
@@ -95,9 +95,12 @@ def _dotted(node: ast.expr) -> str:
     return ""
 
 
-def source_of_module(module: str, directory: Path) -> Path | None:
-    """The file that ``python -m module`` would run in this directory; nothing is imported to find it."""
-    places: list[str] | None = [str(directory), *sys.path]
+def source_of_module(module: str, directory: Path, path: Sequence[str] | None = None) -> Path | None:
+    """The file that ``python -m module`` would run in this directory; nothing is imported to find it.
+
+    ``path`` are the folders of modules, by default those of our own interpreter.
+    """
+    places: list[str] | None = [str(directory), *(sys.path if path is None else path)]
     parts = module.split(".")
     for depth in range(1, len(parts) + 1):
         spec = PathFinder.find_spec(".".join(parts[:depth]), places)
