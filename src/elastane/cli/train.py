@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,7 @@ def run(
     from elastane.train.reports.summary import summarise
     from elastane.train.runs import default_run
 
+    _refuse_commands([script, *(arguments or ())], module=module)
     if not module and not Path(script).is_file():
         raise TrainError(f"there is no script {script}")
     source = source_of_module(script, Path.cwd()) if module else Path(script)
@@ -106,6 +109,22 @@ def run(
     if ended.outcome != "finished":
         typer.echo(f"elastane: {ended.outcome}: {ended.cause}", err=True)
         raise typer.Exit(130 if ended.outcome == "stopped" else 1)
+
+
+def _refuse_commands(words: list[str], *, module: bool) -> None:
+    """Say what to write instead of a command with an interpreter or a launcher in front."""
+    from elastane.jobs.wrapping import is_python, unwrap
+
+    found = unwrap(words)
+    if module or not found.script or (Path(words[0]).is_file() and not os.access(words[0], os.X_OK)):
+        return
+    python = f"{words[0]} -m elastane train" if is_python(words[0]) and os.sep in words[0] else "elastane train"
+    count = f" --workers {found.workers[0]}" if found.workers else ""
+    instead = f"{python}{count} {'-m ' if found.module else ''}{found.script}"
+    raise TrainError(
+        f"elastane train takes a script and runs it with its own interpreter, {sys.executable}; "
+        f"instead of '{words[0]} …' write: {instead} …"
+    )
 
 
 @app.command("plot", help="Draw workers, batch, efficiency and loss of a run.")

@@ -48,7 +48,8 @@ TORCHRUN = _Grammar(
         {
             *("nnodes", "nproc-per-node", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "role"),
             *("max-restarts", "monitor-interval", "start-method", "log-dir", "redirects", "tee", "node-rank"),
-            *("master-addr", "master-port", "local-addr", "local-ranks-filter", "logs-specs"),
+            *("master-addr", "master-port", "local-addr", "local-ranks-filter", "logs-specs", "numa-binding"),
+            *("event-log-handler", "signals-to-handle", "shutdown-timeout"),
         }
     ),
     flags=frozenset({"standalone", "module"}),

@@ -97,6 +97,8 @@ class Agent:
         match message["type"]:
             case "nursery":
                 return self._begin(message)
+            case "hope":
+                return self._hope(str(message["attempt"]))
             case "end":
                 nursery = self._nurseries.get(str(message["attempt"]))
                 if nursery is not None:
@@ -122,6 +124,9 @@ class Agent:
                 self._start(attempt, message["environment"], log, bool(message["cold"]), python)
             except OSError as error:
                 self._hopeless[attempt] = f"{python or sys.executable}: {error.strerror}"
+        return self._hope(attempt)
+
+    def _hope(self, attempt: str) -> Mapping[str, Any]:
         problem = self._hopeless.get(attempt)
         return {"type": "ok"} if problem is None else {"type": "hopeless", "problem": problem}
 

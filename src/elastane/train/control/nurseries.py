@@ -21,6 +21,7 @@ AT_BIRTH = (
 """Variables that an interpreter reads once, when it starts: a nursery that was started with others is no use."""
 _OF_PLACE = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV")
 """Variables that belong to an interpreter: another one gets its owner's, or none."""
+_FOLDERS = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"})
 _WARM = ("-m", "elastane.train.control.nursery")
 _COLD = ("-c", "from elastane.train.control.nursery import Nursery; Nursery().serve()")
 _ELSEWHERE = """
@@ -52,13 +53,15 @@ class Parentage:
     python: str = ""
     """The interpreter; empty is our own."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """What the job brings along of ``AT_BIRTH`` and the like."""
+    """The job's own; a nursery is born with some of them."""
+    directory: Path = Path()
+    """The job's, where relative folders in its variables begin."""
 
     def environment(self, node: str) -> dict[str, str]:
         """For its process, besides what everybody has."""
         threads = str(self.threads) if self.cold else "1"
         return {
-            **born_with(self.variables, self.python),
+            **born_with(self.variables, self.python, self.directory),
             **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads),
             ENDPOINT: self.endpoint,
             TOKEN: self.token,
@@ -68,10 +71,15 @@ class Parentage:
         }
 
 
-def born_with(variables: Mapping[str, str], python: str) -> dict[str, str]:
-    """Of a job's variables, those that matter when its nursery starts."""
+def born_with(variables: Mapping[str, str], python: str, directory: Path) -> dict[str, str]:
+    """Of a job's variables, those that matter when its nursery starts: it does not start in the job's directory."""
     names = (*AT_BIRTH, *_OF_PLACE) if python else AT_BIRTH
-    return {name: variables[name] for name in names if name in variables}
+    chosen = {name: variables[name] for name in names if name in variables}
+    return {name: _absolute(text, directory) if name in _FOLDERS else text for name, text in chosen.items()}
+
+
+def _absolute(folders: str, directory: Path) -> str:
+    return os.pathsep.join(str(directory / each) for each in folders.split(os.pathsep) if each)
 
 
 def without_ours(environment: Mapping[str, str]) -> dict[str, str]:

@@ -238,6 +238,7 @@ class Supervisor:
             options.preload,
             options.python,
             options.environment,
+            options.directory.resolve(),
         )
 
     def _order(self, worker: str) -> Mapping[str, Any]:
