@@ -27,7 +27,7 @@ from elastane.engines.local.sweep import MARK, Mark, kill_marked, name_of
 from elastane.train.control import wire
 from elastane.train.control.admission import BUFFER_BYTES, LineReader
 from elastane.train.control.last_words import last_words
-from elastane.train.control.nurseries import AT_BIRTH, nursery_command, without_ours
+from elastane.train.control.nurseries import AT_BIRTH, CANNOT_IMPORT, nursery_command, without_ours
 from elastane.train.control.nursery import LEASHED, WAITING
 
 SPARE = "-"
@@ -45,8 +45,8 @@ class Agent:
         self._name = secrets.token_hex(8)
         self._token = secrets.token_hex(16)
         self._nurseries: dict[str, subprocess.Popen[bytes]] = {}
-        self._elsewhere: dict[str, str] = {}
-        """Logs of nurseries in other interpreters, by attempt."""
+        self._elsewhere: dict[str, tuple[str, Path]] = {}
+        """Interpreters other than ours and the logs of the nurseries there, by attempt."""
         self._hopeless: dict[str, str] = {}
         """Why there can be no nursery for an attempt."""
         self._spare: subprocess.Popen[bytes] | None = None
@@ -136,10 +136,9 @@ class Agent:
         if nursery is None or nursery.poll() is None:
             return False
         del self._nurseries[attempt]
-        log = self._elsewhere.pop(attempt, None)
-        if log is not None and nursery.returncode > 0:
-            words = last_words(Path(log)).removeprefix("elastane: error: ")
-            self._hopeless[attempt] = words or f"its interpreter ended with exit code {nursery.returncode}"
+        elsewhere = self._elsewhere.pop(attempt, None)
+        if elsewhere is not None and nursery.returncode > 0:
+            self._hopeless[attempt] = _why_hopeless(*elsewhere, nursery.returncode)
         return True
 
     def _start(
@@ -153,7 +152,7 @@ class Agent:
         }
         spare = self._spare if _born_alike(environment, python) else None
         if python:
-            self._elsewhere[attempt] = log
+            self._elsewhere[attempt] = python, Path(log)
         if not cold and spare is not None and spare.poll() is None and not environment.get("ELASTANE_PRELOAD"):
             assert spare.stdin is not None
             self._spare = None
@@ -193,6 +192,15 @@ class Agent:
                     kill_marked(self._layout.home, lambda m, a=attempt: (m.node, m.attempt) == (self._node, a))  # type: ignore[misc]
             if self._spare is not None and self._spare.poll() is not None:
                 self._spare = None  # not warmed again by itself: it would fail again
+
+
+def _why_hopeless(python: str, log: Path, code: int) -> str:
+    """Why an interpreter can be no nursery, in one line, by what it said last."""
+    words = last_words(log).removeprefix("elastane: error: ")
+    if code == CANNOT_IMPORT:
+        remedy = f"{python} -m pip install 'elastane[torch]'"
+        return f"{python} cannot import elastane.train ({words}); install it with: {remedy}"
+    return words or f"{python} ended with exit code {code}"
 
 
 def _born_alike(environment: Mapping[str, str], python: str) -> bool:

@@ -24,16 +24,16 @@ _OF_PLACE = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV")
 _FOLDERS = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"})
 _WARM = ("-m", "elastane.train.control.nursery")
 _COLD = ("-c", "from elastane.train.control.nursery import Nursery; Nursery().serve()")
-_ELSEWHERE = """
+CANNOT_IMPORT = 78
+"""Exit code of an interpreter that does not have us."""
+_ELSEWHERE = f"""
 import sys
 sys.path[:] = [place for place in sys.path if place]
 try:
     from elastane.train.control import nursery
 except BaseException as error:
-    cause = f"{type(error).__name__}: {error}".replace(chr(10), " ")
-    mend = f"install it with: {sys.executable} -m pip install 'elastane[torch]'"
-    print(f"elastane: error: {sys.executable} cannot import elastane.train ({cause}); {mend}", file=sys.stderr)
-    sys.exit(78)
+    print(type(error).__name__, str(error).replace(chr(10), " ")[:200], sep=": ", file=sys.stderr)
+    sys.exit({CANNOT_IMPORT})
 nursery.main()
 """
 """How an interpreter that may not have us begins; it runs before anything of ours can."""
