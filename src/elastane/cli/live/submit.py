@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 HELP = """Submit a job: a spec in YAML, a script with #SBATCH headers, or a command behind --.
 
 Flags override the file.  Example: elastane submit --workers 1:8 -- python train.py --lr 0.1
-The job runs in this directory, with the python, PATH and environment (venv, conda) that are active here.
+
+The job runs in this directory, with the python and the environment (venv, conda) that are active here.
 """
 
 _COMMAND = "elastane.command"
