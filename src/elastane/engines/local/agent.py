@@ -20,14 +20,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from elastane.engines.local.environment import for_jobs
 from elastane.engines.local.files import Lock, write_json
 from elastane.engines.local.layout import Layout
+from elastane.engines.local.strangers import Strangers, around, born_alike
 from elastane.engines.local.sweep import MARK, Mark, kill_marked, name_of
 from elastane.train.control import wire
 from elastane.train.control.admission import BUFFER_BYTES, LineReader
-from elastane.train.control.last_words import last_words
-from elastane.train.control.nurseries import AT_BIRTH, CANNOT_IMPORT, nursery_command, without_ours
+from elastane.train.control.nurseries import nursery_command
 from elastane.train.control.nursery import LEASHED, WAITING
 
 SPARE = "-"
@@ -45,10 +44,7 @@ class Agent:
         self._name = secrets.token_hex(8)
         self._token = secrets.token_hex(16)
         self._nurseries: dict[str, subprocess.Popen[bytes]] = {}
-        self._elsewhere: dict[str, tuple[str, Path]] = {}
-        """Interpreters other than ours and the logs of the nurseries there, by attempt."""
-        self._hopeless: dict[str, str] = {}
-        """Why there can be no nursery for an attempt."""
+        self._strangers = Strangers()
         self._spare: subprocess.Popen[bytes] | None = None
         self._over = asyncio.Event()
 
@@ -98,13 +94,13 @@ class Agent:
             case "nursery":
                 return self._begin(message)
             case "hope":
-                return self._hope(str(message["attempt"]))
+                return self._strangers.answer(str(message["attempt"]))
             case "end":
                 nursery = self._nurseries.get(str(message["attempt"]))
                 if nursery is not None:
                     nursery.kill()
                     nursery.wait()  # its workers die with it, before anybody is told
-                self._hopeless.pop(str(message["attempt"]), None)
+                self._strangers.forget(str(message["attempt"]))
             case "status":
                 spare = self._spare.pid if self._spare is not None else None
                 nurseries = {attempt: nursery.pid for attempt, nursery in self._nurseries.items()}
@@ -118,41 +114,28 @@ class Agent:
     def _begin(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """Have a nursery for an attempt, or say why its interpreter can be none."""
         attempt, log, python = str(message["attempt"]), str(message["log"]), str(message.get("python", ""))
-        self._bury(attempt)
-        if attempt not in self._hopeless:
+        last = self._nurseries.get(attempt)
+        if last is not None and last.poll() is not None:
+            self._strangers.ended(attempt, last.returncode)
+        if not self._strangers.hopeless(attempt):
+            self._strangers.begins(attempt, python, log)
             try:
                 self._start(attempt, message["environment"], log, bool(message["cold"]), python)
             except OSError as error:
-                self._hopeless[attempt] = f"{python or sys.executable}: {error.strerror}"
-        return self._hope(attempt)
-
-    def _hope(self, attempt: str) -> Mapping[str, Any]:
-        problem = self._hopeless.get(attempt)
-        return {"type": "ok"} if problem is None else {"type": "hopeless", "problem": problem}
-
-    def _bury(self, attempt: str) -> bool:
-        """Let go of a nursery that has ended; one that ended by its own choice would do so again."""
-        nursery = self._nurseries.get(attempt)
-        if nursery is None or nursery.poll() is None:
-            return False
-        del self._nurseries[attempt]
-        elsewhere = self._elsewhere.pop(attempt, None)
-        if elsewhere is not None and nursery.returncode > 0:
-            self._hopeless[attempt] = _why_hopeless(*elsewhere, nursery.returncode)
-        return True
+                if not self._strangers.failed(attempt, error):
+                    raise
+        return self._strangers.answer(attempt)
 
     def _start(
         self, attempt: str, environment: Mapping[str, str], log: str, cold: bool, python: str = ""
     ) -> None:
-        if attempt in self._nurseries:
+        if attempt in self._nurseries and self._nurseries[attempt].poll() is None:
             return
         given = {
             **environment,
             MARK: str(Mark(name_of(self._layout.home), attempt, self._node, self._name)),
         }
-        spare = self._spare if _born_alike(environment, python) else None
-        if python:
-            self._elsewhere[attempt] = python, Path(log)
+        spare = self._spare if born_alike(environment, python) else None
         if not cold and spare is not None and spare.poll() is None and not environment.get("ELASTANE_PRELOAD"):
             assert spare.stdin is not None
             self._spare = None
@@ -173,11 +156,10 @@ class Agent:
         self, environment: Mapping[str, str], log: Path, *, cold: bool, waiting: bool, python: str = ""
     ) -> subprocess.Popen[bytes]:
         leash = {LEASHED: str(os.getpid()), **({WAITING: "1"} if waiting else {})}
-        base = without_ours(for_jobs(os.environ)) if python else for_jobs(os.environ)
         with log.open("ab") as output:
             return subprocess.Popen(  # noqa: S603
                 nursery_command(cold=cold, python=python),
-                env={**base, **environment, **leash},
+                env={**around(python), **environment, **leash},
                 stdin=subprocess.PIPE if waiting else subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -187,26 +169,13 @@ class Agent:
     async def _reap(self) -> None:
         while True:
             await asyncio.sleep(_REAP_S)
-            for attempt in list(self._nurseries):
-                if self._bury(attempt):
+            for attempt, nursery in list(self._nurseries.items()):
+                if nursery.poll() is not None:
+                    self._strangers.ended(attempt, nursery.returncode)
+                    del self._nurseries[attempt]
                     kill_marked(self._layout.home, lambda m, a=attempt: (m.node, m.attempt) == (self._node, a))  # type: ignore[misc]
             if self._spare is not None and self._spare.poll() is not None:
                 self._spare = None  # not warmed again by itself: it would fail again
-
-
-def _why_hopeless(python: str, log: Path, code: int) -> str:
-    """Why an interpreter can be no nursery, in one line, by what it said last."""
-    words = last_words(log).removeprefix("elastane: error: ")
-    if code == CANNOT_IMPORT:
-        remedy = f"{python} -m pip install 'elastane[torch]'"
-        return f"{python} cannot import elastane.train ({words}); install it with: {remedy}"
-    return words or f"{python} ended with exit code {code}"
-
-
-def _born_alike(environment: Mapping[str, str], python: str) -> bool:
-    """Whether the nursery that waits is what an attempt's own would be."""
-    ours = for_jobs(os.environ)
-    return not python and all(environment.get(name, ours.get(name)) == ours.get(name) for name in AT_BIRTH)
 
 
 async def _main(home: str, node: str) -> None:
