@@ -15,7 +15,6 @@ from elastane.engines.local.environment import for_jobs
 from elastane.train.control.last_words import last_words
 from elastane.train.control.nurseries import AT_BIRTH, CANNOT_IMPORT, without_ours
 
-
 _FOR_GOOD = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.EPERM, errno.ELOOP})
 
 
