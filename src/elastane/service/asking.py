@@ -39,9 +39,9 @@ class LiveService(Steering):
         known = await self._of_key(who.user, key) if key else None
         if known is not None:
             return Submitted(id=known.id, name=known.name, repeated=True)
-        job = self._looked_at(who, spec, directory, key)
-        row = await self._intake.take(job)
-        return Submitted(id=row.id, name=row.name, warnings=list(job.warnings))
+        new = self._looked_at(who, spec, directory, key)
+        row = await self._intake.take(new)
+        return Submitted(id=row.id, name=row.name, warnings=[*new.warnings, *self._doubts(row.kind)])
 
     async def _of_key(self, user: str, key: str) -> JobRow | None:
         """What this request key stands for; of two that come at once the second waits for the first."""
@@ -82,3 +82,8 @@ class LiveService(Steering):
                 f"workers.min: {spec.workers.min} workers with {spec.worker.gpus:g} slots each do not fit into "
                 f"the cluster's {slots} slots on {len(fitting)} nodes; ask for at most {room}"
             )
+
+    def _doubts(self, kind: str) -> list[str]:
+        if kind == "rigid":
+            return ["it is rigid: it is never moved or resized, and starts over if its node is lost"]
+        return []

@@ -7,8 +7,6 @@ from elastane.jobs import JobSpec
 from elastane.jobs.parts import WorkerRange
 from elastane.jobs.spec import Kind
 
-_RIGID = "it is rigid: it is never moved or resized, and starts over if its node is lost"
-
 
 def as_looked_at(spec: JobSpec, looked: Examined) -> tuple[JobSpec, tuple[str, ...]]:
     """The spec with what its command says and with the interpreter that was chosen; and warnings."""
@@ -29,12 +27,12 @@ def as_looked_at(spec: JobSpec, looked: Examined) -> tuple[JobSpec, tuple[str, .
 
 
 def _doubts(spec: JobSpec, looked: Examined) -> list[str]:
+    """Why it is not what its owner may have hoped for; that a job is rigid is no news by itself."""
     if looked.kind != "rigid":
         return []
     if spec.kind is Kind.AUTO and spec.workers.max not in (None, spec.workers.min):
-        return [f"{_RIGID}; {_words(spec)} workers are not possible, it keeps {spec.workers.min}: {looked.why}"]
-    # The general case needs no reason; one that can be mended does.
-    return [f"{_RIGID} ({looked.why})" if "install" in looked.why else _RIGID]
+        return [f"{_words(spec)} workers are not possible, it keeps {spec.workers.min}: {looked.why}"]
+    return [looked.why] if "install" in looked.why else []
 
 
 def _words(spec: JobSpec) -> str:
