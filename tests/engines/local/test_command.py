@@ -61,12 +61,18 @@ def test_without_anybodys_word_another_interpreter_is_not_tried(tmp_path: Path, 
     assert "elastane submit" in found.why
 
 
-def test_the_machines_own_python_without_us_means_ours_only_where_we_are_needed(tmp_path: Path) -> None:
+def test_the_machines_own_python_without_us_or_torch_means_ours_only_where_they_are_needed(
+    tmp_path: Path,
+) -> None:
     system = Interpreter(path=_python(tmp_path / "other", environment=False), elastane="")
     found = look(tmp_path, ADAPTIVE, python=system)
     assert (found.kind, found.python) == ("adaptive", None)
     assert found.notes == (f"{system.path} has no elastane, so the job runs with {sys.executable}",)
     assert look(tmp_path, PLAIN, python=system).python == system
+    without_torch = system.model_copy(update={"torch": False})
+    assert look(tmp_path, MEETING, python=without_torch).python is None
+    assert look(tmp_path, "import torch.nn as nn\n", python=without_torch).python is None
+    assert look(tmp_path, PLAIN, python=without_torch).python == without_torch
     assert look(tmp_path, ADAPTIVE, system.path, "train.py", python=system).kind == "rigid"  # named on purpose
 
 

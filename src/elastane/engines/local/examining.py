@@ -15,7 +15,7 @@ from elastane.engines.contract import Examined
 from elastane.engines.local.command import Runnable, kind_of, missing, runnable, source_of
 from elastane.jobs.interpreters import is_environment
 from elastane.jobs.parts import Interpreter
-from elastane.train.control.kinds import JobKind, choose_kind
+from elastane.train.control.kinds import JobKind, choose_kind, uses
 
 _FRESH_S = 1.0
 _MOST = 256
@@ -60,8 +60,9 @@ def _look(
 ) -> Examined:
     what = runnable(command, place, environment, python.path if python else "")
     notes = what.wrapped.notes
-    if python is not None and _means_ours(kind, what, place, environment, python):
-        notes = (*notes, f"{python.path} has no elastane, so the job runs with {sys.executable}")
+    absent = _absent(kind, what, place, environment, python) if python is not None else ""
+    if python is not None and absent:
+        notes = (*notes, f"{python.path} has no {absent}, so the job runs with {sys.executable}")
         python, what = None, runnable(command, place, environment)
     lacking = missing(what, place, environment)
     if lacking:
@@ -70,13 +71,14 @@ def _look(
     return Examined(choice.kind.value, choice.reason, "", python, what.wrapped.workers, notes)
 
 
-def _means_ours(
-    kind: str, what: Runnable, place: Path, environment: Mapping[str, str], python: Interpreter
-) -> bool:
-    """Whether ``python`` alone stands for our own: the script needs us, and the machine's python does not have us.
+def _absent(kind: str, what: Runnable, place: Path, environment: Mapping[str, str], python: Interpreter) -> str:
+    """What a script needs and the machine's own python does not have: then ``python`` alone stands for ours.
 
     That is what happens when nobody has activated the environment in which Elastane is installed.
     """
-    if not what.python or python.elastane != "" or "/" in what.wrapped.launcher or is_environment(what.python):
-        return False
-    return choose_kind(kind, source_of(what, place, environment)).kind is JobKind.ADAPTIVE
+    if not what.python or "/" in what.wrapped.launcher or is_environment(what.python):
+        return ""
+    source = source_of(what, place, environment)
+    if python.elastane == "" and choose_kind(kind, source).kind is JobKind.ADAPTIVE:
+        return "elastane"
+    return "torch" if python.torch is False and uses(source, "torch") else ""

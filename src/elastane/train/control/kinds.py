@@ -74,6 +74,15 @@ def kind_of(source: bytes) -> Choice:
     return Choice(JobKind.RIGID, "it uses neither elastane.train nor torch.distributed")
 
 
+def uses(source: Path | None, package: str) -> bool:
+    """Whether a script itself imports something of a package."""
+    try:
+        mentions = _mentions(ast.parse(source.read_bytes())) if source is not None else ()
+        return any(name == package or name.startswith(f"{package}.") for _, name in mentions)
+    except (SyntaxError, ValueError, OSError):
+        return False
+
+
 def _mentions(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, dotted name) of everything imported or looked up."""
     for node in ast.walk(tree):
