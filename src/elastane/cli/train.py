@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 import shlex
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +72,7 @@ def run(
     from elastane.train.reports.summary import summarise
     from elastane.train.runs import default_run
 
+    _refuse_commands([script, *(arguments or ())], module=module)
     if not module and not Path(script).is_file():
         raise TrainError(f"there is no script {script}")
     source = source_of_module(script, Path.cwd()) if module else Path(script)
@@ -121,6 +124,22 @@ def how_to_resume(options: JobOptions, workers: int, script: str, mode: str | No
     words += [f"--workers={workers}"] if workers > 1 else []
     words += [f"--mode={mode}"] if mode else []
     return shlex.join([*words, *(["-m"] if options.module else []), script, *options.arguments])
+
+
+def _refuse_commands(words: list[str], *, module: bool) -> None:
+    """Say what to write instead of a command with an interpreter or a launcher in front."""
+    from elastane.jobs.wrapping import is_python, unwrap
+
+    found = unwrap(words)
+    if module or not found.script or (Path(words[0]).is_file() and not os.access(words[0], os.X_OK)):
+        return
+    python = f"{words[0]} -m elastane train" if is_python(words[0]) and os.sep in words[0] else "elastane train"
+    count = f" --workers {found.workers[0]}" if found.workers else ""
+    instead = f"{python}{count} {'-m ' if found.module else ''}{found.script}"
+    raise TrainError(
+        f"elastane train takes a script and runs it with its own interpreter, {sys.executable}; "
+        f"instead of '{words[0]} …' write: {instead} …"
+    )
 
 
 @app.command("plot", help="Draw workers, batch, efficiency and loss of a run.")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from elastane.cluster import Grant, Node
+from elastane.jobs.parts import Interpreter
 from elastane.train.reports.events import Event
 
 
@@ -53,6 +54,8 @@ class Launch:
     """Slots, and so accelerators where there are any, that each worker takes."""
     checkpoint_s: float | None = None
     tenant: str = "default"
+    python: str = ""
+    """The interpreter of its script; empty: the one that its command finds."""
 
     @property
     def records(self) -> Path:
@@ -144,13 +147,24 @@ class Examined:
     kind: str
     why: str
     missing: str = ""
+    python: Interpreter | None = None
+    """The interpreter it will run with; None leaves that to its command."""
+    workers: tuple[int, int] | None = None
+    """Fewest and most workers that the command itself asks for, as torchrun's options do."""
+    notes: tuple[str, ...] = ()
+    """What else its owner should know."""
 
 
 class Engine(Protocol):
     """A place where jobs run."""
 
     def examine(
-        self, kind: str, command: Sequence[str], directory: str, environment: Mapping[str, str]
+        self,
+        kind: str,
+        command: Sequence[str],
+        directory: str,
+        environment: Mapping[str, str],
+        python: Interpreter | None = None,
     ) -> Examined:
         """Look at a command without running it; ``kind`` is the owner's word, or ``auto``."""
         ...

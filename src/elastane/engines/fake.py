@@ -33,6 +33,7 @@ from elastane.engines.contract import (
     WorkerFacts,
 )
 from elastane.engines.fake_work import Delays, FakeWork, Phase, Places, Run, change, union
+from elastane.jobs.parts import Interpreter
 from elastane.train.reports.events import Event
 
 _Act = Callable[[Run, float], None]
@@ -114,6 +115,7 @@ class FakeEngine:
         command: Sequence[str],  # noqa: ARG002
         directory: str,  # noqa: ARG002
         environment: Mapping[str, str],  # noqa: ARG002
+        python: Interpreter | None = None,  # noqa: ARG002
     ) -> Examined:
         """Whatever it is told; else adaptive."""
         if kind == "auto":

@@ -133,6 +133,16 @@ class DataSet(Section):
     gb: Gigabytes = Field(description="Size of the data.")
 
 
+class Interpreter(Section):
+    """The Python interpreter of a job's script, and what is known of it.  ``elastane submit`` fills it in."""
+
+    path: Filled = Field(description="Where it is; what it imports is decided by where it is called from.")
+    elastane: Annotated[str, Field(max_length=100)] | None = Field(
+        default=None, description="Version of Elastane that it can import: empty is none, null is not known."
+    )
+    torch: bool | None = Field(default=None, description="Whether it has PyTorch; null is not known.")
+
+
 def _short(*fields: str) -> BeforeValidator:
     """Lets a whole number stand for a section that only sets these fields."""
 
@@ -148,6 +158,14 @@ def _short(*fields: str) -> BeforeValidator:
 
 Workers = Annotated[WorkerRange, _short("min", "max")]
 """A number of workers, or a section."""
+
+
+def _path_alone(written: object) -> object:
+    return {"path": written} if isinstance(written, str) else written
+
+
+Python = Annotated[Interpreter, BeforeValidator(_path_alone)]
+"""The path of an interpreter, or a section."""
 
 Servers = Annotated[ServerRange, _short("min", "max")]
 """A number of parameter servers, or a section."""

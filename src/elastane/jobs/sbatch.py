@@ -34,7 +34,7 @@ _SHORT: Mapping[str, str] = {
 _READ = frozenset(
     {
         *("job-name", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "mem", "mem-per-cpu", "chdir"),
-        *("gres", "gpus", "gpus-per-node", "gpus-per-task"),
+        *("gres", "gpus", "gpus-per-node", "gpus-per-task", "export"),
     }
 )
 _UNUSED: Mapping[str, str] = {
@@ -51,6 +51,8 @@ class Script:
 
     values: dict[str, Any]
     warnings: tuple[str, ...] = ()
+    export: str = ""
+    """Variables to take along, as Slurm writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,8 @@ def read_script(text: str, path: str) -> Script:
         values["resources"] = resources
     if accelerators:
         values["accelerators"] = [accelerators]
-    return Script(values, tuple(_warnings(options, text)))
+    export = options["export"].value if "export" in options else ""
+    return Script(values, tuple(_warnings(options, text)), export)
 
 
 def _options(text: str, path: str) -> Iterator[_Option]:

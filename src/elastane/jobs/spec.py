@@ -13,7 +13,17 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from elastane.jobs.command import Command, name_of
 from elastane.jobs.fields import Count, Deadline, Environment, Filled, Name, Names, Section
-from elastane.jobs.parts import BatchSize, Checkpoint, DataSet, Demand, Servers, Target, WorkerRange, Workers
+from elastane.jobs.parts import (
+    BatchSize,
+    Checkpoint,
+    DataSet,
+    Demand,
+    Python,
+    Servers,
+    Target,
+    WorkerRange,
+    Workers,
+)
 from elastane.jobs.problems import conflict
 from elastane.jobs.value import Value
 from elastane.resources import Resources
@@ -78,6 +88,12 @@ class JobSpec(Section):
         default=False, description="Whether jobs of other tenants may be predicted from this one."
     )
     env: Environment = Field(default={}, description="Environment variables of all tasks.")
+    exported: Environment = Field(
+        default={}, description="Variables taken along from whoever submitted; env wins over them."
+    )
+    python: Python | None = Field(
+        default=None, description="Interpreter of the script; by default the one that the command finds."
+    )
     retries: int = Field(
         default=0, ge=0, le=1000, description="Restarts after a failure of its own; lost nodes are free."
     )
@@ -113,6 +129,11 @@ class JobSpec(Section):
     def server(self) -> Resources | None:
         """Needs of one parameter server; None for jobs without."""
         return self.servers.resources.vector() if self.servers else None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """All environment variables that the job brings along."""
+        return {**self.exported, **self.env}
 
     def deadline_s(self, submitted_s: float) -> float | None:
         """The deadline on the clock (Unix seconds) that shows ``submitted_s`` at submission."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from elastane.cluster import Node
 from elastane.errors import ElastaneError
 from elastane.jobs import JobSpec, parse_spec
 from elastane.jobs.loading import dump_json
-from elastane.jobs.spec import Kind
 from elastane.service.control import ControlPlane
+from elastane.service.examined import as_looked_at
 from elastane.service.facade import Principal
 from elastane.service.intake import Intake, NewJob
 from elastane.service.messages import (
@@ -42,8 +41,9 @@ class LiveService(Steering):
         known = await self._of_key(who.user, key) if key else None
         if known is not None:
             return Submitted(id=known.id, name=known.name, repeated=True)
-        row = await self._intake.take(self._looked_at(who, spec, directory, key))
-        return Submitted(id=row.id, name=row.name, warnings=self._doubts(row.kind))
+        new = self._looked_at(who, spec, directory, key)
+        row = await self._intake.take(new)
+        return Submitted(id=row.id, name=row.name, warnings=[*new.warnings, *self._doubts(row.kind)])
 
     async def _of_key(self, user: str, key: str) -> JobRow | None:
         """What this request key stands for; of two that come at once the second waits for the first."""
@@ -54,20 +54,20 @@ class LiveService(Steering):
         return None if job is None else self._row(job)
 
     def _looked_at(self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None) -> NewJob:
-        wanted = self._checked(who, spec)
-        place = str((Path(directory) / wanted.workdir).resolve()) if wanted.workdir else directory
-        looked = self._plane.engine.examine(wanted.kind.value, wanted.command, place, dict(wanted.env))
+        given = parse_spec({"tenant": who.tenant, **spec})
+        place = str((Path(directory) / given.workdir).resolve()) if given.workdir else directory
+        looked = self._plane.engine.examine(
+            given.kind.value, given.command, place, given.variables, given.python
+        )
+        wanted, warnings = as_looked_at(given, looked)
+        self._check(wanted)
         if looked.missing:
             raise ElastaneError(f"command: {looked.missing}")
-        most = wanted.workers.max
-        if wanted.kind is Kind.AUTO and looked.kind == "rigid" and most not in (None, wanted.workers.min):
-            looked = replace(looked, why=f"{looked.why}; it keeps its {wanted.workers.min} workers")
-        return NewJob(who.user, key, wanted, json.loads(dump_json(wanted)), place, looked.kind, looked.why)
+        values = json.loads(dump_json(wanted))
+        return NewJob(who.user, key, wanted, values, place, looked.kind, looked.why, warnings)
 
-    def _checked(self, who: Principal, values: Mapping[str, Any]) -> JobSpec:
-        given = dict(values)
-        given.setdefault("tenant", who.tenant)
-        spec = parse_spec(given)
+    def _check(self, spec: JobSpec) -> None:
+        """Refuse what no cluster of ours can hold."""
         # A node that is away for a while is no reason to refuse a job.
         nodes = self._plane.known_nodes().values()
         types = sorted({node.gpu_type for node in nodes})
@@ -80,7 +80,6 @@ class LiveService(Steering):
         room = sum(int(node.gpus / per_worker + 1e-9) for node in fitting)
         if room < spec.workers.min:
             raise ElastaneError(_too_much(spec, fitting, room))
-        return spec
 
     def _doubts(self, kind: str) -> list[str]:
         if kind == "rigid":

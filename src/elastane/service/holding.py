@@ -178,7 +178,8 @@ class Holding:
             run=layout.run(row.id),
             kind=row.kind,
             guessed=spec.kind is Kind.AUTO,
-            environment=dict(spec.env),
+            environment=spec.variables,
+            python=spec.python.path if spec.python else "",
             most_workers=spec.max_workers,
             worker_slots=job.worker.gpus,
             # Unless its owner wants another, the training library finds an interval from what saving costs.

@@ -39,6 +39,8 @@ class NewJob:
     directory: str
     kind: str
     why_kind: str
+    warnings: tuple[str, ...] = ()
+    """What its owner should know."""
 
 
 class Intake:

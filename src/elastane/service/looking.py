@@ -14,6 +14,7 @@ from elastane.service.control import ControlPlane
 from elastane.service.explaining import explain, waits_for
 from elastane.service.facade import NotFound, Which
 from elastane.service.foreseeing import Ground, foresee
+from elastane.service.identity import this_machine
 from elastane.service.learning import Learned
 from elastane.service.live import slots_of
 from elastane.service.logfiles import log_files, log_path
@@ -59,6 +60,7 @@ class Looking:
             nodes=len(nodes),
             jobs=counts,
             warnings=[*self._warnings, *self._plane.problems, *filter(None, [self._plane.rounds.problem])],
+            machine=this_machine(),
         )
 
     def events(self, after: int, limit: int = 1000) -> Sequence[EventRecord]:

@@ -218,6 +218,8 @@ class ServerInfo(Message):
     nodes: int
     jobs: dict[str, int] = {}
     warnings: list[str] = []
+    machine: str = ""
+    """Which machine (and which of its file systems) it sees, as a digest."""
 
 
 class EventRecord(Message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,18 @@ import pytest
 
 from cli.live.conftest import Run
 from cli.live.fake import Fake, ended, queued, running
+from elastane import __version__
+from elastane.service.identity import this_machine
+from elastane.service.messages import ServerInfo
 
 
 def sent(server: Fake) -> dict[str, Any]:
     [(_, spec, _, _)] = [call for call in server.asked if call[0] == "submit"]
     return dict(spec)
+
+
+def server_info(machine: str) -> ServerInfo:
+    return ServerInfo(version="0", home="/h", started_s=0, policy="p", slots=1, nodes=1, machine=machine)
 
 
 @pytest.fixture
@@ -29,7 +37,8 @@ def test_a_command_is_enough(run: Run, server: Fake, here: Path) -> None:
     assert result.stdout == "submitted j7 (train)\n"
     assert "elastane status j7" in result.stderr
     assert server.asked == [
-        ("submit", {"command": ["python", "train.py", "--lr", "0.1", "--help"]}, str(here), None)
+        ("info",),
+        ("submit", {"command": ["python", "train.py", "--lr", "0.1", "--help"]}, str(here), None),
     ]
 
 
@@ -193,3 +202,39 @@ def test_whoever_stops_watching_is_told_that_the_job_goes_on(
     result = run("submit", "--watch", "--", "x")
     assert result.exit_code == 130
     assert "j7 goes on; end it with: elastane cancel j7" in result.stderr
+
+
+def test_nothing_of_here_is_sent_to_a_service_elsewhere(run: Run, server: Fake) -> None:
+    assert run("submit", "--", "python", "train.py").exit_code == 0
+    assert sent(server) == {"command": ["python", "train.py"]}
+    refused = run("submit", "--export", "PATH", "--", "python", "train.py")
+    assert refused.exit_code == 2
+    assert "another machine; use --env NAME=VALUE" in refused.stderr
+
+
+def test_what_is_active_here_is_sent_to_a_service_that_sees_our_files(
+    run: Run, server: Fake, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "info", lambda: server_info(machine=this_machine()))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
+    monkeypatch.setenv("PYTHONPATH", "/code")
+    monkeypatch.setenv("WANDB_API_KEY", "0123")
+    result = run("submit", "--export", "ALL", "--", "python", "train.py")
+    assert result.exit_code == 0, result.stderr
+    spec = sent(server)
+    assert spec["python"]["path"] == str(Path(sys.executable).parent / "python")
+    assert spec["python"]["elastane"] == __version__
+    assert spec["exported"]["PYTHONPATH"] == "/code"
+    assert "0123" not in str(spec)
+    assert "not exported, because they look like secrets: WANDB_API_KEY" in result.stderr
+
+
+def test_a_batch_script_may_say_what_is_exported(
+    run: Run, server: Fake, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "info", lambda: server_info(machine=this_machine()))
+    monkeypatch.setenv("DATA", "/data")
+    (here / "job.sh").write_text("#!/bin/bash\n#SBATCH --export=DATA,MORE=1\ntrue\n")
+    result = run("submit", "job.sh")
+    assert "not understood" not in result.stderr
+    assert {"DATA": "/data", "MORE": "1"}.items() <= sent(server)["exported"].items()

@@ -47,7 +47,7 @@ class House:
         self.settings = ApiSettings(**settings)
         for name, (role, tenant) in PEOPLE.items():
             self.accounts.known(name, role, tenant)  # type: ignore[arg-type]
-        self.submit("owner", env={"KEY": "secret"})
+        self.submit("owner", env={"KEY": "secret"}, exported={"PATH": "/own/bin"})
         self.submit("stranger")
         write_log(self.service, JOB, "hello\n")
         write_log(self.service, FOREIGN_JOB, "foreign\n")

@@ -151,6 +151,10 @@ def test_environment_variables_are_shown_to_their_owner_and_admins_only(house: H
 
     assert env("owner") == env("admin") == {"KEY": "secret"}
     assert env("other") == env("viewer") == {"KEY": "(hidden)"}
+    seen = {
+        who: house.ask("GET", f"{V1}/jobs/{JOB}", who).json()["spec"]["exported"] for who in ("owner", "other")
+    }
+    assert seen == {"owner": {"PATH": "/own/bin"}, "other": {"PATH": "(hidden)"}}
 
 
 def test_what_is_said_about_the_queue_and_nodes_names_no_job_of_another_tenant(house: House) -> None:

@@ -39,6 +39,8 @@ class Draft:
     values: dict[str, Any]
     source: str = ""
     warnings: tuple[str, ...] = ()
+    export: str = ""
+    """What a batch script says about variables to take along."""
 
 
 def draft(path: str | None, flags: Flags, command: Sequence[str]) -> Draft:
@@ -51,7 +53,7 @@ def draft(path: str | None, flags: Flags, command: Sequence[str]) -> Draft:
     values = {**written.values, **_plain(flags), **_merged(written.values, flags)}
     if command:
         values["command"] = list(command)
-    return Draft(values, written.source, written.warnings)
+    return Draft(values, written.source, written.warnings, written.export)
 
 
 def _from_file(path: Path) -> Draft:
@@ -64,7 +66,7 @@ def _from_file(path: Path) -> Draft:
     text = _text(path)
     if is_script(text):
         script = read_script(text, str(path.absolute()))
-        return Draft(script.values, str(path), script.warnings)
+        return Draft(script.values, str(path), script.warnings, script.export)
     values = read_yaml(text, str(path))
     if not isinstance(values, dict):
         given = "nothing" if values is None else shown(values)

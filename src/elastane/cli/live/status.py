@@ -62,6 +62,9 @@ def _facts(job: JobDetail, now_s: float) -> Iterator[tuple[str, str]]:
     words = job.spec.get("command", "")
     yield "command", shlex.join(map(str, words)) if isinstance(words, list) else str(words)
     yield "directory", job.directory
+    python = job.spec.get("python")
+    if isinstance(python, dict):
+        yield "python", str(python.get("path", ""))
     where = f" on {nodes_words(job)}" if job.nodes else ""
     yield "workers", f"{workers_words(job)}{where}, attempt {job.attempt}"
     yield "submitted", times.ago(job.submitted_s, now_s)

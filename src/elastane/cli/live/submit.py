@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 HELP = """Submit a job: a spec in YAML, a script with #SBATCH headers, or a command behind --.
 
 Flags override the file.  Example: elastane submit --workers 1:8 -- python train.py --lr 0.1
+
+The job runs in this directory, with the python and the environment (venv, conda) that are active here.
 """
 
 _COMMAND = "elastane.command"
@@ -54,6 +56,12 @@ def command(
     deadline: str = typer.Option(None, help="When the result is needed: 8h, or 2030-01-31T18:00Z."),
     tenant: str = typer.Option(None, help="Who pays: a team or a person."),
     env: list[str] = typer.Option([], help="NAME=VALUE for the job's environment; may be repeated."),
+    export: list[str] = typer.Option(
+        [],
+        metavar="NAME[,NAME…]",
+        help="Take more of your variables along: names, NAME=VALUE, ALL (but no secrets), or NONE; "
+        "PATH, PYTHONPATH, VIRTUAL_ENV and the like always are.",
+    ),
     retries: int = typer.Option(None, help="Restarts after a failure of its own."),
     workdir: str = typer.Option(None, help="Directory to run in [default: this one]."),
     key: str = typer.Option(None, help="Submitting again with the same key means the same job."),
@@ -79,8 +87,9 @@ def command(
     written = draft(_only(spec), flags, ctx.meta.get(_COMMAND, ()))
     _check(written, key)
     client = calls.connect()
-    answer = client.submit(written.values, directory=str(Path.cwd()), key=key)
-    _report(answer, (*written.warnings, *answer.warnings), as_json, watch)
+    values, notes = _surroundings(client, written, tuple(export))
+    answer = client.submit(values, directory=str(Path.cwd()), key=key)
+    _report(answer, (*written.warnings, *notes, *answer.warnings), as_json, watch)
     if watch:
         raise typer.Exit(_watch(client, answer.id))
 
@@ -97,6 +106,21 @@ def _check(written: Draft, key: str | None) -> None:
     if key is not None and not 1 <= len(key) <= 200:
         raise ElastaneError(f"--key: got {len(key)} characters; expected 1 to 200")
     parse_spec(written.values, written.source)
+
+
+def _surroundings(
+    client: calls.Calls, written: Draft, export: tuple[str, ...]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The spec with what the job takes along from here, unless the service is elsewhere."""
+    from elastane.client.surroundings import sees_our_files, take_along
+
+    asked = (*export, *filter(None, [written.export]))
+    if sees_our_files(client.info()):
+        taken = take_along(written.values, Path.cwd(), asked)
+        return taken.values, taken.warnings
+    if export:
+        raise ElastaneError("--export: the service is on another machine; use --env NAME=VALUE")
+    return written.values, ()
 
 
 def _report(answer: Submitted, warnings: tuple[str, ...], as_json: bool, watched: bool) -> None:

@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from elastane.engines.local.environment import for_jobs
 from elastane.engines.local.files import Lock, write_json
 from elastane.engines.local.layout import Layout
+from elastane.engines.local.strangers import Strangers, around, born_alike
 from elastane.engines.local.sweep import MARK, Mark, kill_marked, name_of
 from elastane.train.control import wire
 from elastane.train.control.admission import BUFFER_BYTES, LineReader
@@ -44,6 +44,7 @@ class Agent:
         self._name = secrets.token_hex(8)
         self._token = secrets.token_hex(16)
         self._nurseries: dict[str, subprocess.Popen[bytes]] = {}
+        self._strangers = Strangers()
         self._spare: subprocess.Popen[bytes] | None = None
         self._over = asyncio.Event()
 
@@ -91,14 +92,15 @@ class Agent:
     def _answer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         match message["type"]:
             case "nursery":
-                self._start(
-                    str(message["attempt"]), message["environment"], str(message["log"]), bool(message["cold"])
-                )
+                return self._begin(message)
+            case "hope":
+                return self._strangers.answer(str(message["attempt"]))
             case "end":
                 nursery = self._nurseries.get(str(message["attempt"]))
                 if nursery is not None:
                     nursery.kill()
                     nursery.wait()  # its workers die with it, before anybody is told
+                self._strangers.forget(str(message["attempt"]))
             case "status":
                 spare = self._spare.pid if self._spare is not None else None
                 nurseries = {attempt: nursery.pid for attempt, nursery in self._nurseries.items()}
@@ -109,14 +111,31 @@ class Agent:
                 return {"type": "unknown"}
         return {"type": "ok"}
 
-    def _start(self, attempt: str, environment: Mapping[str, str], log: str, cold: bool) -> None:
+    def _begin(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Have a nursery for an attempt, or say why its interpreter can be none."""
+        attempt, log, python = str(message["attempt"]), str(message["log"]), str(message.get("python", ""))
+        last = self._nurseries.get(attempt)
+        if last is not None and last.poll() is not None:
+            self._strangers.ended(attempt, last.returncode)
+        if not self._strangers.hopeless(attempt):
+            self._strangers.begins(attempt, python, log)
+            try:
+                self._start(attempt, message["environment"], log, bool(message["cold"]), python)
+            except OSError as error:
+                if not self._strangers.failed(attempt, error):
+                    raise
+        return self._strangers.answer(attempt)
+
+    def _start(
+        self, attempt: str, environment: Mapping[str, str], log: str, cold: bool, python: str = ""
+    ) -> None:
         if attempt in self._nurseries and self._nurseries[attempt].poll() is None:
             return
         given = {
             **environment,
             MARK: str(Mark(name_of(self._layout.home), attempt, self._node, self._name)),
         }
-        spare = self._spare
+        spare = self._spare if born_alike(environment, python) else None
         if not cold and spare is not None and spare.poll() is None and not environment.get("ELASTANE_PRELOAD"):
             assert spare.stdin is not None
             self._spare = None
@@ -125,7 +144,7 @@ class Agent:
             self._nurseries[attempt] = spare
             asyncio.get_running_loop().call_later(1.0, self._keep_one_warm)
         else:
-            self._nurseries[attempt] = self._spawn(given, Path(log), cold=cold, waiting=False)
+            self._nurseries[attempt] = self._spawn(given, Path(log), cold=cold, waiting=False, python=python)
 
     def _keep_one_warm(self) -> None:
         if self._spare is None and not self._over.is_set():
@@ -134,13 +153,13 @@ class Agent:
             self._spare = self._spawn({MARK: str(mark), **_THREADS}, log, cold=False, waiting=True)
 
     def _spawn(
-        self, environment: Mapping[str, str], log: Path, *, cold: bool, waiting: bool
+        self, environment: Mapping[str, str], log: Path, *, cold: bool, waiting: bool, python: str = ""
     ) -> subprocess.Popen[bytes]:
         leash = {LEASHED: str(os.getpid()), **({WAITING: "1"} if waiting else {})}
         with log.open("ab") as output:
             return subprocess.Popen(  # noqa: S603
-                nursery_command(cold=cold),
-                env={**for_jobs(os.environ), **environment, **leash},
+                nursery_command(cold=cold, python=python),
+                env={**around(python), **environment, **leash},
                 stdin=subprocess.PIPE if waiting else subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -152,6 +171,7 @@ class Agent:
             await asyncio.sleep(_REAP_S)
             for attempt, nursery in list(self._nurseries.items()):
                 if nursery.poll() is not None:
+                    self._strangers.ended(attempt, nursery.returncode)
                     del self._nurseries[attempt]
                     kill_marked(self._layout.home, lambda m, a=attempt: (m.node, m.attempt) == (self._node, a))  # type: ignore[misc]
             if self._spare is not None and self._spare.poll() is not None:

@@ -22,6 +22,7 @@ from elastane.train.control.nurseries import Parentage
 
 _AGAIN_S = 1.0
 _LOOK_S = 0.05
+_HOPE_S, _HOPES = 0.5, 40
 _RESTART_S = 0.5
 
 
@@ -65,6 +66,8 @@ class AgentNurseries:
         self._asked_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._nodes: set[str] = set(adopted)
+        self._watched: set[str] = set()
+        self._problem = ""
 
     def ask(self, node: str, parentage: Parentage) -> None:
         """At most once a second; the agent does not mind being asked twice."""
@@ -85,15 +88,33 @@ class AgentNurseries:
                 "environment": parentage.environment(node),
                 "log": str(self._log),
                 "cold": parentage.cold,
+                "python": parentage.python,
             }
-            await ask(facts, message)
+            self._hear(await ask(facts, message))
+            if parentage.python and node not in self._watched:
+                self._watched.add(node)
+                await self._watch(facts)
+
+    async def _watch(self, facts: Mapping[str, Any]) -> None:
+        """Ask its agent for a while: an interpreter that cannot import us cannot tell us so itself."""
+        for _ in range(_HOPES):
+            await asyncio.sleep(_HOPE_S)
+            self._hear(await ask(facts, {"type": "hope", "attempt": self._attempt}))
+            if self._problem:
+                return
+
+    def _hear(self, answer: Mapping[str, Any] | None) -> None:
+        if answer is not None and answer.get("type") == "hopeless":
+            self._problem = str(answer.get("problem", ""))
 
     def problem(self) -> str:
-        """Agents come back: there is always hope."""
-        return ""
+        """What an agent said; agents that are gone come back, so there is hope."""
+        return self._problem
 
     async def end(self) -> None:
         """Nurseries have been told to stop; whoever did not is ended by its agent."""
+        for task in self._tasks:
+            task.cancel()
         await end_nurseries(self._layout, self._attempt, self._nodes)
 
 

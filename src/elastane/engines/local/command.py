@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from elastane.jobs.interpreters import find_interpreter, find_program, is_environment, packages_of
+from elastane.jobs.parts import Interpreter
+from elastane.jobs.wrapping import Unwrapped, is_python, unwrap
 from elastane.train.control.kinds import Choice, JobKind, choose_kind, source_of_module
-
-_PYTHON = re.compile(r"python(3(\.\d+)?)?")
-_HARMLESS = frozenset({"-u"})
-"""Options of the interpreter that change nothing for us: workers' output is not buffered anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,60 +22,97 @@ class Runnable:
     module: bool = False
     arguments: tuple[str, ...] = ()
     program: tuple[str, ...] = ()
+    python: str = ""
+    """The interpreter of the script; empty is our own."""
+    wrapped: Unwrapped = field(default_factory=Unwrapped)
 
     @property
     def source(self) -> str:
         """What a person would call it."""
         return self.script or self.program[0]
 
-
-def runnable(command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> Runnable:
-    """Take a command apart.  Scripts for our own interpreter are run in it; anything else is a program."""
-    words = list(command)
-    if not _is_our_python(words[0], directory, environment):
-        return Runnable(program=tuple(words))
-    rest = words[1:]
-    while rest and rest[0] in _HARMLESS:
-        rest = rest[1:]
-    if len(rest) >= 2 and rest[0] == "-m":
-        return Runnable(rest[1], module=True, arguments=tuple(rest[2:]))
-    if rest and not rest[0].startswith("-"):
-        return Runnable(str((directory / rest[0]).resolve()), arguments=tuple(rest[1:]))
-    return Runnable(program=tuple(words))
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command for a script whose interpreter is not ours."""
+        script = ("-m", self.script) if self.module else (self.script,)
+        return self.program or (self.python or sys.executable, "-u", *script, *self.arguments)
 
 
-def _is_our_python(word: str, directory: Path, environment: Mapping[str, str]) -> bool:
-    if not _PYTHON.fullmatch(Path(word).name):
-        return False
-    found = shutil.which(str(directory / word) if os.sep in word else word, path=environment.get("PATH"))
-    # An environment's interpreter is a link; the folder it is called from decides what it imports.
+def runnable(
+    command: Sequence[str], directory: Path, environment: Mapping[str, str], python: str = ""
+) -> Runnable:
+    """Take a command apart.  ``python`` is the interpreter that was found for it when it was submitted, if any."""
+    what = unwrap(command)
+    known, found = _interpreter(what, directory, {**environment, **what.environment}, python)
+    if not known:
+        return Runnable(program=tuple(command), wrapped=Unwrapped(problem=_why_program(what)))
+    script = what.script if what.module else str((directory / what.script).resolve())
+    return Runnable(script, what.module, what.arguments, (), found, what)
+
+
+def _interpreter(
+    what: Unwrapped, directory: Path, environment: Mapping[str, str], python: str
+) -> tuple[bool, str]:
+    """(whether a Python runs it, that one's path or nothing for our own)."""
+    if not what.script:
+        return False, ""
+    found = str(directory / python) if python else find_interpreter(what.launcher, directory, environment)
+    plain = is_python(what.launcher) and os.sep not in what.launcher
     if found is None:
-        return os.sep not in word  # no python on the path at all: ours will do
-    return Path(found).parent.resolve() == Path(sys.executable).parent.resolve() or (
-        os.sep not in word and _has_elastane_only_here(found)
-    )
+        return plain, ""  # no python on the path at all: ours will do
+    if _is_ours(found) or (plain and not python and not is_environment(found)):
+        return True, ""  # a plain ``python`` that is not an environment's: the one we run in is meant
+    return True, found
 
 
-def _has_elastane_only_here(found: str) -> bool:
-    """A plain ``python`` that is not an environment's: the one we run in is meant."""
-    return not (Path(found).parent.parent / "pyvenv.cfg").exists()
+def _is_ours(interpreter: str) -> bool:
+    # An environment's interpreter is a link; the folder it is called from decides what it imports.
+    return Path(interpreter).parent.resolve() == Path(sys.executable).parent.resolve()
 
 
-def kind_of(asked: str, what: Runnable, directory: Path) -> Choice:
-    """How elastic a job is, by its owner's word or by what its script uses."""
+def _why_program(what: Unwrapped) -> str:
+    return what.problem or f"no Python interpreter was found for {what.launcher}"
+
+
+def kind_of(
+    asked: str,
+    what: Runnable,
+    directory: Path,
+    environment: Mapping[str, str] | None = None,
+    python: Interpreter | None = None,
+) -> Choice:
+    """How elastic a job is, by its owner's word or by what its script uses and its interpreter has."""
     if asked != "auto":
         return Choice(JobKind(asked), "its spec says so")
     if what.program:
-        return Choice(JobKind.RIGID, "it is not a Python script of this environment")
-    return choose_kind("auto", source_of(what, directory))
+        return Choice(JobKind.RIGID, what.wrapped.problem)
+    choice = choose_kind("auto", source_of(what, directory, environment or {}))
+    if choice.kind is JobKind.ADAPTIVE and what.python and not (python and python.elastane):
+        return Choice(JobKind.RIGID, f"{choice.reason}, but {_lacking(what.python, python)}")
+    return choice
 
 
-def source_of(what: Runnable, directory: Path) -> Path | None:
+def _lacking(path: str, python: Interpreter | None) -> str:
+    if python is None or python.elastane is None:
+        return (
+            f"nobody has looked whether {path} has it; hand it in with 'elastane submit', or say kind: adaptive"
+        )
+    return f"{path} cannot import it; install it with: {path} -m pip install 'elastane[torch]'"
+
+
+def source_of(what: Runnable, directory: Path, environment: Mapping[str, str] | None = None) -> Path | None:
     """The file of a Python script or module; None if there is none to be read."""
     if what.program:
         return None
-    path = source_of_module(what.script, directory) if what.module else Path(what.script)
+    path = _module(what, directory, environment or {}) if what.module else Path(what.script)
     return path if path is not None and path.is_file() else None
+
+
+def _module(what: Runnable, directory: Path, environment: Mapping[str, str]) -> Path | None:
+    given = [str(directory / part) for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part]
+    return source_of_module(
+        what.script, directory, [*given, *(packages_of(what.python) if what.python else sys.path)]
+    )
 
 
 def missing(what: Runnable, directory: Path, environment: Mapping[str, str]) -> str:
@@ -87,8 +121,10 @@ def missing(what: Runnable, directory: Path, environment: Mapping[str, str]) -> 
         return f"there is no directory {directory}"
     if what.program:
         word = what.program[0]
-        place = str(directory / word) if os.sep in word else word
-        return "" if shutil.which(place, path=environment.get("PATH")) else f"there is no program {word}"
-    if what.module:
-        return "" if source_of_module(what.script, directory) else f"there is no module {what.script}"
+        return "" if find_program(word, directory, environment) else f"there is no program {word}"
+    if what.python and not os.access(what.python, os.X_OK):
+        return f"there is no interpreter {what.python}"
+    if what.module:  # where another interpreter finds its modules is not for us to know
+        found = bool(what.python) or _module(what, directory, environment) is not None
+        return "" if found else f"there is no module {what.script}"
     return "" if Path(what.script).is_file() else f"there is no script {what.script}"

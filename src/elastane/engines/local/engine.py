@@ -20,6 +20,7 @@ from elastane.engines.local.moving import take_up
 from elastane.engines.local.supervisors import Supervisors
 from elastane.engines.local.sweep import Mark, kill_marked
 from elastane.engines.local.tender import Tender
+from elastane.jobs.parts import Interpreter
 
 _NODES_S = 10.0
 _END_S = 15.0
@@ -46,10 +47,15 @@ class LocalEngine:
         self._supervisors = Supervisors(home, lambda s, do: asyncio.get_running_loop().call_later(s, do))
 
     def examine(
-        self, kind: str, command: Sequence[str], directory: str, environment: Mapping[str, str]
+        self,
+        kind: str,
+        command: Sequence[str],
+        directory: str,
+        environment: Mapping[str, str],
+        python: Interpreter | None = None,
     ) -> Examined:
         """By its source, if it is a Python script."""
-        return self._examiner.examine(kind, command, directory, environment)
+        return self._examiner.examine(kind, command, directory, environment, python)
 
     async def open(self) -> None:
         """Start agents where there are none, and wait for them."""

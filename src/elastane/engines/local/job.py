@@ -20,6 +20,7 @@ from elastane.engines.local.files import Lock, read_json, write_json
 from elastane.engines.local.grounds import make_folders
 from elastane.engines.local.launching import ended_json, launch_from_json
 from elastane.engines.local.layout import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
+from elastane.engines.local.remedies import with_remedy
 from elastane.engines.local.rotation import rotate
 from elastane.train.control.coordinator import Settings
 from elastane.train.control.devices import WORKER_DEVICES
@@ -49,9 +50,10 @@ class AttemptProcess:
         self.launch, self._places = launch_from_json(values)
         self._folder = folder
         self._layout = Layout(folder.parent.parent.parent)
-        self._runnable = runnable(self.launch.command, Path(self.launch.directory), self.launch.environment)
+        launch, place = self.launch, Path(self.launch.directory)
+        self._runnable = runnable(launch.command, place, launch.environment, launch.python)
         self._choice = (
-            kind_of("auto", self._runnable, Path(self.launch.directory))
+            kind_of("auto", self._runnable, place, launch.environment)
             if self.launch.kind == "auto"
             else Choice(JobKind(self.launch.kind), "")  # whoever chose it knows why
         )
@@ -88,16 +90,21 @@ class AttemptProcess:
             verdict = Cause.FAILED, str(error), None
         finally:
             members.cancel()
+        verdict = verdict[0], with_remedy(verdict[1], self._runnable), verdict[2]
         return *verdict, supervisor.spoken_to and verdict[0] is Cause.FAILED
 
     def _options(self) -> JobOptions:
         launch, what = self.launch, self._runnable
+        # Only a script that talks to us needs a process of ours around it.
+        outside = bool(what.python) and self._choice.kind is not JobKind.ADAPTIVE
+        source = source_of(what, Path(launch.directory), launch.environment)
         saving = {"ELASTANE_CHECKPOINT_EVERY": str(launch.checkpoint_s)} if launch.checkpoint_s else {}
         settings = Settings(workers=max(1, sum(self._places.values())), max_workers=launch.most_workers)
         return JobOptions(
-            script=what.script,
-            arguments=what.arguments,
-            program=what.program,
+            script="" if outside else what.script,
+            arguments=() if outside else what.arguments,
+            program=what.words if outside else what.program,
+            python="" if outside else what.python,
             places=self._places,
             run=launch.run,
             records=launch.records,
@@ -106,13 +113,14 @@ class AttemptProcess:
                 "ELASTANE_JOB": launch.attempt.job,
                 **saving,
                 **launch.environment,
+                **what.wrapped.environment,
                 WORKER_DEVICES: str(launch.worker_slots),
             },
             directory=Path(launch.directory),
             module=what.module,
             kind=self._choice.kind,
             guessed=launch.guessed,
-            told_alone=told_alone(self._choice.kind, source_of(what, Path(launch.directory))),
+            told_alone=what.wrapped.told or told_alone(self._choice.kind, source),
         )
 
     async def _write_members(self, supervisor: Supervisor) -> None:

@@ -39,6 +39,7 @@ def launch_from_json(values: Mapping[str, Any]) -> tuple[Launch, dict[str, int]]
         worker_slots=float(values.get("worker_slots", 1.0)),
         checkpoint_s=values["checkpoint_s"],
         tenant=values["tenant"],
+        python=str(values.get("python", "")),
     )
     return launch, {str(node): int(count) for node, count in values["places"].items()}
 

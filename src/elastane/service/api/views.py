@@ -10,6 +10,7 @@ from elastane.service.facade import NotFound
 from elastane.service.messages import Ahead, EventRecord, JobDetail, NodeInfo, Why
 
 _HIDDEN = "(hidden)"
+_VARIABLES = ("env", "exported")
 _ELSEWHERE = "(a job of another tenant)"
 
 
@@ -25,9 +26,11 @@ def sees_job(call: Call, job: str) -> bool:
 
 def detail_for(call: Call, detail: JobDetail) -> JobDetail:
     """Environment variables often hold keys of other services: they are for their owner."""
-    if call.is_admin or detail.owner == call.who.user or not detail.spec.get("env"):
+    filled = [field for field in _VARIABLES if detail.spec.get(field)]
+    if call.is_admin or detail.owner == call.who.user or not filled:
         return detail
-    return detail.model_copy(update={"spec": detail.spec | {"env": _masked(detail.spec["env"])}})
+    hidden = {field: _masked(detail.spec[field]) for field in filled}
+    return detail.model_copy(update={"spec": detail.spec | hidden})
 
 
 def _masked(env: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.machinery import PathFinder
@@ -74,6 +74,15 @@ def kind_of(source: bytes) -> Choice:
     return Choice(JobKind.RIGID, "it uses neither elastane.train nor torch.distributed")
 
 
+def uses(source: Path | None, package: str) -> bool:
+    """Whether a script itself imports something of a package."""
+    try:
+        mentions = _mentions(ast.parse(source.read_bytes())) if source is not None else ()
+        return any(name == package or name.startswith(f"{package}.") for _, name in mentions)
+    except (SyntaxError, ValueError, OSError):
+        return False
+
+
 def _mentions(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, dotted name) of everything imported or looked up."""
     for node in ast.walk(tree):
@@ -95,9 +104,12 @@ def _dotted(node: ast.expr) -> str:
     return ""
 
 
-def source_of_module(module: str, directory: Path) -> Path | None:
-    """The file that ``python -m module`` would run in this directory; nothing is imported to find it."""
-    places: list[str] | None = [str(directory), *sys.path]
+def source_of_module(module: str, directory: Path, path: Sequence[str] | None = None) -> Path | None:
+    """The file that ``python -m module`` would run in this directory; nothing is imported to find it.
+
+    ``path`` are the folders of modules, by default those of our own interpreter.
+    """
+    places: list[str] | None = [str(directory), *(sys.path if path is None else path)]
     parts = module.split(".")
     for depth in range(1, len(parts) + 1):
         spec = PathFinder.find_spec(".".join(parts[:depth]), places)

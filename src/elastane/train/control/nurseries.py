@@ -8,14 +8,35 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
 from elastane.train.control.nursery import ENDPOINT, NODE, PRELOAD, TOKEN
 
+AT_BIRTH = (
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONHASHSEED", "PYTHONNOUSERSITE", "PYTHONUSERBASE", "PYTHONSAFEPATH"),
+    *("PYTHONUTF8", "PYTHONWARNINGS", "PYTHONOPTIMIZE", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+)
+"""Variables that an interpreter reads once, when it starts: a nursery that was started with others is no use."""
+_OF_PLACE = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV")
+"""Variables that belong to an interpreter: another one gets its owner's, or none."""
+_FOLDERS = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"})
 _WARM = ("-m", "elastane.train.control.nursery")
 _COLD = ("-c", "from elastane.train.control.nursery import Nursery; Nursery().serve()")
+CANNOT_IMPORT = 78
+"""Exit code of an interpreter that does not have us."""
+_ELSEWHERE = f"""
+import sys
+sys.path[:] = [place for place in sys.path if place]
+try:
+    from elastane.train.control import nursery
+except BaseException as error:
+    print(type(error).__name__, str(error).replace(chr(10), " ")[:200], sep=": ", file=sys.stderr)
+    sys.exit({CANNOT_IMPORT})
+nursery.main()
+"""
+"""How an interpreter that may not have us begins; it runs before anything of ours can."""
 _END_S = 5.0
 
 
@@ -29,11 +50,18 @@ class Parentage:
     cold: bool = False
     threads: int = 1
     preload: tuple[str, ...] = ()
+    python: str = ""
+    """The interpreter; empty is our own."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The job's own; a nursery is born with some of them."""
+    directory: Path = Path()
+    """The job's, where relative folders in its variables begin."""
 
     def environment(self, node: str) -> dict[str, str]:
         """For its process, besides what everybody has."""
         threads = str(self.threads) if self.cold else "1"
         return {
+            **born_with(self.variables, self.python, self.directory),
             **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads),
             ENDPOINT: self.endpoint,
             TOKEN: self.token,
@@ -43,8 +71,27 @@ class Parentage:
         }
 
 
-def nursery_command(*, cold: bool) -> list[str]:
+def born_with(variables: Mapping[str, str], python: str, directory: Path) -> dict[str, str]:
+    """Of a job's variables, those that matter when its nursery starts: it does not start in the job's directory."""
+    names = (*AT_BIRTH, *_OF_PLACE) if python else AT_BIRTH
+    chosen = {name: variables[name] for name in names if name in variables}
+    return {name: _absolute(text, directory) if name in _FOLDERS else text for name, text in chosen.items()}
+
+
+def _absolute(folders: str, directory: Path) -> str:
+    return os.pathsep.join(str(directory / each) for each in folders.split(os.pathsep) if each)
+
+
+def without_ours(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment without what belongs to our own interpreter, for another one."""
+    foreign = {*AT_BIRTH, *_OF_PLACE} - {"PATH"}
+    return {name: value for name, value in environment.items() if name not in foreign}
+
+
+def nursery_command(*, cold: bool, python: str = "") -> list[str]:
     """How a nursery is started."""
+    if python:
+        return [python, "-c", _ELSEWHERE]
     return [sys.executable, *(_COLD if cold else _WARM)]
 
 
@@ -102,7 +149,7 @@ def start_nursery(
 ) -> subprocess.Popen[bytes]:
     """A nursery process for a node; ``log`` takes what it prints."""
     return subprocess.Popen(  # noqa: S603
-        nursery_command(cold=parentage.cold),
+        nursery_command(cold=parentage.cold, python=parentage.python),
         env={**os.environ, **parentage.environment(node), **(extra or {})},
         stdin=subprocess.DEVNULL,
         stdout=log,

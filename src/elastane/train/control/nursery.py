@@ -50,7 +50,8 @@ def lacking(modules: list[str]) -> str:
         warm_up(modules)
     except ImportError as error:
         if error.name == "torch":
-            return f"{sys.executable} has no PyTorch; install it with: pip install 'elastane[torch]'"
+            remedy = f"{sys.executable} -m pip install 'elastane[torch]'"
+            return f"{sys.executable} has no PyTorch; install it with: {remedy}"
         return f"{sys.executable} cannot import what workers need: {error}"
     return ""
 

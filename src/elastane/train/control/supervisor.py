@@ -54,6 +54,8 @@ class JobOptions:
     script: str = ""
     arguments: tuple[str, ...] = ()
     program: tuple[str, ...] = ()
+    python: str = ""
+    """The interpreter of an adaptive script; empty is our own."""
     places: Mapping[str, int] = field(default_factory=dict)
     run: Path = Path("runs/job")
     records: Path | None = None
@@ -229,7 +231,17 @@ class Supervisor:
         # A rigid job starts once: importing PyTorch for it beforehand would only make it wait.
         cold = options.program != () or (options.kind is JobKind.RIGID and not options.preload)
         endpoint = f"{options.host}:{self._port}"
-        return Parentage(endpoint, self._tokens.workers, options.run, cold, options.threads, options.preload)
+        return Parentage(
+            endpoint,
+            self._tokens.workers,
+            options.run,
+            cold,
+            options.threads,
+            options.preload,
+            options.python,
+            options.environment,
+            options.directory.resolve(),
+        )
 
     def _order(self, worker: str) -> Mapping[str, Any]:
         assert self._server is not None

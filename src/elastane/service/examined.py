@@ -1,0 +1,42 @@
+"""What becomes of a spec once an engine has looked at its command, and what its owner should know about that."""
+
+from __future__ import annotations
+
+from elastane.engines.contract import Examined
+from elastane.jobs import JobSpec
+from elastane.jobs.parts import WorkerRange
+from elastane.jobs.spec import Kind
+
+
+def as_looked_at(spec: JobSpec, looked: Examined) -> tuple[JobSpec, tuple[str, ...]]:
+    """The spec with what its command says and with the interpreter that was chosen; and warnings."""
+    changes: dict[str, object] = {} if looked.python == spec.python else {"python": looked.python}
+    warnings = list(looked.notes)
+    if looked.workers is not None:
+        low, high = looked.workers
+        if "workers" in spec.model_fields_set:
+            said = f"{low}" if low == high else f"{low} to {high}"
+            warnings.append(
+                f"the command asks for {said} workers, the job for {_words(spec)}: that is what holds"
+            )
+        else:
+            range_ = {"min": low, "max": high, "resources": spec.workers.resources}
+            changes["workers"] = WorkerRange.model_validate(range_)
+    changed = spec.model_copy(update=changes) if changes else spec
+    return changed, (*warnings, *_doubts(changed, looked))
+
+
+def _doubts(spec: JobSpec, looked: Examined) -> list[str]:
+    """Why it is not what its owner may have hoped for; that a job is rigid is no news by itself."""
+    if looked.kind != "rigid":
+        return []
+    if spec.kind is Kind.AUTO and spec.workers.max not in (None, spec.workers.min):
+        return [f"{_words(spec)} workers are not possible, it keeps {spec.workers.min}: {looked.why}"]
+    return [looked.why] if "install" in looked.why else []
+
+
+def _words(spec: JobSpec) -> str:
+    low, high = spec.workers.min, spec.workers.max
+    if high is None:
+        return f"{low} or more"
+    return f"{low}" if low == high else f"{low} to {high}"
