@@ -181,6 +181,7 @@ class Holding:
             environment=dict(spec.env),
             most_workers=spec.max_workers,
             worker_slots=job.worker.gpus,
+            worker_memory_gb=job.worker.memory_gb,
             # Unless its owner wants another, the training library finds an interval from what saving costs.
             checkpoint_s=spec.checkpoint.every if spec.checkpoint.every != Checkpoint().every else None,
             tenant=row.tenant,

@@ -16,18 +16,21 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from elastane.engines.local.enclosure import Enclosure, end_leftovers
 from elastane.engines.local.environment import for_jobs
 from elastane.engines.local.files import Lock, write_json
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.sweep import MARK, Mark, kill_marked, name_of
 from elastane.train.control import wire
 from elastane.train.control.admission import BUFFER_BYTES, LineReader
+from elastane.train.control.identity import IDENTITY, OUTPUT, Identity
 from elastane.train.control.nurseries import nursery_command
 from elastane.train.control.nursery import LEASHED, WAITING
+from elastane.train.control.runner import set_death_signal
 
 SPARE = "-"
 """The attempt of a nursery that does not know its own yet."""
@@ -46,6 +49,7 @@ class Agent:
         self._nurseries: dict[str, subprocess.Popen[bytes]] = {}
         self._spare: subprocess.Popen[bytes] | None = None
         self._over = asyncio.Event()
+        self._enclosure = Enclosure(layout, node)
 
     async def run(self) -> None:
         """Until somebody says stop."""
@@ -66,10 +70,10 @@ class Agent:
         reaper.cancel()
         server.close()
         self._layout.agent(self._node).unlink(missing_ok=True)
-        for nursery in [*self._nurseries.values(), *filter(None, [self._spare])]:
-            nursery.kill()
-            nursery.wait()
+        for attempt in [*self._nurseries, SPARE]:
+            self._end(attempt)
         kill_marked(self._layout.home, lambda mark: mark.agent == self._name)
+        end_leftovers(self._layout, self._node)
 
     def stop(self) -> None:
         """Leave, and take everything along."""
@@ -91,14 +95,20 @@ class Agent:
     def _answer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         match message["type"]:
             case "nursery":
+                identity = Identity.from_json(message.get("identity"))
                 self._start(
-                    str(message["attempt"]), message["environment"], str(message["log"]), bool(message["cold"])
+                    str(message["attempt"]),
+                    message["environment"],
+                    str(message["log"]),
+                    bool(message["cold"]),
+                    identity,
                 )
+            case "limit":
+                attempt = str(message["attempt"])
+                if not self._enclosure.limit(attempt, int(message["memory"]), int(message["workers"])):
+                    return {"type": "unlimited"}
             case "end":
-                nursery = self._nurseries.get(str(message["attempt"]))
-                if nursery is not None:
-                    nursery.kill()
-                    nursery.wait()  # its workers die with it, before anybody is told
+                self._end(str(message["attempt"]))
             case "status":
                 spare = self._spare.pid if self._spare is not None else None
                 nurseries = {attempt: nursery.pid for attempt, nursery in self._nurseries.items()}
@@ -109,9 +119,32 @@ class Agent:
                 return {"type": "unknown"}
         return {"type": "ok"}
 
-    def _start(self, attempt: str, environment: Mapping[str, str], log: str, cold: bool) -> None:
-        if attempt in self._nurseries and self._nurseries[attempt].poll() is None:
-            return
+    def _end(self, attempt: str) -> None:
+        """All that works for an attempt, whatever it has become, before anybody is told."""
+        nursery = self._spare if attempt == SPARE else self._nurseries.get(attempt)
+        alive = nursery is not None and nursery.poll() is None
+        self._enclosure.end(attempt, nursery.pid if nursery is not None and alive else None)
+        if nursery is not None:
+            nursery.kill()
+            nursery.wait()
+        self._enclosure.end_strays(self._living())
+
+    def _living(self) -> list[int]:
+        found = [*self._nurseries.values(), *filter(None, [self._spare])]
+        return [nursery.pid for nursery in found if nursery.returncode is None]
+
+    def _start(
+        self,
+        attempt: str,
+        environment: Mapping[str, str],
+        log: str,
+        cold: bool,
+        identity: Identity | None = None,
+    ) -> None:
+        if attempt in self._nurseries:
+            if self._nurseries[attempt].poll() is None:
+                return
+            self._end(attempt)  # what the last one left
         given = {
             **environment,
             MARK: str(Mark(name_of(self._layout.home), attempt, self._node, self._name)),
@@ -120,42 +153,67 @@ class Agent:
         if not cold and spare is not None and spare.poll() is None and not environment.get("ELASTANE_PRELOAD"):
             assert spare.stdin is not None
             self._spare = None
-            spare.stdin.write(json.dumps(given).encode() + b"\n")
+            self._enclosure.take_in(attempt, spare.pid)
+            becoming = {IDENTITY: json.dumps(identity.to_json())} if identity is not None else {}
+            spare.stdin.write(json.dumps({**given, **becoming, OUTPUT: log}).encode() + b"\n")
             spare.stdin.close()
             self._nurseries[attempt] = spare
             asyncio.get_running_loop().call_later(1.0, self._keep_one_warm)
         else:
-            self._nurseries[attempt] = self._spawn(given, Path(log), cold=cold, waiting=False)
+            self._nurseries[attempt] = self._spawn(attempt, given, Path(log), cold=cold, identity=identity)
 
     def _keep_one_warm(self) -> None:
         if self._spare is None and not self._over.is_set():
             mark = Mark(name_of(self._layout.home), SPARE, self._node, self._name)
             log = self._layout.node(self._node) / "nursery.log"
-            self._spare = self._spawn({MARK: str(mark), **_THREADS}, log, cold=False, waiting=True)
+            self._spare = self._spawn(SPARE, {MARK: str(mark), **_THREADS}, log, cold=False)
 
     def _spawn(
-        self, environment: Mapping[str, str], log: Path, *, cold: bool, waiting: bool
+        self,
+        attempt: str,
+        environment: Mapping[str, str],
+        log: Path,
+        *,
+        cold: bool,
+        identity: Identity | None = None,
     ) -> subprocess.Popen[bytes]:
+        waiting = attempt == SPARE
         leash = {LEASHED: str(os.getpid()), **({WAITING: "1"} if waiting else {})}
+        own = identity.environment() if identity is not None else {}
         with log.open("ab") as output:
             return subprocess.Popen(  # noqa: S603
                 nursery_command(cold=cold),
-                env={**for_jobs(os.environ), **environment, **leash},
+                env={**for_jobs(os.environ), **own, **environment, **leash},
+                preexec_fn=self._entering(attempt, identity),
                 stdin=subprocess.PIPE if waiting else subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
             )
 
+    def _entering(self, attempt: str, identity: Identity | None) -> Callable[[], None]:
+        """What a nursery does between its birth and its program: nothing of a job's runs before it is done."""
+        enter = self._enclosure.entrance(attempt)
+
+        def entering() -> None:
+            enter()
+            if identity is not None:
+                identity.become()
+            set_death_signal()  # last: whoever becomes another user loses it
+
+        return entering
+
     async def _reap(self) -> None:
         while True:
             await asyncio.sleep(_REAP_S)
             for attempt, nursery in list(self._nurseries.items()):
                 if nursery.poll() is not None:
+                    self._end(attempt)
                     del self._nurseries[attempt]
                     kill_marked(self._layout.home, lambda m, a=attempt: (m.node, m.attempt) == (self._node, a))  # type: ignore[misc]
             if self._spare is not None and self._spare.poll() is not None:
                 self._spare = None  # not warmed again by itself: it would fail again
+            self._enclosure.note(self._living())
 
 
 async def _main(home: str, node: str) -> None:

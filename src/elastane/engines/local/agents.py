@@ -18,6 +18,7 @@ from elastane.engines.local.layout import Layout
 from elastane.engines.local.untrusted import UNREADABLE
 from elastane.train.control import wire
 from elastane.train.control.devices import NODE_DEVICES
+from elastane.train.control.identity import Identity
 from elastane.train.control.nurseries import Parentage
 
 _AGAIN_S = 1.0
@@ -58,7 +59,16 @@ async def end_nurseries(layout: Layout, attempt: str, nodes: Iterable[str]) -> N
 class AgentNurseries:
     """Nurseries of one attempt, started by the agents of its nodes; on ``adopted`` ones there may be some already."""
 
-    def __init__(self, layout: Layout, attempt: str, log: Path, adopted: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        attempt: str,
+        log: Path,
+        adopted: Iterable[str] = (),
+        identity: Identity | None = None,
+    ) -> None:
+        """``identity`` is the user who shall run them, if not our own."""
+        self._identity = identity
         self._layout = layout
         self._attempt = attempt
         self._log = log
@@ -85,12 +95,20 @@ class AgentNurseries:
                 "environment": parentage.environment(node),
                 "log": str(self._log),
                 "cold": parentage.cold,
+                "identity": self._identity.to_json() if self._identity is not None else None,
             }
             await ask(facts, message)
 
     def problem(self) -> str:
         """Agents come back: there is always hope."""
         return ""
+
+    async def limit(self, node: str, memory: int, workers: int) -> None:
+        """So many bytes for each of so many workers on a node, where the system can see to it."""
+        facts = read_json(self._layout.agent(node))
+        if facts is not None:
+            message = {"type": "limit", "attempt": self._attempt, "memory": memory, "workers": workers}
+            await ask(facts, message)
 
     async def end(self) -> None:
         """Nurseries have been told to stop; whoever did not is ended by its agent."""
@@ -114,6 +132,7 @@ class AgentWatch:
     async def run(self) -> None:
         """Until cancelled."""
         self._layout.node(self.node).mkdir(parents=True, exist_ok=True)
+        self._make_locks()
         while True:
             if not Lock(self._layout.agent_lock(self.node)).held:
                 self._start()
@@ -135,13 +154,26 @@ class AgentWatch:
                 stderr=log,
                 cwd="/",
                 env={**for_service(os.environ, self._layout.home), **self.environment()},
+                umask=0o077,
                 start_new_session=True,
             )
 
     def environment(self) -> dict[str, str]:
         """What workers there have to know of their node."""
+        folder = self._layout.devices(self.node)
         numbers = ",".join(map(str, self._devices))
-        return {NODE_DEVICES: f"{self._layout.node(self.node)}|{numbers}"} if numbers else {}
+        return {NODE_DEVICES: f"{folder}|{numbers}"} if numbers else {}
+
+    def _make_locks(self) -> None:
+        """Files that workers lock, whoever they run as: open to all, writable by nobody else."""
+        folder = self._layout.devices(self.node)
+        for place in (folder.parent, folder) if self._devices else ():
+            place.mkdir(parents=True, exist_ok=True)
+            place.chmod(0o711)
+        for number in self._devices:
+            lock = folder / f"device-{number}"
+            lock.touch()
+            lock.chmod(0o644)
 
     async def _connect(self) -> None:
         """Stay connected as long as it lives."""

@@ -14,12 +14,14 @@ from typing import Any
 from elastane.cluster import Node
 from elastane.engines.contract import Attempt, Ending, Examined, Report, Wanted, WorkerFacts
 from elastane.engines.local.agents import AgentWatch
+from elastane.engines.local.enclosure import end_everything
 from elastane.engines.local.examining import Examiner
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.moving import take_up
 from elastane.engines.local.supervisors import Supervisors
 from elastane.engines.local.sweep import Mark, kill_marked
 from elastane.engines.local.tender import Tender
+from elastane.engines.local.users import JobsAs
 
 _NODES_S = 10.0
 _END_S = 15.0
@@ -29,9 +31,14 @@ class LocalEngine:
     """Nodes and attempts on this machine."""
 
     def __init__(
-        self, home: Path, nodes: Mapping[str, Node], devices: Mapping[str, Sequence[int]] | None = None
+        self,
+        home: Path,
+        nodes: Mapping[str, Node],
+        devices: Mapping[str, Sequence[int]] | None = None,
+        jobs_as: JobsAs | None = None,
     ) -> None:
         """``devices`` are the numbers of the accelerators of each node that has any."""
+        self._jobs_as = jobs_as or JobsAs()
         numbers = devices or {}
         self._layout = Layout(home)
         self._nodes = dict(nodes)
@@ -75,6 +82,7 @@ class LocalEngine:
         if not leave_running:
             await asyncio.gather(*(watch.shut_down() for watch in self._watches.values()))
             kill_marked(self._layout.home, lambda _: True)
+            await asyncio.to_thread(end_everything, self._layout)
 
     async def _until_over(self) -> None:
         tasks = [self._tasks[attempt] for attempt in self._tenders if attempt in self._tasks]
@@ -98,7 +106,9 @@ class LocalEngine:
             if tender.wanted != wanted:
                 tender.want(wanted)
             return
-        tender = self._tenders[attempt] = Tender(self._layout.home, wanted, self._say, self._supervisors.start)
+        tender = self._tenders[attempt] = Tender(
+            self._layout.home, wanted, self._say, self._supervisors.start, self._jobs_as
+        )
         self._tasks[attempt] = asyncio.create_task(tender.run())
 
     def _say(self, report: Report) -> None:

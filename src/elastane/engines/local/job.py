@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,12 +18,13 @@ from elastane.engines.contract import Cause
 from elastane.engines.local.agents import AgentNurseries
 from elastane.engines.local.command import kind_of, runnable, source_of
 from elastane.engines.local.files import Lock, read_json, write_json
-from elastane.engines.local.grounds import make_folders
+from elastane.engines.local.grounds import make_folders, out_of_reach
 from elastane.engines.local.launching import ended_json, launch_from_json
 from elastane.engines.local.layout import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
 from elastane.engines.local.rotation import rotate
 from elastane.train.control.coordinator import Settings
 from elastane.train.control.devices import WORKER_DEVICES
+from elastane.train.control.identity import Identity
 from elastane.train.control.kinds import Choice, JobKind
 from elastane.train.control.rendezvous import told_alone
 from elastane.train.control.runner import CANNOT_START
@@ -47,6 +49,7 @@ class AttemptProcess:
         if values is None:
             raise TrainError(f"{folder} has no launch")
         self.launch, self._places = launch_from_json(values)
+        self._identity = Identity.from_json(values.get("identity"))
         self._folder = folder
         self._layout = Layout(folder.parent.parent.parent)
         self._runnable = runnable(self.launch.command, Path(self.launch.directory), self.launch.environment)
@@ -72,15 +75,18 @@ class AttemptProcess:
         """(cause, detail, code) of the end, and whether the job turned out to be of another kind."""
         launch = self.launch
         try:
-            make_folders(launch.run)
+            make_folders(launch.run, self._identity)
         except TrainError as error:
             return Cause.FAILED, str(error), None, False
+        closed = self._out_of_reach()
+        if closed:
+            return Cause.UNSTARTABLE, closed, None, False
         log = launch.records / "nursery.log"
         nurseries = AgentNurseries(
-            self._layout, str(launch.attempt), log, self._layout.nodes() if adopt else ()
+            self._layout, str(launch.attempt), log, self._layout.nodes() if adopt else (), self._identity
         )
         supervisor = Supervisor(self._options(), _ignore, _ignore, nurseries)
-        members = asyncio.create_task(self._write_members(supervisor))
+        members = asyncio.create_task(self._write_members(supervisor, nurseries))
         try:
             ended = await supervisor.run(adopt=adopt)
             verdict = _verdict(ended, self._choice)
@@ -89,6 +95,15 @@ class AttemptProcess:
         finally:
             members.cancel()
         return *verdict, supervisor.spoken_to and verdict[0] is Cause.FAILED
+
+    def _out_of_reach(self) -> str:
+        """What the user who shall run it may not use, if anything."""
+        if self._identity is None:
+            return ""
+        source = source_of(self._runnable, Path(self.launch.directory))
+        return out_of_reach(
+            self._identity, self.launch.directory, str(source) if source else "", sys.executable
+        )
 
     def _options(self) -> JobOptions:
         launch, what = self.launch, self._runnable
@@ -115,9 +130,10 @@ class AttemptProcess:
             told_alone=told_alone(self._choice.kind, source_of(what, Path(launch.directory))),
         )
 
-    async def _write_members(self, supervisor: Supervisor) -> None:
+    async def _write_members(self, supervisor: Supervisor, nurseries: AgentNurseries) -> None:
         """Who is there, for whoever wants to know; only when it changes.  Long logs are set aside on the way."""
         last: Mapping[str, Any] | None = None
+        limits: dict[str, int] = {}
         kind = {"kind": self._choice.kind.value, "why_kind": self._choice.reason}
         while True:
             facts = {**kind, **supervisor.members()}
@@ -125,7 +141,16 @@ class AttemptProcess:
                 write_json(self._folder / MEMBERS, facts)
                 last = facts
             rotate(self.launch.run / "logs")
+            await self._limit(supervisor, nurseries, limits)
             await asyncio.sleep(_MEMBERS_S)
+
+    async def _limit(self, supervisor: Supervisor, nurseries: AgentNurseries, limits: dict[str, int]) -> None:
+        """Have memory limited to what its workers may take, those that are about to leave included."""
+        size = int(self.launch.worker_memory_gb * 1e9)
+        for node, workers in supervisor.workers_by_node().items() if size else ():
+            if limits.get(node) != workers:
+                limits[node] = workers
+                await nurseries.limit(node, size, workers)
 
 
 def _ignore(_: object) -> None:

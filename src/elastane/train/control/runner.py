@@ -31,6 +31,7 @@ ORDER, PARENT = "ELASTANE_ORDER", "ELASTANE_PARENT"
 """Environment variables with the order of a worker that is started cold, and whom it must not outlive."""
 
 _PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
 
 CANNOT_START = 127
 """Exit code of a worker whose program or directory is not there, as a shell would have it."""
@@ -95,9 +96,14 @@ class Order:
 
 def die_with(parent: int) -> None:
     """Have the system kill this process when its parent, which should be ``parent``, ends."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    set_death_signal()
     if os.getppid() != parent:
         os._exit(1)
+
+
+def set_death_signal() -> None:
+    """Have the system kill this process when its parent ends; forgotten when it becomes another user."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def run(order: Order) -> None:

@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -375,6 +376,13 @@ class Supervisor:
             for name, facts in status["workers"].items()
         }
         return {"generation": status["generation"], "members": status["members"], "workers": workers}
+
+    def workers_by_node(self) -> Mapping[str, int]:
+        """Workers on each node: as many as are wanted there, or are there, whichever is more."""
+        there = Counter(str(facts["node"]) for facts in self.members()["workers"].values())
+        return {
+            node: max(there[node], self._places.wanted.get(node, 0)) for node in {*there, *self._places.wanted}
+        }
 
     @property
     def settled(self) -> bool:
