@@ -14,6 +14,7 @@ from typing import Any
 
 from elastane.engines.local.environment import for_service
 from elastane.engines.local.files import Lock, read_json
+from elastane.engines.local.holders import kill_holders
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.untrusted import UNREADABLE
 from elastane.train.control import wire
@@ -24,6 +25,7 @@ from elastane.train.control.nurseries import Parentage
 _AGAIN_S = 1.0
 _LOOK_S = 0.05
 _RESTART_S = 0.5
+_SHUTDOWN_S = 10.0
 
 
 async def ask(
@@ -128,6 +130,7 @@ class AgentWatch:
         self._changed = changed
         self._devices = devices
         self._facts: dict[str, Any] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -147,7 +150,7 @@ class AgentWatch:
         self._layout.agent(self.node).unlink(missing_ok=True)
         lock.release()
         with (self._layout.node(self.node) / "agent.log").open("ab") as log:
-            subprocess.Popen(  # noqa: S603
+            self._process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-m", "elastane.engines.local.agent", str(self._layout.home), self.node],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -203,10 +206,22 @@ class AgentWatch:
                 self._changed()
 
     async def shut_down(self) -> None:
-        """End the agent and everything on its node."""
+        """End the agent and everything on its node, also one that was started a moment ago."""
         if self._facts is not None:
             await ask(self._facts, {"type": "shutdown"})
         lock = Lock(self._layout.agent_lock(self.node))
-        deadline = time.monotonic() + 10.0
-        while lock.held and time.monotonic() < deadline:
+        deadline = time.monotonic() + _SHUTDOWN_S
+        while self._lives(lock) and time.monotonic() < deadline:
+            facts = read_json(self._layout.agent(self.node))
+            if facts is not None and facts != self._facts:  # one that came after the one we knew
+                self._facts = facts
+                await ask(facts, {"type": "shutdown"})
             await asyncio.sleep(_LOOK_S)
+        if self._lives(lock):
+            kill_holders(self._layout.agent_lock(self.node))
+            if self._process is not None:
+                self._process.kill()
+
+    def _lives(self, lock: Lock) -> bool:
+        """An agent there is, or one that has not come to its lock yet."""
+        return lock.held or (self._process is not None and self._process.poll() is None)
