@@ -50,6 +50,7 @@ class Stage:
     def open(self) -> Client:
         """Start it in the background."""
         words = [f"--home={self.home}", f"--nodes={NODES}", f"--slots={SLOTS}", f"--interval={_INTERVAL_S:g}"]
+        words.append("--jobs-as=me")  # its jobs are our own, whoever plays it
         there = start_detached(self.home, words, leashed=True)
         self._client = Client(there.url, (self.home / TOKEN).read_text().strip(), timeout_s=20.0)
         return self._client

@@ -157,7 +157,6 @@ class AgentWatch:
                 stderr=log,
                 cwd="/",
                 env={**for_service(os.environ, self._layout.home), **self.environment()},
-                umask=0o077,
                 start_new_session=True,
             )
 

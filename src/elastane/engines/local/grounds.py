@@ -105,4 +105,4 @@ def out_of_reach(identity: Identity, directory: str, script: str, program: str) 
         4: f"read the script {script}",
         5: f"run {program}",
     }.get(looked.returncode)
-    return f"jobs of this tenant run as user {identity.name}, who may not {what}" if what else ""
+    return f"user {identity.name} may not {what}" if what else ""

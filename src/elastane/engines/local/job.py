@@ -101,9 +101,9 @@ class AttemptProcess:
         if self._identity is None:
             return ""
         source = source_of(self._runnable, Path(self.launch.directory))
-        return out_of_reach(
-            self._identity, self.launch.directory, str(source) if source else "", sys.executable
-        )
+        script = str(source) if source else ""
+        closed = out_of_reach(self._identity, self.launch.directory, script, sys.executable)
+        return f"jobs of tenant {self.launch.tenant} run as another user here, and {closed}" if closed else ""
 
     def _options(self) -> JobOptions:
         launch, what = self.launch, self._runnable

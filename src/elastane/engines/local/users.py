@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from elastane.engines.local.grounds import out_of_reach
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.sweep import name_of
 from elastane.errors import ElastaneError
@@ -99,23 +100,29 @@ class JobsAs:
             return _ordinary(self.mapped[tenant])
         return _made(home, user_name(tenant))
 
-    def check_reach(self, home: Path, needed: Sequence[Path]) -> None:
-        """Raise unless other users can reach the home's folders, and run what jobs are run by."""
+    def check_reach(self, parent: Path, needed: Sequence[Path]) -> None:
+        """Raise unless the users who run jobs can reach the folder of the home, and what they are run by."""
         if self.shared:
             return
-        closed = closed_to_others(home.parent)
-        if closed is not None:
+        if self.closed(parent):
             raise ElastaneError(
-                f"--jobs-as {self.who}: {closed} is closed to other users, so {home} cannot be the home; "
-                "set ELASTANE_HOME to a place that is not, such as /var/lib/elastane"
+                f"--jobs-as {self.who}: jobs cannot reach the home, because {self.closed(parent)}; "
+                "set ELASTANE_HOME to another place, such as /var/lib/elastane"
             )
         for path in needed:
-            closed = closed_to_others(path)
-            if closed is not None:
+            if self.closed(path):
                 raise ElastaneError(
-                    f"--jobs-as {self.who}: other users cannot run {path}, because {closed} is closed to them; "
-                    "install Elastane where all may read it"
+                    f"--jobs-as {self.who}: jobs cannot use {path}, because {self.closed(path)}; "
+                    "install Elastane where all may read it, such as /opt/elastane"
                 )
+
+    def closed(self, path: Path) -> str:
+        """What keeps the users who run jobs from a path, as far as that is known; empty if nothing does."""
+        if self.who != TENANT:
+            place = path if path.is_dir() else path.parent
+            return out_of_reach(_ordinary(self.who), str(place), "", "/bin/sh" if path.is_dir() else str(path))
+        closed = closed_to_others(path)
+        return f"{closed} is closed to other users" if closed is not None else ""
 
 
 def closed_to_others(path: Path) -> Path | None:
