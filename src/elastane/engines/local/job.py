@@ -85,7 +85,7 @@ class AttemptProcess:
         nurseries = AgentNurseries(
             self._layout, str(launch.attempt), log, self._layout.nodes() if adopt else (), self._identity
         )
-        supervisor = Supervisor(self._options(), _ignore, _ignore, nurseries)
+        supervisor = Supervisor(self._options(), _ignore, None, nurseries)
         members = asyncio.create_task(self._write_members(supervisor, nurseries))
         try:
             ended = await supervisor.run(adopt=adopt)
@@ -154,7 +154,7 @@ class AttemptProcess:
 
 
 def _ignore(_: object) -> None:
-    """The journal has it, and logs have it."""
+    """The journal has it."""
 
 
 def _verdict(ended: Ended, choice: Choice) -> tuple[Cause, str, int | None]:

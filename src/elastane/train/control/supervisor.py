@@ -83,13 +83,14 @@ class Supervisor:
         self,
         options: JobOptions,
         show: Callable[[Event], None],
-        echo: Callable[[str], None],
+        echo: Callable[[str], None] | None,
         nurseries: Nurseries | None = None,
     ) -> None:
         self.options = options
         self._records = options.records or options.run
         self._show = show
-        self._echo = LeaderEcho(self._log_of, echo, from_start=options.kind is not JobKind.ADAPTIVE)
+        from_start = options.kind is not JobKind.ADAPTIVE
+        self._echo = LeaderEcho(self._log_of, echo, from_start=from_start) if echo is not None else None
         self._tokens = Tokens()
         self._port = 0
         self._nurseries = nurseries or OwnNursery(options.run)
@@ -286,7 +287,8 @@ class Supervisor:
         await server.close()
         await self._nurseries.end()
         self._echo_new()
-        self._echo.finish()
+        if self._echo is not None:
+            self._echo.finish()
         log.close()
         (self._records / CONTROL_FILE).unlink(missing_ok=True)
 
@@ -410,7 +412,7 @@ class Supervisor:
 
     def _echo_new(self) -> None:
         """Pass on what the leader's script has printed."""
-        if self._server is not None:
+        if self._server is not None and self._echo is not None:
             coordinator = self._server.coordinator
             plan = coordinator.current
             self._echo.look(plan.members[0] if plan else next(iter(coordinator.workers), None))
