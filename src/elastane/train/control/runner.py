@@ -25,6 +25,7 @@ from typing import Any
 
 from elastane.errors import ElastaneError
 from elastane.train.control import devices
+from elastane.train.control.store_address import keep_store_at_home
 from elastane.train.errors import Released
 
 ORDER, PARENT = "ELASTANE_ORDER", "ELASTANE_PARENT"
@@ -123,6 +124,7 @@ def run(order: Order) -> None:
         os.nice(order.nice)
     if order.program:
         _become(order.program)
+    keep_store_at_home(os.environ)
     sys.argv = [order.script, *order.arguments]
     _leave(_execute(order))
 
