@@ -30,6 +30,7 @@ from elastane.service.past import Past
 from elastane.service.running import Outcome
 from elastane.service.store import Store, Transaction
 from elastane.service.store.rows import JobRow
+from elastane.service.suspects import Suspects
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class Holding:
         self.changed = asyncio.Condition()
         self.settled = asyncio.Event()
         """Set once the first round was made."""
+        self.suspects = Suspects(settings.home)
         self._asker = Asker(settings.patience_s)
         self._trigger = ""
         self._wake = asyncio.Event()
