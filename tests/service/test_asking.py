@@ -427,3 +427,15 @@ def test_an_end_tells_its_cause(tmp_path: Path) -> None:
         line = w.service.job(job)
         assert (line.state, line.reason, line.code) == ("failed", "out of memory: exit code -9", -9)
         assert w.service.why(job).reason == "out of memory: exit code -9"
+
+
+@pytest.mark.parametrize(("limits", "told"), [(True, []), (False, ["its memory is counted but not limited"])])
+def test_who_asks_for_memory_is_told_if_nobody_limits_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: bool, told: list[str]
+) -> None:
+    with world(tmp_path) as w:
+        monkeypatch.setattr(w.engine, "facts", lambda: {"limits_memory": limits})
+        spec = {**SPEC, "resources": {"memory": "2GB"}}
+        submitted = w.run(w.service.submit(ANN, spec, "/tmp", None))
+        assert [warning.partition(":")[0] for warning in submitted.warnings] == told
+        assert w.run(w.service.submit(ANN, SPEC, "/tmp", None)).warnings == []

@@ -70,7 +70,7 @@ def test_a_job_opens_nothing_of_the_service_or_of_another_tenant(system: Apart) 
 
 
 @pytest.mark.slow
-def test_a_directory_that_the_jobs_user_may_not_enter_is_named(system: Apart) -> None:
+def test_a_directory_that_the_jobs_user_may_not_enter_is_named_and_its_own_is_there(system: Apart) -> None:
     system.up("--jobs-as=tenant")
     closed = system.folder / "closed"
     closed.mkdir(mode=0o700)
@@ -80,6 +80,9 @@ def test_a_directory_that_the_jobs_user_may_not_enter_is_named(system: Apart) ->
     reason = admin.job(job).reason
     assert f"user el-default may not enter the directory {closed}" in reason
     assert "\n" not in reason
+    at_home = system.submit(admin, ["sh", "-c", 'echo "$USER" > "$HOME/name" && cat "$HOME/name"'])
+    until(lambda: admin.job(at_home).state in ("succeeded", "failed"))
+    assert system.log(admin, at_home) == "el-default\n"
 
 
 @pytest.mark.slow

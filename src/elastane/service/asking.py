@@ -40,8 +40,9 @@ class LiveService(Steering):
         known = await self._of_key(who.user, key) if key else None
         if known is not None:
             return Submitted(id=known.id, name=known.name, repeated=True)
-        row = await self._intake.take(self._looked_at(who, spec, directory, key))
-        return Submitted(id=row.id, name=row.name, warnings=self._doubts(row.kind))
+        new = self._looked_at(who, spec, directory, key)
+        row = await self._intake.take(new)
+        return Submitted(id=row.id, name=row.name, warnings=self._doubts(row.kind, new.spec))
 
     async def _of_key(self, user: str, key: str) -> JobRow | None:
         """What this request key stands for; of two that come at once the second waits for the first."""
@@ -84,7 +85,10 @@ class LiveService(Steering):
             )
         return spec
 
-    def _doubts(self, kind: str) -> list[str]:
+    def _doubts(self, kind: str, spec: JobSpec) -> list[str]:
+        doubts = []
         if kind == "rigid":
-            return ["it is rigid: it is never moved or resized, and starts over if its node is lost"]
-        return []
+            doubts.append("it is rigid: it is never moved or resized, and starts over if its node is lost")
+        if spec.worker.memory_gb and not self._plane.engine.facts().get("limits_memory", True):
+            doubts.append("its memory is counted but not limited: this system has no cgroups that could")
+        return doubts

@@ -86,14 +86,29 @@ def make_home(home: Path, *, entered: bool = False) -> None:
     """For its owner's eyes only; ``entered``: others may pass through it to folders of their own, but see nothing."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for entry in home.iterdir():
-            if entry.name not in _PASSAGES and not entry.is_symlink():
-                entry.chmod(entry.stat().st_mode & 0o700)
+        if entered:
+            _seal(home)
         home.chmod(0o711 if entered else 0o700)
     except OSError as error:
         raise ElastaneError(
             f"{home} cannot be the home of Elastane: {error.strerror}; set ELASTANE_HOME"
         ) from None
+
+
+def _seal(home: Path) -> None:
+    """Close everything in it to others, but the way to what is theirs: jobs of our own had no need of that."""
+    ours = [entry for entry in home.iterdir() if entry.name not in _PASSAGES]
+    jobs = home / "jobs"
+    for job in jobs.iterdir() if jobs.is_dir() else ():
+        run = job / "run"
+        if not run.is_dir() or run.lstat().st_uid == os.geteuid():
+            ours.append(job)  # opened when it runs again, as somebody else
+    for passage in _PASSAGES:
+        if (home / passage).is_dir():
+            (home / passage).chmod(0o711)
+    for entry in ours:
+        if not entry.is_symlink():
+            entry.chmod(entry.stat().st_mode & 0o700)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -76,6 +76,7 @@ def test_nothing_is_left_when_an_attempt_has_ended_or_is_cancelled(
     live(story)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_when_the_engine_is_shut_down(tmp_path: Path, enclosed: str) -> None:
     async def story() -> None:
         async with house(tmp_path / "home", nodes=1) as living:

@@ -12,6 +12,7 @@ from elastane.engines.contract import Cause
 from engines.local.house import SCRIPTS, house, live
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rigid", "resizable"])
 def test_no_listener_of_a_torchrun_job_is_open_to_other_machines(tmp_path: Path, kind: str) -> None:
     """A rigid job imports PyTorch itself; a resizable one is forked from a process that has."""

@@ -41,7 +41,7 @@ _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_TH
 class Agent:
     """One node's nurseries."""
 
-    def __init__(self, layout: Layout, node: str) -> None:
+    def __init__(self, layout: Layout, node: str, enclosure: Enclosure | None = None) -> None:
         self._layout = layout
         self._node = node
         self._name = secrets.token_hex(8)
@@ -49,7 +49,7 @@ class Agent:
         self._nurseries: dict[str, subprocess.Popen[bytes]] = {}
         self._spare: subprocess.Popen[bytes] | None = None
         self._over = asyncio.Event()
-        self._enclosure = Enclosure(layout, node)
+        self._enclosure = enclosure or Enclosure(layout, node)
 
     async def run(self) -> None:
         """Until somebody says stop."""
@@ -222,7 +222,7 @@ async def _main(home: str, node: str) -> None:
     lock = Lock(layout.agent_lock(node))
     if not lock.take():
         return  # another one is here already
-    agent = Agent(layout, node)
+    agent = Agent(layout, node, Enclosure(layout, node, adopts=True))
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, agent.stop)
     loop.add_signal_handler(signal.SIGINT, lambda: None)

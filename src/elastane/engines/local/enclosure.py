@@ -23,13 +23,17 @@ _NURSERY_BYTES = 256 << 20
 class Enclosure:
     """Everything that runs on one node."""
 
-    def __init__(self, layout: Layout, node: str) -> None:
+    def __init__(self, layout: Layout, node: str, *, adopts: bool = False) -> None:
+        """``adopts``: this process is there for the node alone, so that every child it did not start is a stray."""
+        layout.node(node).mkdir(parents=True, exist_ok=True)
+        self._adopts = adopts
         self._notes = kin.Notes(layout.node(node) / _NOTES)
         self._place = cgroups_of(layout.home)
         self._node = node
         self._limits = limits_memory(self._place)
         end_leftovers(layout, node)
-        kin.adopt_orphans()
+        if adopts:
+            kin.adopt_orphans()
         if self._place is not None:
             self._limits = self._limits and Cgroup(self._place / node).make() and self._pass_limits_on()
             # Where we were started may decide where our groups are: the next agent looks there, too.
@@ -78,7 +82,8 @@ class Enclosure:
 
     def end_strays(self, nurseries: Iterable[int]) -> None:
         """Kill what nurseries that have ended left behind."""
-        kin.end_strays(nurseries)
+        if self._adopts:
+            kin.end_strays(nurseries)
 
     def note(self, nurseries: Iterable[int]) -> None:
         """Remember who is here, if only descent tells."""

@@ -14,6 +14,7 @@ from typing import Any
 from elastane.cluster import Node
 from elastane.engines.contract import Attempt, Ending, Examined, Report, Wanted, WorkerFacts
 from elastane.engines.local.agents import AgentWatch
+from elastane.engines.local.cgroups import cgroups_of, limits_memory
 from elastane.engines.local.enclosure import end_everything
 from elastane.engines.local.examining import Examiner
 from elastane.engines.local.layout import Layout
@@ -49,6 +50,7 @@ class LocalEngine:
         self._tenders: dict[Attempt, Tender] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._reports: list[Report] = []
+        self._limits_memory = False
         self._examiner = Examiner()
         self._supervisors = Supervisors(home, lambda s, do: asyncio.get_running_loop().call_later(s, do))
 
@@ -61,6 +63,7 @@ class LocalEngine:
     async def open(self) -> None:
         """Start agents where there are none, and wait for them."""
         take_up(self._layout)
+        self._limits_memory = limits_memory(cgroups_of(self._layout.home))
         self._supervisors.keep_one_ready()
         for name, watch in self._watches.items():
             self._tasks[name] = asyncio.create_task(watch.run())
@@ -144,6 +147,7 @@ class LocalEngine:
         """Agents, by node."""
         return {
             "engine": "local",
+            "limits_memory": self._limits_memory,
             "agents": {name: {"alive": w.alive, "pid": w.pid} for name, w in self._watches.items()},
         }
 

@@ -175,7 +175,8 @@ def _made(home: Path, name: str) -> Identity:
         raise ElastaneError(
             f"the user {name} was not made by Elastane for this home; if it is right, say --tenant-user TENANT={name}"
         )
-    place.parent.mkdir(mode=0o711, exist_ok=True)
+    place.parent.mkdir(exist_ok=True)
+    place.parent.chmod(0o711)
     place.mkdir(mode=0o700, exist_ok=True)
     os.chown(place, entry.pw_uid, entry.pw_gid, follow_symlinks=False)
     return _identity(entry)
