@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastane.client import Client
+from elastane.engines.local.enclosure import end_everything
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.sweep import marked
 from elastane.errors import ElastaneError
@@ -71,6 +72,7 @@ class Stage:
                 stop(self.home, leave_running=False)
             self._wait_for_ends()
             killed = self._sweep()
+            end_everything(self.layout)
             shutil.rmtree(self.home, ignore_errors=True)
             left = len(self.processes())
             return Cleaned(max(0, before - killed), killed, left, not self.home.exists())
