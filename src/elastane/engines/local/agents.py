@@ -77,6 +77,7 @@ class AgentNurseries:
         self._asked_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._nodes: set[str] = set(adopted)
+        self._limits: dict[str, tuple[object, int]] = {}
 
     def ask(self, node: str, parentage: Parentage) -> None:
         """At most once a second; the agent does not mind being asked twice."""
@@ -105,12 +106,14 @@ class AgentNurseries:
         """Agents come back: there is always hope."""
         return ""
 
-    async def limit(self, node: str, memory: int, workers: int) -> None:
-        """So many bytes for each of so many workers on a node, where the system can see to it."""
-        facts = read_json(self._layout.agent(node))
-        if facts is not None:
-            message = {"type": "limit", "attempt": self._attempt, "memory": memory, "workers": workers}
-            await ask(facts, message)
+    async def limit(self, memory: int, workers: Mapping[str, int]) -> None:
+        """So many bytes for each worker on each node, where the system can see to it; told once to every agent."""
+        for node, count in workers.items():
+            facts = read_json(self._layout.agent(node))
+            if facts is not None and self._limits.get(node) != (facts.get("name"), count):
+                self._limits[node] = (facts.get("name"), count)
+                message = {"type": "limit", "attempt": self._attempt, "memory": memory, "workers": count}
+                await ask(facts, message)
 
     async def end(self) -> None:
         """Nurseries have been told to stop; whoever did not is ended by its agent."""

@@ -133,7 +133,7 @@ class AttemptProcess:
     async def _write_members(self, supervisor: Supervisor, nurseries: AgentNurseries) -> None:
         """Who is there, for whoever wants to know; only when it changes.  Long logs are set aside on the way."""
         last: Mapping[str, Any] | None = None
-        limits: dict[str, int] = {}
+        size = int(self.launch.worker_memory_gb * 1e9)
         kind = {"kind": self._choice.kind.value, "why_kind": self._choice.reason}
         while True:
             facts = {**kind, **supervisor.members()}
@@ -141,16 +141,9 @@ class AttemptProcess:
                 write_json(self._folder / MEMBERS, facts)
                 last = facts
             rotate(self.launch.run / "logs")
-            await self._limit(supervisor, nurseries, limits)
+            if size:  # those that are about to leave count as well
+                await nurseries.limit(size, supervisor.workers_by_node())
             await asyncio.sleep(_MEMBERS_S)
-
-    async def _limit(self, supervisor: Supervisor, nurseries: AgentNurseries, limits: dict[str, int]) -> None:
-        """Have memory limited to what its workers may take, those that are about to leave included."""
-        size = int(self.launch.worker_memory_gb * 1e9)
-        for node, workers in supervisor.workers_by_node().items() if size else ():
-            if limits.get(node) != workers:
-                limits[node] = workers
-                await nurseries.limit(node, size, workers)
 
 
 def _ignore(_: object) -> None:
