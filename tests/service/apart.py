@@ -30,6 +30,7 @@ class Apart:
 
     def __init__(self, folder: Path, python: Path) -> None:
         self.folder, self.home, self.python = folder, folder / "home", python
+        self.tag = folder.name.rpartition("-")[2].lower()
         self.work = folder / "work"
         self.work.mkdir()
         self.work.chmod(0o777)
@@ -53,9 +54,13 @@ class Apart:
         found = token or (self.home / "token").read_text().strip()
         return Client((self.home / "url").read_text().strip(), found)
 
+    def tenant(self, name: str) -> str:
+        """One whose user nobody else on this machine makes at the same time."""
+        return f"{name}{self.tag}"
+
     def user(self, name: str, tenant: str) -> Client:
         """Somebody who may submit jobs of a tenant."""
-        for words in (["user", "add", name, "--tenant", tenant], ["token", "new", name, "--json"]):
+        for words in (["user", "add", name, "--tenant", self.tenant(tenant)], ["token", "new", name, "--json"]):
             done = self.run(*words)
             assert done.returncode == 0, done.stderr
         return self.client(json.loads(done.stdout)["token"])
@@ -110,5 +115,5 @@ def apart() -> Iterator[Apart]:
             )
         for entry in pwd.getpwall():
             if entry.pw_gecos == f"Elastane {name_of(home)}":
-                subprocess.run(["userdel", entry.pw_name], check=True)
+                until(lambda name=entry.pw_name: not subprocess.run(["userdel", name], check=False).returncode)  # type: ignore[misc]
         shutil.rmtree(folder)

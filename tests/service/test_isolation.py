@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from elastane.engines.local.sweep import marked
+from elastane.engines.local.users import user_name
 from service.apart import Apart, apart, until
 
 PRYING = Path(__file__).parent / "scripts" / "prying.py"
@@ -48,7 +49,7 @@ def test_a_job_opens_nothing_of_the_service_or_of_another_tenant(system: Apart) 
     told = system.work / "paths.json"
     prying = system.submit(eve, [str(system.python), _copied(system, PRYING), str(told)])
     until(lambda: eve.job(prying).processes)
-    mine = (system.home / "jobs" / prying / "run", system.home / "users" / "el-nlp")
+    mine = (system.home / "jobs" / prying / "run", system.home / "users" / user_name(system.tenant("nlp")))
     theirs = [path for path in system.home.rglob("*") if not any(path.is_relative_to(own) for own in mine)]
     assert {"token", "elastane.db", "agent.json", "launch.json", "w1.log"} <= {path.name for path in theirs}
     part = told.with_suffix(".part")
@@ -74,15 +75,15 @@ def test_a_directory_that_the_jobs_user_may_not_enter_is_named_and_its_own_is_th
     system.up("--jobs-as=tenant")
     closed = system.folder / "closed"
     closed.mkdir(mode=0o700)
-    admin = system.client()
-    job = admin.submit({"command": ["true"]}, directory=str(closed)).id
-    until(lambda: admin.job(job).state == "failed")
-    reason = admin.job(job).reason
-    assert f"user el-default may not enter the directory {closed}" in reason
+    ann, name = system.user("ann", "vision"), user_name(system.tenant("vision"))
+    job = ann.submit({"command": ["true"]}, directory=str(closed)).id
+    until(lambda: ann.job(job).state == "failed")
+    reason = ann.job(job).reason
+    assert f"user {name} may not enter the directory {closed}" in reason
     assert "\n" not in reason
-    at_home = system.submit(admin, ["sh", "-c", 'echo "$USER" > "$HOME/name" && cat "$HOME/name"'])
-    until(lambda: admin.job(at_home).state in ("succeeded", "failed"))
-    assert system.log(admin, at_home) == "el-default\n"
+    at_home = system.submit(ann, ["sh", "-c", 'echo "$USER" > "$HOME/name" && cat "$HOME/name"'])
+    until(lambda: ann.job(at_home).state in ("succeeded", "failed"))
+    assert system.log(ann, at_home) == f"{name}\n"
 
 
 @pytest.mark.slow

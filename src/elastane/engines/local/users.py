@@ -12,6 +12,7 @@ import pwd
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ _PREFIX = "el-"
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,27}")
 _HASHED = re.compile(r".*-[0-9a-f]{10}")
 _USERADD_S = 30.0
+_TRIES, _AGAIN_S = 20, 0.25
 
 
 def user_name(tenant: str) -> str:
@@ -188,13 +190,19 @@ def _add(name: str, comment: str, place: Path) -> None:
         raise ElastaneError(f"there is no useradd to make the user {name}; make it, and say --tenant-user")
     words = [program, "--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin"]
     words += ["--home-dir", str(place), "--comment", comment, name]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_USERADD_S)  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ElastaneError(f"the user {name} cannot be made: {error}") from None
-    if done.returncode and not _exists(name):  # somebody else may have been faster
-        words_said = " ".join(done.stderr.split()) or f"useradd ended with {done.returncode}"
-        raise ElastaneError(f"the user {name} cannot be made: {words_said}")
+    said = ""
+    for _ in range(_TRIES):
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=_USERADD_S)  # noqa: S603
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ElastaneError(f"the user {name} cannot be made: {error}") from None
+        if not done.returncode or _exists(name):  # somebody else may have been faster
+            return
+        said = " ".join(done.stderr.split()) or f"useradd ended with {done.returncode}"
+        if "lock" not in said:
+            break
+        time.sleep(_AGAIN_S)  # another one is being made at this moment
+    raise ElastaneError(f"the user {name} cannot be made: {said}")
 
 
 def _exists(name: str) -> bool:
