@@ -1,7 +1,12 @@
 """Settings of the whole suite."""
 
+import os
+
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+
+# Tests may run as root; their jobs are their own.
+os.environ.setdefault("ELASTANE_JOBS_AS", "me")
 
 # The same examples on every machine and in every run: a failure can be repeated, a green run stays green.
 # To look for new examples: pytest --hypothesis-profile=search

@@ -14,6 +14,8 @@ from typing import TypeVar
 
 from benchmarks.train.live import Stuck, environment, processes_of, sweep
 from elastane.client import Client
+from elastane.engines.local.enclosure import end_everything
+from elastane.engines.local.layout import Layout
 from elastane.engines.local.sweep import kill_marked, marked
 from elastane.service.home import PID, TOKEN, URL
 
@@ -51,6 +53,7 @@ class System:
         self.kill()
         while sweep(self.home) + kill_marked(self.home, lambda _: True):
             time.sleep(_LOOK_S)
+        end_everything(Layout(self.home))
 
     def launch(self, program: Sequence[str] = UP, more: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         """Start a control plane and return at once."""

@@ -32,7 +32,7 @@ class Stuck(RuntimeError):
 def environment(**more: str) -> dict[str, str]:
     """For every process of a benchmark: one thread each, and the scripts find each other."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    return {**os.environ, **threads, "PYTHONPATH": str(ROOT), **more}
+    return {**os.environ, **threads, "PYTHONPATH": str(ROOT), "ELASTANE_JOBS_AS": "me", **more}
 
 
 def processes_of(folder: Path) -> list[int]:

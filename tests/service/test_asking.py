@@ -489,3 +489,15 @@ def test_only_policies_that_can_decide_here_are_named(tmp_path: Path, written: s
     assert "elastane, " in f"{known.rstrip(')')}, "
     assert "srtf" not in known
     assert "oracle" not in known
+
+
+@pytest.mark.parametrize(("limits", "told"), [(True, []), (False, ["its memory is counted but not limited"])])
+def test_who_asks_for_memory_is_told_if_nobody_limits_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: bool, told: list[str]
+) -> None:
+    with world(tmp_path) as w:
+        monkeypatch.setattr(w.engine, "facts", lambda: {"limits_memory": limits})
+        spec = {**SPEC, "resources": {"memory": "2GB"}}
+        submitted = w.run(w.service.submit(ANN, spec, "/tmp", None))
+        assert [warning.partition(":")[0] for warning in submitted.warnings] == told
+        assert w.run(w.service.submit(ANN, SPEC, "/tmp", None)).warnings == []

@@ -174,3 +174,22 @@ def test_a_taken_port_is_one_line_and_leaves_nothing_behind(tmp_path: Path) -> N
     assert "is taken" in failed.stderr
     assert list(marked(system.home)) == []
     assert not list(system.home.glob("nodes/*"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_root_is_asked_as_whom_jobs_run_and_told_what_me_means(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ELASTANE_JOBS_AS")
+    system = System(tmp_path / "home")
+    refused = system.run("up", "--detach")
+    assert refused.returncode == 2
+    assert len(refused.stderr.strip().splitlines()) == 1
+    assert all(word in refused.stderr for word in ("--jobs-as", "tenant", "USER", "me"))
+    assert not (tmp_path / "home").exists()
+    done = system.run("up", "--detach", "--jobs-as=me")
+    try:
+        assert "note: jobs run as root, like Elastane itself" in done.stdout
+        assert "jobs run as root" in " ".join(system.client.info().warnings)
+    finally:
+        system.run("down")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from elastane.cli.main import app
 from elastane.engines.local.files import Lock, started
-from elastane.service.home import LOCK, PID, URL, running, stop, write_text
+from elastane.service.home import LOCK, PID, URL, make_home, running, stop, write_text
 
 SERVICE = """
 import signal, sys, time
@@ -61,3 +61,24 @@ def test_nobody_holds_a_lock_that_was_let_go(tmp_path: Path) -> None:
     assert lock.holder() is not None
     lock.release()
     assert Lock(tmp_path / LOCK).holder() is None
+
+
+def test_a_home_that_others_pass_through_shows_nothing_of_earlier_jobs(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "jobs" / "j1" / "run").mkdir(parents=True)
+    (home / "nodes").mkdir()
+    (home / "elastane.log").write_text("")
+    for path in (home, *home.rglob("*")):
+        path.chmod(0o755)
+    make_home(home, entered=True)
+    modes = {str(path.relative_to(home)): path.stat().st_mode & 0o777 for path in (home, *home.rglob("*"))}
+    assert modes == {
+        ".": 0o711,
+        "jobs": 0o711,
+        "jobs/j1": 0o700,
+        "jobs/j1/run": 0o755,
+        "nodes": 0o700,
+        "elastane.log": 0o700,
+    }
+    make_home(home)
+    assert home.stat().st_mode & 0o777 == 0o700

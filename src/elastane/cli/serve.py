@@ -32,6 +32,14 @@ def up(
     tls_cert: Path = typer.Option(None, help="Certificate (PEM) for HTTPS."),
     tls_key: Path = typer.Option(None, help="Its private key."),
     insecure: bool = typer.Option(False, "--insecure", help="Listen on any address without TLS."),
+    jobs_as: str = typer.Option(
+        None,
+        envvar="ELASTANE_JOBS_AS",
+        help="As whom jobs run: me, tenant (a user for each) or a user's name; root has to say.",
+    ),
+    tenant_user: list[str] = typer.Option(
+        None, metavar="TENANT=USER", help="With --jobs-as tenant: a tenant's user that is there already."
+    ),
     max_pending: int = typer.Option(10_000, min=1, help="Jobs that a tenant may have waiting."),
     max_tokens: int = typer.Option(50, min=1, help="Tokens that a user may have."),
     home: Path = typer.Option(None, help="Where everything is kept [default: $ELASTANE_HOME or ~/.elastane]."),
@@ -40,8 +48,9 @@ def up(
     as_json: bool = typer.Option(False, "--json", help="Print where it is as JSON."),
 ) -> None:
     """Start the live system."""
+    from elastane.engines.local.users import JobsAs
     from elastane.policies.registry import make_policy
-    from elastane.service.home import TOKEN, UpOptions, default_home, start_detached
+    from elastane.service.home import TOKEN, UpOptions, check_reach, default_home, start_detached
     from elastane.service.limits import Limits
 
     make_policy(policy)
@@ -60,7 +69,9 @@ def up(
         min_run,
         restore,
         limits=Limits(max_tokens, max_pending),
+        jobs_as=JobsAs.chosen(jobs_as, tenant_user or ()),
     )
+    check_reach(options)
 
     def started(url: str, warnings: Sequence[str]) -> None:
         if as_json:
@@ -74,7 +85,7 @@ def up(
 
     if detach:
         there = start_detached(place, _again(options))
-        started(there.url, ())
+        started(there.url, [options.jobs_as.note] if options.jobs_as.note else [])
         return
     _run(options, started)
 
@@ -107,6 +118,8 @@ def _again(options: UpOptions) -> list[str]:
         "tls-key": options.tls_key,
     }
     words += [f"--{name}={value}" for name, value in given.items() if value is not None]
+    words += [f"--jobs-as={options.jobs_as.who}"]
+    words += [f"--tenant-user={tenant}={user}" for tenant, user in options.jobs_as.mapped.items()]
     words += ["--insecure"] if options.insecure else []
     return [*words, "--restore"] if options.restore else words
 

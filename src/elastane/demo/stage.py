@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastane.client import Client
+from elastane.engines.local.enclosure import end_everything
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.sweep import marked
 from elastane.errors import ElastaneError
@@ -50,6 +51,7 @@ class Stage:
     def open(self) -> Client:
         """Start it in the background."""
         words = [f"--home={self.home}", f"--nodes={NODES}", f"--slots={SLOTS}", f"--interval={_INTERVAL_S:g}"]
+        words.append("--jobs-as=me")  # its jobs are our own, whoever plays it
         there = start_detached(self.home, words, leashed=True)
         self._client = Client(there.url, (self.home / TOKEN).read_text().strip(), timeout_s=20.0)
         return self._client
@@ -70,6 +72,7 @@ class Stage:
                 stop(self.home, leave_running=False)
             self._wait_for_ends()
             killed = self._sweep()
+            end_everything(self.layout)
             shutil.rmtree(self.home, ignore_errors=True)
             left = len(self.processes())
             return Cleaned(max(0, before - killed), killed, left, not self.home.exists())

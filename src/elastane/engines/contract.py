@@ -52,6 +52,8 @@ class Launch:
     most_workers: int | None = None
     worker_slots: float = 1.0
     """Slots, and so accelerators where there are any, that each worker takes."""
+    worker_memory_gb: float = 0.0
+    """Memory that each worker may take, where the system can see to it; 0 is no limit."""
     checkpoint_s: float | None = None
     tenant: str = "default"
     python: str = ""

@@ -43,7 +43,8 @@ class LiveService(Steering):
             return Submitted(id=known.id, name=known.name, repeated=True)
         new = self._looked_at(who, spec, directory, key)
         row = await self._intake.take(new)
-        return Submitted(id=row.id, name=row.name, warnings=[*new.warnings, *self._doubts(row.kind)])
+        warnings = [*new.warnings, *self._doubts(row.kind, new.spec)]
+        return Submitted(id=row.id, name=row.name, warnings=warnings)
 
     async def _of_key(self, user: str, key: str) -> JobRow | None:
         """What this request key stands for; of two that come at once the second waits for the first."""
@@ -81,10 +82,13 @@ class LiveService(Steering):
         if room < spec.workers.min:
             raise ElastaneError(_too_much(spec, fitting, room))
 
-    def _doubts(self, kind: str) -> list[str]:
+    def _doubts(self, kind: str, spec: JobSpec) -> list[str]:
+        doubts = []
         if kind == "rigid":
-            return ["it is rigid: it is never moved or resized, and starts over if its node is lost"]
-        return []
+            doubts.append("it is rigid: it is never moved or resized, and starts over if its node is lost")
+        if spec.worker.memory_gb and not self._plane.engine.facts().get("limits_memory", True):
+            doubts.append("its memory is counted but not limited: this system has no cgroups that could")
+        return doubts
 
 
 def _too_much(spec: JobSpec, nodes: Sequence[Node], room: int) -> str:

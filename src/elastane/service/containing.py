@@ -49,8 +49,9 @@ class Containing(Holding):
         found = False
         for job in list(self.live.values()):
             try:
-                fit_together([job.learned])
-                job.view(1, self.accelerator())
+                with self.suspects.looking_at(job.id):
+                    fit_together([job.learned])
+                    job.view(1, self.accelerator())
             except Exception as error:  # whatever was made of its reports
                 self.set_aside(job, error)
                 found = True

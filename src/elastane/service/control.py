@@ -11,9 +11,10 @@ import contextlib
 import logging
 import time
 from collections import Counter
+from dataclasses import replace
 
 from elastane.errors import ElastaneError
-from elastane.jobs.states import State
+from elastane.jobs.states import HOLDING, State
 from elastane.service.dividing import Dividing
 from elastane.service.holding import ControlSettings, Rounds
 from elastane.service.layout import Layout
@@ -21,6 +22,8 @@ from elastane.service.leaving import left_behind
 from elastane.service.live import LiveJob
 from elastane.service.running import LONGEST_BACKOFF_S, overlap, retry_at_s
 from elastane.service.store import StaleControlPlane, StoreError
+from elastane.service.store.rows import JobRow
+from elastane.service.suspects import FAILED
 
 __all__ = ["ControlPlane", "ControlSettings", "Rounds"]
 
@@ -51,24 +54,46 @@ class ControlPlane(Dividing):
         """Be where the last control plane ended; ``round`` goes on from there."""
         self.store.claim()
         for row in self.store.active():
-            try:
-                job = LiveJob.of(row)
-                # A clock that was set back since then must not keep it waiting.
-                job.retry_s = min(retry_at_s(row), self.clock() + LONGEST_BACKOFF_S)
-                self.live[row.id] = job
-            except Exception as error:  # whatever an earlier version, or a job, left there
-                self.problems.append(f"job {row.id} is set aside, its spec cannot be read any more: {error}")
+            self._take_up_job(row)
         await self.engine.open()
         asked = self.settings
         layout = Layout(self.known_nodes(), asked.cores, asked.interval_s, asked.min_run_s)
         with self.store.transaction() as t:
             t.set_setting("layout", layout.to_json())
+        self._judge_suspects()
         self._ensure_all()
         for job in self.live.values():
             if job.holding:  # what has not left yet is nowhere in the store
                 there = Counter(worker.node for worker in self.engine.processes(job.attempt))
                 job.places = overlap(job.places, there)
         self._trigger = "start"
+
+    def _take_up_job(self, row: JobRow) -> None:
+        """Hold a job again, unless it can be read no more or too many control planes died over it."""
+        strikes = self.suspects.strikes(row.id)
+        if strikes >= FAILED and row.state not in HOLDING:  # it has no processes that could be ended
+            told = f"job {row.id} is left alone: Elastane died {strikes} times over it while starting"
+            self.problems.append(told)
+            return
+        if strikes:  # what it had reported is the likely cause
+            log.warning("Elastane died over job %s while starting; what was learned of it is forgotten", row.id)
+            row = replace(row, training={}, profile={})
+        try:
+            with self.suspects.looking_at(row.id):
+                job = LiveJob.of(row)
+                # A clock that was set back since then must not keep it waiting.
+                job.retry_s = min(retry_at_s(row), self.clock() + LONGEST_BACKOFF_S)
+                self.live[row.id] = job
+        except Exception as error:  # whatever an earlier version, or a job, left there
+            self.problems.append(f"job {row.id} is set aside, its spec cannot be read any more: {error}")
+
+    def _judge_suspects(self) -> None:
+        """Set aside whom two starts in a row died over; if it is not known over whom, look at one after the other."""
+        for job in list(self.live.values()):
+            if self.suspects.strikes(job.id) >= FAILED:
+                self.set_aside(job, ElastaneError("Elastane died twice while it looked at them"))
+        if self.suspects.nobody:
+            self.set_aside_unreadable()
 
     async def close(self, *, leave_running: bool) -> str:
         """Stop deciding; jobs go on, or are saved and end.  Returns what became of them, in words."""
@@ -155,6 +180,7 @@ class ControlPlane(Dividing):
             await self._decide(trigger)
         self._store_training()
         await self._keep_house()
+        self.suspects.clear()
         async with self.changed:
             self.changed.notify_all()
 

@@ -48,7 +48,9 @@ _LATER = "elastane.predict.eta"
 async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None]) -> None:
     """Until SIGINT or SIGTERM: then everything is saved and ended.  SIGHUP leaves jobs running."""
     home = options.home
-    make_home(home)
+    make_home(home, entered=not options.jobs_as.shared)
+    if not options.jobs_as.shared:
+        os.umask(0o077)  # nothing that is written here is for those who may pass through
     lock = Lock(home / LOCK)
     if not lock.take():
         there = running(home)
@@ -63,7 +65,7 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
         kept = Store.restore_good(home / DATABASE)
         logging.warning("went back to the last good copy of the store; the other is kept as %s", kept)
     store = Store.open(home / DATABASE)
-    warnings = [*warnings, *store.warnings]
+    warnings = [*warnings, *store.warnings, *filter(None, [options.jobs_as.note])]
     plane = ControlPlane(
         ControlSettings(
             home,
@@ -74,7 +76,7 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
             pending_per_tenant=options.limits.pending_per_tenant,
         ),
         store,
-        LocalEngine(home, nodes, devices_of(nodes)),
+        LocalEngine(home, nodes, devices_of(nodes), options.jobs_as),
     )
     ending: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _on_signals(ending)

@@ -67,7 +67,8 @@ class Hearing(Containing):
             return
         job.row = replace(job.row, seen=report.number)
         try:
-            worth = job.learned.hear(report.event, share)
+            with self.suspects.looking_at(job.id):
+                worth = job.learned.hear(report.event, share)
         except Exception as error:  # whatever a job reports
             self.set_aside(job, error)
             return

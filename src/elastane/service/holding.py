@@ -30,6 +30,7 @@ from elastane.service.past import Past
 from elastane.service.running import Outcome
 from elastane.service.store import Store, Transaction
 from elastane.service.store.rows import JobRow
+from elastane.service.suspects import Suspects
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class Holding:
         self.changed = asyncio.Condition()
         self.settled = asyncio.Event()
         """Set once the first round was made."""
+        self.suspects = Suspects(settings.home)
         self._asker = Asker(settings.patience_s)
         self._trigger = ""
         self._wake = asyncio.Event()
@@ -182,6 +184,7 @@ class Holding:
             python=spec.python.path if spec.python else "",
             most_workers=spec.max_workers,
             worker_slots=job.worker.gpus,
+            worker_memory_gb=job.worker.memory_gb,
             # Unless its owner wants another, the training library finds an interval from what saving costs.
             checkpoint_s=spec.checkpoint.every if spec.checkpoint.every != Checkpoint().every else None,
             tenant=row.tenant,

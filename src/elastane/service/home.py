@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastane.engines.local.files import Lock
+from elastane.engines.local.users import JobsAs
 from elastane.errors import ElastaneError
 from elastane.service.limits import Limits
 
@@ -24,6 +25,8 @@ LEFT = "left"
 """What became of the jobs when the system was ended last, in words."""
 LEASH = "ELASTANE_UP_LEASH"
 """The process with which a system in the background shall end, if it is to."""
+_PASSAGES = frozenset({"jobs", "users", "devices"})
+"""Folders in the home that others may pass through: what is theirs lies there."""
 _START_S, _STOP_S = 30.0, 60.0
 
 
@@ -45,6 +48,7 @@ class UpOptions:
     restore: bool = False
     """Go back to the last good copy of the store first."""
     limits: Limits = Limits()
+    jobs_as: JobsAs = JobsAs()
 
 
 def default_home() -> Path:
@@ -73,15 +77,40 @@ def running(home: Path) -> Address | None:
         return None
 
 
-def make_home(home: Path) -> None:
-    """For its owner's eyes only."""
+def check_reach(options: UpOptions) -> None:
+    """Raise unless the users who run jobs can reach the home, and Elastane itself."""
+    home = options.home
+    parent = next(place for place in home.parents if place.exists())
+    options.jobs_as.check_reach(parent, (Path(sys.executable), Path(__file__).parent, Path(sys.base_prefix)))
+
+
+def make_home(home: Path, *, entered: bool = False) -> None:
+    """For its owner's eyes only; ``entered``: others may pass through it to folders of their own, but see nothing."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        home.chmod(0o700)
+        if entered:
+            _seal(home)
+        home.chmod(0o711 if entered else 0o700)
     except OSError as error:
         raise ElastaneError(
             f"{home} cannot be the home of Elastane: {error.strerror}; set ELASTANE_HOME"
         ) from None
+
+
+def _seal(home: Path) -> None:
+    """Close everything in it to others, but the way to what is theirs: jobs of our own had no need of that."""
+    ours = [entry for entry in home.iterdir() if entry.name not in _PASSAGES]
+    jobs = home / "jobs"
+    for job in jobs.iterdir() if jobs.is_dir() else ():
+        run = job / "run"
+        if not run.is_dir() or run.lstat().st_uid == os.geteuid():
+            ours.append(job)  # opened when it runs again, as somebody else
+    for passage in _PASSAGES:
+        if (home / passage).is_dir():
+            (home / passage).chmod(0o711)
+    for entry in ours:
+        if not entry.is_symlink():
+            entry.chmod(entry.stat().st_mode & 0o700)
 
 
 def write_text(path: Path, text: str) -> None:

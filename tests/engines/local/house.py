@@ -11,6 +11,7 @@ from pathlib import Path
 from elastane.cluster import Grant, Node
 from elastane.engines.contract import Attempt, Ending, Launch, Over, Report, Running, Told, Wanted
 from elastane.engines.local.engine import LocalEngine
+from elastane.engines.local.files import Lock
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.sweep import marked
 from elastane.train.reports.events import Event
@@ -76,6 +77,7 @@ async def house(
     finally:
         await living.engine.close(leave_running=False)
     assert list(marked(home)) == []
+    assert not any(Lock(Layout(home).agent_lock(node)).held for node in Layout(home).nodes())
 
 
 def live(story: Callable[[], object]) -> None:

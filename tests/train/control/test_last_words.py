@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from pathlib import Path
 
@@ -48,3 +49,16 @@ def test_nothing_said_is_nothing(tmp_path: Path) -> None:
 
 def test_the_end_of_a_huge_log_is_enough(tmp_path: Path) -> None:
     assert words(tmp_path, "x" * (1 << 20) + "\nlast\n") == "last"
+
+
+def test_neither_links_nor_pipes_nor_second_names_are_read(tmp_path: Path) -> None:
+    """The folder is the job's, and whoever supervises it may be root."""
+    secret, logs = tmp_path / "secret", tmp_path / "run" / "logs"
+    secret.write_text("the admin's token\n")
+    logs.mkdir(parents=True)
+    (logs / "link.log").symlink_to(secret)
+    (logs / "second.log").hardlink_to(secret)
+    os.mkfifo(logs / "pipe.log")
+    (tmp_path / "run" / "elsewhere").symlink_to(tmp_path)
+    assert [last_words(logs / f"{name}.log") for name in ("link", "second", "pipe")] == ["", "", ""]
+    assert last_words(tmp_path / "run" / "elsewhere" / "secret") == ""

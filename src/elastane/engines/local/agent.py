@@ -16,18 +16,21 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from elastane.engines.local.enclosure import Enclosure, end_leftovers
 from elastane.engines.local.files import Lock, write_json
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.strangers import Strangers, around, born_alike
 from elastane.engines.local.sweep import MARK, Mark, kill_marked, name_of
 from elastane.train.control import wire
 from elastane.train.control.admission import BUFFER_BYTES, LineReader
+from elastane.train.control.identity import IDENTITY, OUTPUT, Identity
 from elastane.train.control.nurseries import nursery_command
 from elastane.train.control.nursery import LEASHED, WAITING
+from elastane.train.control.runner import set_death_signal
 
 SPARE = "-"
 """The attempt of a nursery that does not know its own yet."""
@@ -38,7 +41,7 @@ _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_TH
 class Agent:
     """One node's nurseries."""
 
-    def __init__(self, layout: Layout, node: str) -> None:
+    def __init__(self, layout: Layout, node: str, enclosure: Enclosure | None = None) -> None:
         self._layout = layout
         self._node = node
         self._name = secrets.token_hex(8)
@@ -47,6 +50,7 @@ class Agent:
         self._strangers = Strangers()
         self._spare: subprocess.Popen[bytes] | None = None
         self._over = asyncio.Event()
+        self._enclosure = enclosure or Enclosure(layout, node)
 
     async def run(self) -> None:
         """Until somebody says stop."""
@@ -67,10 +71,10 @@ class Agent:
         reaper.cancel()
         server.close()
         self._layout.agent(self._node).unlink(missing_ok=True)
-        for nursery in [*self._nurseries.values(), *filter(None, [self._spare])]:
-            nursery.kill()
-            nursery.wait()
+        for attempt in [*self._nurseries, SPARE]:
+            self._end(attempt)
         kill_marked(self._layout.home, lambda mark: mark.agent == self._name)
+        end_leftovers(self._layout, self._node)
 
     def stop(self) -> None:
         """Leave, and take everything along."""
@@ -95,11 +99,12 @@ class Agent:
                 return self._begin(message)
             case "hope":
                 return self._strangers.answer(str(message["attempt"]))
+            case "limit":
+                attempt = str(message["attempt"])
+                if not self._enclosure.limit(attempt, int(message["memory"]), int(message["workers"])):
+                    return {"type": "unlimited"}
             case "end":
-                nursery = self._nurseries.get(str(message["attempt"]))
-                if nursery is not None:
-                    nursery.kill()
-                    nursery.wait()  # its workers die with it, before anybody is told
+                self._end(str(message["attempt"]))
                 self._strangers.forget(str(message["attempt"]))
             case "status":
                 spare = self._spare.pid if self._spare is not None else None
@@ -114,23 +119,46 @@ class Agent:
     def _begin(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """Have a nursery for an attempt, or say why its interpreter can be none."""
         attempt, log, python = str(message["attempt"]), str(message["log"]), str(message.get("python", ""))
+        identity = Identity.from_json(message.get("identity"))
         last = self._nurseries.get(attempt)
         if last is not None and last.poll() is not None:
             self._strangers.ended(attempt, last.returncode)
         if not self._strangers.hopeless(attempt):
             self._strangers.begins(attempt, python, log)
             try:
-                self._start(attempt, message["environment"], log, bool(message["cold"]), python)
+                self._start(attempt, message["environment"], log, bool(message["cold"]), identity, python)
             except OSError as error:
                 if not self._strangers.failed(attempt, error):
                     raise
         return self._strangers.answer(attempt)
 
+    def _end(self, attempt: str) -> None:
+        """All that works for an attempt, whatever it has become, before anybody is told."""
+        nursery = self._spare if attempt == SPARE else self._nurseries.get(attempt)
+        alive = nursery is not None and nursery.poll() is None
+        self._enclosure.end(attempt, nursery.pid if nursery is not None and alive else None)
+        if nursery is not None:
+            nursery.kill()
+            nursery.wait()
+        self._enclosure.end_strays(self._living())
+
+    def _living(self) -> list[int]:
+        found = [*self._nurseries.values(), *filter(None, [self._spare])]
+        return [nursery.pid for nursery in found if nursery.returncode is None]
+
     def _start(
-        self, attempt: str, environment: Mapping[str, str], log: str, cold: bool, python: str = ""
+        self,
+        attempt: str,
+        environment: Mapping[str, str],
+        log: str,
+        cold: bool,
+        identity: Identity | None = None,
+        python: str = "",
     ) -> None:
-        if attempt in self._nurseries and self._nurseries[attempt].poll() is None:
-            return
+        if attempt in self._nurseries:
+            if self._nurseries[attempt].poll() is None:
+                return
+            self._end(attempt)  # what the last one left
         given = {
             **environment,
             MARK: str(Mark(name_of(self._layout.home), attempt, self._node, self._name)),
@@ -139,32 +167,58 @@ class Agent:
         if not cold and spare is not None and spare.poll() is None and not environment.get("ELASTANE_PRELOAD"):
             assert spare.stdin is not None
             self._spare = None
-            spare.stdin.write(json.dumps(given).encode() + b"\n")
+            self._enclosure.take_in(attempt, spare.pid)
+            becoming = {IDENTITY: json.dumps(identity.to_json())} if identity is not None else {}
+            spare.stdin.write(json.dumps({**given, **becoming, OUTPUT: log}).encode() + b"\n")
             spare.stdin.close()
             self._nurseries[attempt] = spare
             asyncio.get_running_loop().call_later(1.0, self._keep_one_warm)
         else:
-            self._nurseries[attempt] = self._spawn(given, Path(log), cold=cold, waiting=False, python=python)
+            self._nurseries[attempt] = self._spawn(
+                attempt, given, Path(log), cold=cold, identity=identity, python=python
+            )
 
     def _keep_one_warm(self) -> None:
         if self._spare is None and not self._over.is_set():
             mark = Mark(name_of(self._layout.home), SPARE, self._node, self._name)
             log = self._layout.node(self._node) / "nursery.log"
-            self._spare = self._spawn({MARK: str(mark), **_THREADS}, log, cold=False, waiting=True)
+            self._spare = self._spawn(SPARE, {MARK: str(mark), **_THREADS}, log, cold=False)
 
     def _spawn(
-        self, environment: Mapping[str, str], log: Path, *, cold: bool, waiting: bool, python: str = ""
+        self,
+        attempt: str,
+        environment: Mapping[str, str],
+        log: Path,
+        *,
+        cold: bool,
+        identity: Identity | None = None,
+        python: str = "",
     ) -> subprocess.Popen[bytes]:
+        waiting = attempt == SPARE
         leash = {LEASHED: str(os.getpid()), **({WAITING: "1"} if waiting else {})}
+        own = identity.environment() if identity is not None else {}
         with log.open("ab") as output:
             return subprocess.Popen(  # noqa: S603
                 nursery_command(cold=cold, python=python),
-                env={**around(python), **environment, **leash},
+                env={**around(python), **own, **environment, **leash},
+                preexec_fn=self._entering(attempt, identity),
                 stdin=subprocess.PIPE if waiting else subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
             )
+
+    def _entering(self, attempt: str, identity: Identity | None) -> Callable[[], None]:
+        """What a nursery does between its birth and its program: nothing of a job's runs before it is done."""
+        enter = self._enclosure.entrance(attempt)
+
+        def entering() -> None:
+            enter()
+            if identity is not None:
+                identity.become()
+            set_death_signal()  # last: whoever becomes another user loses it
+
+        return entering
 
     async def _reap(self) -> None:
         while True:
@@ -172,10 +226,12 @@ class Agent:
             for attempt, nursery in list(self._nurseries.items()):
                 if nursery.poll() is not None:
                     self._strangers.ended(attempt, nursery.returncode)
+                    self._end(attempt)
                     del self._nurseries[attempt]
                     kill_marked(self._layout.home, lambda m, a=attempt: (m.node, m.attempt) == (self._node, a))  # type: ignore[misc]
             if self._spare is not None and self._spare.poll() is not None:
                 self._spare = None  # not warmed again by itself: it would fail again
+            self._enclosure.note(self._living())
 
 
 async def _main(home: str, node: str) -> None:
@@ -184,7 +240,7 @@ async def _main(home: str, node: str) -> None:
     lock = Lock(layout.agent_lock(node))
     if not lock.take():
         return  # another one is here already
-    agent = Agent(layout, node)
+    agent = Agent(layout, node, Enclosure(layout, node, adopts=True))
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, agent.stop)
     loop.add_signal_handler(signal.SIGINT, lambda: None)

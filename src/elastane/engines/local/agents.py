@@ -14,16 +14,19 @@ from typing import Any
 
 from elastane.engines.local.environment import for_service
 from elastane.engines.local.files import Lock, read_json
+from elastane.engines.local.holders import kill_holders
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.untrusted import UNREADABLE
 from elastane.train.control import wire
 from elastane.train.control.devices import NODE_DEVICES
+from elastane.train.control.identity import Identity
 from elastane.train.control.nurseries import Parentage
 
 _AGAIN_S = 1.0
 _LOOK_S = 0.05
 _HOPE_S, _HOPES = 0.5, 40
 _RESTART_S = 0.5
+_SHUTDOWN_S = 10.0
 
 
 async def ask(
@@ -59,7 +62,16 @@ async def end_nurseries(layout: Layout, attempt: str, nodes: Iterable[str]) -> N
 class AgentNurseries:
     """Nurseries of one attempt, started by the agents of its nodes; on ``adopted`` ones there may be some already."""
 
-    def __init__(self, layout: Layout, attempt: str, log: Path, adopted: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        attempt: str,
+        log: Path,
+        adopted: Iterable[str] = (),
+        identity: Identity | None = None,
+    ) -> None:
+        """``identity`` is the user who shall run them, if not our own."""
+        self._identity = identity
         self._layout = layout
         self._attempt = attempt
         self._log = log
@@ -68,6 +80,7 @@ class AgentNurseries:
         self._nodes: set[str] = set(adopted)
         self._watched: set[str] = set()
         self._problem = ""
+        self._limits: dict[str, tuple[object, int]] = {}
 
     def ask(self, node: str, parentage: Parentage) -> None:
         """At most once a second; the agent does not mind being asked twice."""
@@ -89,6 +102,7 @@ class AgentNurseries:
                 "log": str(self._log),
                 "cold": parentage.cold,
                 "python": parentage.python,
+                "identity": self._identity.to_json() if self._identity is not None else None,
             }
             self._hear(await ask(facts, message))
             if parentage.python and node not in self._watched:
@@ -111,6 +125,15 @@ class AgentNurseries:
         """What an agent said; agents that are gone come back, so there is hope."""
         return self._problem
 
+    async def limit(self, memory: int, workers: Mapping[str, int]) -> None:
+        """So many bytes for each worker on each node, where the system can see to it; told once to every agent."""
+        for node, count in workers.items():
+            facts = read_json(self._layout.agent(node))
+            if facts is not None and self._limits.get(node) != (facts.get("name"), count):
+                self._limits[node] = (facts.get("name"), count)
+                message = {"type": "limit", "attempt": self._attempt, "memory": memory, "workers": count}
+                await ask(facts, message)
+
     async def end(self) -> None:
         """Nurseries have been told to stop; whoever did not is ended by its agent."""
         for task in self._tasks:
@@ -131,10 +154,12 @@ class AgentWatch:
         self._changed = changed
         self._devices = devices
         self._facts: dict[str, Any] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     async def run(self) -> None:
         """Until cancelled."""
         self._layout.node(self.node).mkdir(parents=True, exist_ok=True)
+        self._make_locks()
         while True:
             if not Lock(self._layout.agent_lock(self.node)).held:
                 self._start()
@@ -149,7 +174,7 @@ class AgentWatch:
         self._layout.agent(self.node).unlink(missing_ok=True)
         lock.release()
         with (self._layout.node(self.node) / "agent.log").open("ab") as log:
-            subprocess.Popen(  # noqa: S603
+            self._process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-m", "elastane.engines.local.agent", str(self._layout.home), self.node],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -161,8 +186,20 @@ class AgentWatch:
 
     def environment(self) -> dict[str, str]:
         """What workers there have to know of their node."""
+        folder = self._layout.devices(self.node)
         numbers = ",".join(map(str, self._devices))
-        return {NODE_DEVICES: f"{self._layout.node(self.node)}|{numbers}"} if numbers else {}
+        return {NODE_DEVICES: f"{folder}|{numbers}"} if numbers else {}
+
+    def _make_locks(self) -> None:
+        """Files that workers lock, whoever they run as: open to all, writable by nobody else."""
+        folder = self._layout.devices(self.node)
+        for place in (folder.parent, folder) if self._devices else ():
+            place.mkdir(parents=True, exist_ok=True)
+            place.chmod(0o711)
+        for number in self._devices:
+            lock = folder / f"device-{number}"
+            lock.touch()
+            lock.chmod(0o644)
 
     async def _connect(self) -> None:
         """Stay connected as long as it lives."""
@@ -192,10 +229,22 @@ class AgentWatch:
                 self._changed()
 
     async def shut_down(self) -> None:
-        """End the agent and everything on its node."""
+        """End the agent and everything on its node, also one that was started a moment ago."""
         if self._facts is not None:
             await ask(self._facts, {"type": "shutdown"})
         lock = Lock(self._layout.agent_lock(self.node))
-        deadline = time.monotonic() + 10.0
-        while lock.held and time.monotonic() < deadline:
+        deadline = time.monotonic() + _SHUTDOWN_S
+        while self._lives(lock) and time.monotonic() < deadline:
+            facts = read_json(self._layout.agent(self.node))
+            if facts is not None and facts != self._facts:  # one that came after the one we knew
+                self._facts = facts
+                await ask(facts, {"type": "shutdown"})
             await asyncio.sleep(_LOOK_S)
+        if self._lives(lock):
+            kill_holders(self._layout.agent_lock(self.node))
+            if self._process is not None:
+                self._process.kill()
+
+    def _lives(self, lock: Lock) -> bool:
+        """An agent there is, or one that has not come to its lock yet."""
+        return lock.held or (self._process is not None and self._process.poll() is None)

@@ -14,12 +14,15 @@ from typing import Any
 from elastane.cluster import Node
 from elastane.engines.contract import Attempt, Ending, Examined, Report, Wanted, WorkerFacts
 from elastane.engines.local.agents import AgentWatch
+from elastane.engines.local.cgroups import cgroups_of, limits_memory
+from elastane.engines.local.enclosure import end_everything
 from elastane.engines.local.examining import Examiner
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.moving import take_up
 from elastane.engines.local.supervisors import Supervisors
 from elastane.engines.local.sweep import Mark, kill_marked
 from elastane.engines.local.tender import Tender
+from elastane.engines.local.users import JobsAs
 from elastane.jobs.parts import Interpreter
 
 _NODES_S = 10.0
@@ -30,9 +33,14 @@ class LocalEngine:
     """Nodes and attempts on this machine."""
 
     def __init__(
-        self, home: Path, nodes: Mapping[str, Node], devices: Mapping[str, Sequence[int]] | None = None
+        self,
+        home: Path,
+        nodes: Mapping[str, Node],
+        devices: Mapping[str, Sequence[int]] | None = None,
+        jobs_as: JobsAs | None = None,
     ) -> None:
         """``devices`` are the numbers of the accelerators of each node that has any."""
+        self._jobs_as = jobs_as or JobsAs()
         numbers = devices or {}
         self._layout = Layout(home)
         self._nodes = dict(nodes)
@@ -43,6 +51,7 @@ class LocalEngine:
         self._tenders: dict[Attempt, Tender] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._reports: list[Report] = []
+        self._limits_memory = False
         self._examiner = Examiner()
         self._supervisors = Supervisors(home, lambda s, do: asyncio.get_running_loop().call_later(s, do))
 
@@ -60,6 +69,7 @@ class LocalEngine:
     async def open(self) -> None:
         """Start agents where there are none, and wait for them."""
         take_up(self._layout)
+        self._limits_memory = limits_memory(cgroups_of(self._layout.home))
         self._supervisors.keep_one_ready()
         for name, watch in self._watches.items():
             self._tasks[name] = asyncio.create_task(watch.run())
@@ -81,6 +91,7 @@ class LocalEngine:
         if not leave_running:
             await asyncio.gather(*(watch.shut_down() for watch in self._watches.values()))
             kill_marked(self._layout.home, lambda _: True)
+            await asyncio.to_thread(end_everything, self._layout)
 
     async def _until_over(self) -> None:
         tasks = [self._tasks[attempt] for attempt in self._tenders if attempt in self._tasks]
@@ -104,7 +115,9 @@ class LocalEngine:
             if tender.wanted != wanted:
                 tender.want(wanted)
             return
-        tender = self._tenders[attempt] = Tender(self._layout.home, wanted, self._say, self._supervisors.start)
+        tender = self._tenders[attempt] = Tender(
+            self._layout.home, wanted, self._say, self._supervisors.start, self._jobs_as
+        )
         self._tasks[attempt] = asyncio.create_task(tender.run())
 
     def _say(self, report: Report) -> None:
@@ -140,6 +153,7 @@ class LocalEngine:
         """Agents, by node."""
         return {
             "engine": "local",
+            "limits_memory": self._limits_memory,
             "agents": {name: {"alive": w.alive, "pid": w.pid} for name, w in self._watches.items()},
         }
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from elastane.engines.local.cgroups import SWITCH
+
 _NAMES = frozenset(
     {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"),
@@ -29,7 +31,8 @@ def for_jobs(environment: Mapping[str, str]) -> dict[str, str]:
 
 def for_service(environment: Mapping[str, str], home: Path) -> dict[str, str]:
     """The same for agents and supervisors, which are the service's own and are found by the home they name."""
-    return {**for_jobs(environment), "ELASTANE_HOME": str(home)}
+    switch = {SWITCH: environment[SWITCH]} if SWITCH in environment else {}
+    return {**for_jobs(environment), **switch, "ELASTANE_HOME": str(home)}
 
 
 def _allowed(name: str) -> bool:

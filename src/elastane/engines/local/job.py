@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,13 +18,14 @@ from elastane.engines.contract import Cause
 from elastane.engines.local.agents import AgentNurseries
 from elastane.engines.local.command import kind_of, runnable, source_of
 from elastane.engines.local.files import Lock, read_json, write_json
-from elastane.engines.local.grounds import make_folders
+from elastane.engines.local.grounds import make_folders, out_of_reach
 from elastane.engines.local.launching import ended_json, launch_from_json
 from elastane.engines.local.layout import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
 from elastane.engines.local.remedies import with_remedy
 from elastane.engines.local.rotation import rotate
 from elastane.train.control.coordinator import Settings
 from elastane.train.control.devices import WORKER_DEVICES
+from elastane.train.control.identity import Identity
 from elastane.train.control.kinds import Choice, JobKind
 from elastane.train.control.rendezvous import told_alone
 from elastane.train.control.runner import CANNOT_START
@@ -48,6 +50,7 @@ class AttemptProcess:
         if values is None:
             raise TrainError(f"{folder} has no launch")
         self.launch, self._places = launch_from_json(values)
+        self._identity = Identity.from_json(values.get("identity"))
         self._folder = folder
         self._layout = Layout(folder.parent.parent.parent)
         launch, place = self.launch, Path(self.launch.directory)
@@ -74,15 +77,18 @@ class AttemptProcess:
         """(cause, detail, code) of the end, and whether the job turned out to be of another kind."""
         launch = self.launch
         try:
-            make_folders(launch.run)
+            make_folders(launch.run, self._identity)
         except TrainError as error:
             return Cause.FAILED, str(error), None, False
+        closed = self._out_of_reach()
+        if closed:
+            return Cause.UNSTARTABLE, closed, None, False
         log = launch.records / "nursery.log"
         nurseries = AgentNurseries(
-            self._layout, str(launch.attempt), log, self._layout.nodes() if adopt else ()
+            self._layout, str(launch.attempt), log, self._layout.nodes() if adopt else (), self._identity
         )
-        supervisor = Supervisor(self._options(), _ignore, _ignore, nurseries)
-        members = asyncio.create_task(self._write_members(supervisor))
+        supervisor = Supervisor(self._options(), _ignore, None, nurseries)
+        members = asyncio.create_task(self._write_members(supervisor, nurseries))
         try:
             ended = await supervisor.run(adopt=adopt)
             verdict = _verdict(ended, self._choice)
@@ -92,6 +98,15 @@ class AttemptProcess:
             members.cancel()
         verdict = verdict[0], with_remedy(verdict[1], self._runnable), verdict[2]
         return *verdict, supervisor.spoken_to and verdict[0] is Cause.FAILED
+
+    def _out_of_reach(self) -> str:
+        """What the user who shall run it may not use, if anything."""
+        if self._identity is None:
+            return ""
+        source = source_of(self._runnable, Path(self.launch.directory))
+        script = str(source) if source else ""
+        closed = out_of_reach(self._identity, self.launch.directory, script, sys.executable)
+        return f"jobs of tenant {self.launch.tenant} run as another user here, and {closed}" if closed else ""
 
     def _options(self) -> JobOptions:
         launch, what = self.launch, self._runnable
@@ -123,9 +138,10 @@ class AttemptProcess:
             told_alone=what.wrapped.told or told_alone(self._choice.kind, source),
         )
 
-    async def _write_members(self, supervisor: Supervisor) -> None:
+    async def _write_members(self, supervisor: Supervisor, nurseries: AgentNurseries) -> None:
         """Who is there, for whoever wants to know; only when it changes.  Long logs are set aside on the way."""
         last: Mapping[str, Any] | None = None
+        size = int(self.launch.worker_memory_gb * 1e9)
         kind = {"kind": self._choice.kind.value, "why_kind": self._choice.reason}
         while True:
             facts = {**kind, **supervisor.members()}
@@ -133,11 +149,13 @@ class AttemptProcess:
                 write_json(self._folder / MEMBERS, facts)
                 last = facts
             rotate(self.launch.run / "logs")
+            if size:  # those that are about to leave count as well
+                await nurseries.limit(size, supervisor.workers_by_node())
             await asyncio.sleep(_MEMBERS_S)
 
 
 def _ignore(_: object) -> None:
-    """The journal has it, and logs have it."""
+    """The journal has it."""
 
 
 def _verdict(ended: Ended, choice: Choice) -> tuple[Cause, str, int | None]:

@@ -12,15 +12,20 @@ from typing import Any
 from elastane.cluster import Grant
 from elastane.engines.contract import Attempt, Cause, Launch
 from elastane.engines.local.untrusted import UNREADABLE, clean
+from elastane.train.control.identity import Identity
 
 _AHEAD_S = 60.0
 _LARGEST_CODE = 1 << 31
 
 
-def launch_to_json(launch: Launch, places: Mapping[str, int]) -> dict[str, Any]:
-    """JSON values, with the places to begin with."""
+def launch_to_json(
+    launch: Launch, places: Mapping[str, int], identity: Identity | None = None
+) -> dict[str, Any]:
+    """JSON values, with the places to begin with and the user who shall run it."""
     values = asdict(launch)
-    return {**values, "folder": str(launch.folder), "run": str(launch.run), "places": dict(places)}
+    user = identity.to_json() if identity is not None else None
+    whole = {**values, "folder": str(launch.folder), "run": str(launch.run)}
+    return {**whole, "places": dict(places), "identity": user}
 
 
 def launch_from_json(values: Mapping[str, Any]) -> tuple[Launch, dict[str, int]]:
@@ -37,6 +42,7 @@ def launch_from_json(values: Mapping[str, Any]) -> tuple[Launch, dict[str, int]]
         environment=dict(values["environment"]),
         most_workers=values["most_workers"],
         worker_slots=float(values.get("worker_slots", 1.0)),
+        worker_memory_gb=float(values.get("worker_memory_gb", 0.0)),
         checkpoint_s=values["checkpoint_s"],
         tenant=values["tenant"],
         python=str(values.get("python", "")),

@@ -39,6 +39,14 @@ class Layout:
         """Held by the agent of a node as long as it lives."""
         return self.node(name) / LOCK
 
+    def devices(self, node: str) -> Path:
+        """The locks of a node's accelerators, which jobs take: they may enter, not write."""
+        return self.home / "devices" / node
+
+    def user(self, name: str) -> Path:
+        """The home of a user that was made for a tenant."""
+        return self.home / "users" / name
+
     @property
     def control(self) -> Path:
         """What the control plane decides by; no job may read or write it."""

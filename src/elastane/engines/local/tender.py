@@ -26,6 +26,8 @@ from elastane.engines.local.launching import (
 from elastane.engines.local.layout import BEGUN, CONTROL, ENDED, JOURNAL, LAUNCH, LOCK, MEMBERS, Layout
 from elastane.engines.local.sweep import kill_marked
 from elastane.engines.local.untrusted import LOOK_BYTES, clean, has_more, read_bytes, read_events, size_of
+from elastane.engines.local.users import JobsAs
+from elastane.errors import ElastaneError
 from elastane.train.control.kinds import JobKind
 from elastane.train.reports.events import Resized
 
@@ -59,12 +61,14 @@ class Tender:
         wanted: Wanted,
         report: Callable[[Report], None],
         begin: Callable[[Path], subprocess.Popen[bytes]],
+        jobs_as: JobsAs | None = None,
     ) -> None:
         self.wanted = wanted
         self.over = False
         self._home = home
         self._report = report
         self._begin = begin
+        self._jobs_as = jobs_as or JobsAs()
         self._poke = asyncio.Event()
         self._lock = Lock(wanted.launch.folder / LOCK)
         self._offset = wanted.seen
@@ -185,11 +189,19 @@ class Tender:
             await self._declare(Cause.UNSTARTABLE, self._last_line())
         else:
             self._starts, self._started_s = self._starts + 1, time.monotonic()
-            write_json(
-                folder / LAUNCH, launch_to_json(self.wanted.launch, places_of(self.wanted.grant)), durable=True
-            )
-            self._told = places_of(self.wanted.grant) if not begun else None
-            await self._start(folder)
+            await self._launch(folder, places_of(self.wanted.grant), begun=begun)
+
+    async def _launch(self, folder: Path, places: dict[str, int], *, begun: bool) -> None:
+        """Write down what is to run, where and as whom, and have it run."""
+        launch = self.wanted.launch
+        try:
+            identity = await asyncio.to_thread(self._jobs_as.identity, self._home, launch.tenant)
+        except ElastaneError as error:
+            await self._declare(Cause.UNSTARTABLE, str(error))
+            return
+        write_json(folder / LAUNCH, launch_to_json(launch, places, identity), durable=True)
+        self._told = places if not begun else None
+        await self._start(folder)
 
     def _count_kill(self) -> None:
         """A process that was killed has not failed to start."""

@@ -47,7 +47,8 @@ def open_below(top: Path, *names: str) -> int:
         file = os.open(names[-1], _FILE, dir_fd=folder)
     finally:
         os.close(folder)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
+    facts = os.fstat(file)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:  # with a second name it may be anybody's
         os.close(file)
         raise FileNotFoundError(f"{names[-1]} is not a regular file")
     return file

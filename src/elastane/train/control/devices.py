@@ -42,7 +42,11 @@ def claim(environment: MutableMapping[str, str], patience_s: float = _PATIENCE_S
 
 def _take(lock: Path) -> bool:
     """Never let go of: the descriptor stays open over an ``exec``, too."""
-    fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    # Made by the service, whose file it is: locking needs no more than reading.
+    try:
+        fd = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -6,8 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NO_TRICKS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TAIL_BYTES = 1 << 16
 _LONGEST_MESSAGE = 20
 """Lines of an exception's message; what stands further up has been survived."""
@@ -25,19 +24,24 @@ def last_words(log: Path) -> str:
 
 
 def _tail(log: Path) -> bytes:
-    """The end of a regular file, reached by no link: the folder is the worker's, who may put anything there."""
-    folder = os.open(log.parent.parent, _FOLDER)
+    """The end of a regular file.  Its folder is the job's, who may have put a link or a pipe there: neither is opened.
+
+    Whoever supervises may be allowed to read much more than the job, whose owner will see these words.
+    """
+    run = os.open(log.parent.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        inner = os.open(log.parent.name, _FOLDER, dir_fd=folder)
-        os.close(folder)
-        folder = inner
-        file = os.open(log.name, _FILE, dir_fd=folder)
+        folder = os.open(log.parent.name, os.O_RDONLY | os.O_DIRECTORY | _NO_TRICKS, dir_fd=run)
+    finally:
+        os.close(run)
+    try:
+        file = os.open(log.name, os.O_RDONLY | _NO_TRICKS, dir_fd=folder)
     finally:
         os.close(folder)
     try:
         facts = os.fstat(file)
-        regular = stat.S_ISREG(facts.st_mode)
-        return os.pread(file, _TAIL_BYTES, max(0, facts.st_size - _TAIL_BYTES)) if regular else b""
+        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
+            return b""
+        return os.pread(file, _TAIL_BYTES, max(0, facts.st_size - _TAIL_BYTES))
     finally:
         os.close(file)
 

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from elastane.train.control import runner
+from elastane.train.control.identity import become_told
 from elastane.train.control.wire import Connection, address, decode
 
 ENDPOINT, TOKEN, NODE = "ELASTANE_COORDINATOR", "ELASTANE_JOB_TOKEN", "ELASTANE_NODE"
@@ -184,7 +185,7 @@ class Nursery:
         raise AssertionError("a worker came back")
 
     def _reap(self) -> None:
-        while self._children:
+        while True:  # orphans of workers, too
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
@@ -221,6 +222,8 @@ def main() -> None:
         if not line:
             return
         os.environ.update(json.loads(line))
+        if become_told(os.environ) and LEASHED in os.environ:
+            runner.die_with(int(os.environ[LEASHED]))  # a new user is on nobody's leash
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     if problem:
         report(problem)

@@ -25,12 +25,14 @@ from typing import Any, TextIO
 
 from elastane.errors import ElastaneError
 from elastane.train.control import devices
+from elastane.train.control.store_address import keep_store_at_home
 from elastane.train.errors import Released
 
 ORDER, PARENT = "ELASTANE_ORDER", "ELASTANE_PARENT"
 """Environment variables with the order of a worker that is started cold, and whom it must not outlive."""
 
 _PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
 
 CANNOT_START = 127
 """Exit code of a worker whose program or directory is not there, as a shell would have it."""
@@ -95,9 +97,14 @@ class Order:
 
 def die_with(parent: int) -> None:
     """Have the system kill this process when its parent, which should be ``parent``, ends."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    set_death_signal()
     if os.getppid() != parent:
         os._exit(1)
+
+
+def set_death_signal() -> None:
+    """Have the system kill this process when its parent ends; forgotten when it becomes another user."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def run(order: Order) -> None:
@@ -117,6 +124,7 @@ def run(order: Order) -> None:
         os.nice(order.nice)
     if order.program:
         _become(order.program)
+    keep_store_at_home(os.environ)
     sys.argv = [order.script, *order.arguments]
     _leave(_execute(order))
 

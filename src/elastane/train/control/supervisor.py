@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -84,13 +85,14 @@ class Supervisor:
         self,
         options: JobOptions,
         show: Callable[[Event], None],
-        echo: Callable[[str], None],
+        echo: Callable[[str], None] | None,
         nurseries: Nurseries | None = None,
     ) -> None:
         self.options = options
         self._records = options.records or options.run
         self._show = show
-        self._echo = LeaderEcho(self._log_of, echo, from_start=options.kind is not JobKind.ADAPTIVE)
+        from_start = options.kind is not JobKind.ADAPTIVE
+        self._echo = LeaderEcho(self._log_of, echo, from_start=from_start) if echo is not None else None
         self._tokens = Tokens()
         self._port = 0
         self._nurseries = nurseries or OwnNursery(options.run)
@@ -299,7 +301,8 @@ class Supervisor:
         await server.close()
         await self._nurseries.end()
         self._echo_new()
-        self._echo.finish()
+        if self._echo is not None:
+            self._echo.finish()
         log.close()
         (self._records / CONTROL_FILE).unlink(missing_ok=True)
 
@@ -392,6 +395,13 @@ class Supervisor:
         }
         return {"generation": status["generation"], "members": status["members"], "workers": workers}
 
+    def workers_by_node(self) -> Mapping[str, int]:
+        """Workers on each node: as many as are wanted there, or are there, whichever is more."""
+        there = Counter(str(facts["node"]) for facts in self.members()["workers"].values())
+        return {
+            node: max(there[node], self._places.wanted.get(node, 0)) for node in {*there, *self._places.wanted}
+        }
+
     @property
     def settled(self) -> bool:
         """Whether as many workers train as are wanted, and no change is under way."""
@@ -418,7 +428,7 @@ class Supervisor:
 
     def _echo_new(self) -> None:
         """Pass on what the leader's script has printed."""
-        if self._server is not None:
+        if self._server is not None and self._echo is not None:
             coordinator = self._server.coordinator
             plan = coordinator.current
             self._echo.look(plan.members[0] if plan else next(iter(coordinator.workers), None))

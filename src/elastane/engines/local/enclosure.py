@@ -1,0 +1,122 @@
+"""Keeps together what one agent started, attempt by attempt, so that all of it can be ended.
+
+Two ways at once: a cgroup for each attempt where there are any, and descent from nurseries and agents that adopt
+orphans.  The second alone loses a process only if the agent is killed before it has noted it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from elastane.engines.local import kin
+from elastane.engines.local.cgroups import Cgroup, cgroups_of, limits_memory
+from elastane.engines.local.files import Lock
+from elastane.engines.local.layout import Layout
+
+_NOTES, _GROUPS = "kin.json", "cgroups"
+_NURSERY_BYTES = 256 << 20
+"""What the parent of workers may take beside them."""
+
+
+class Enclosure:
+    """Everything that runs on one node."""
+
+    def __init__(self, layout: Layout, node: str, *, adopts: bool = False) -> None:
+        """``adopts``: this process is there for the node alone, so that every child it did not start is a stray."""
+        layout.node(node).mkdir(parents=True, exist_ok=True)
+        self._adopts = adopts
+        self._notes = kin.Notes(layout.node(node) / _NOTES)
+        self._place = cgroups_of(layout.home)
+        self._node = node
+        self._limits = limits_memory(self._place)
+        end_leftovers(layout, node)
+        if adopts:
+            kin.adopt_orphans()
+        if self._place is not None:
+            self._limits = self._limits and Cgroup(self._place / node).make() and self._pass_limits_on()
+            # Where we were started may decide where our groups are: the next agent looks there, too.
+            (layout.node(node) / _GROUPS).write_text(str(self._place))
+
+    def _pass_limits_on(self) -> bool:
+        assert self._place is not None
+        with contextlib.suppress(OSError):
+            (self._place / self._node / "cgroup.subtree_control").write_text("+memory")
+            return True
+        return False
+
+    def entrance(self, attempt: str) -> Callable[[], None]:
+        """To be called by a process of an attempt before it becomes the program it is to run."""
+        group = self._group(attempt)
+        if group is not None:
+            group.make()
+
+        def enter() -> None:
+            kin.adopt_orphans()
+            if group is not None:
+                group.take_in()
+
+        return enter
+
+    def take_in(self, attempt: str, pid: int) -> None:
+        """A process that runs already belongs to this attempt from now on."""
+        group = self._group(attempt)
+        if group is not None and group.make():
+            group.take_in(pid)
+
+    def limit(self, attempt: str, memory: int, workers: int) -> bool:
+        """So many bytes for each of its workers here; whether the system sees to it."""
+        group = self._group(attempt)
+        if group is None or not self._limits or not memory:
+            return False
+        return group.make() and group.limit_memory(memory * max(1, workers) + _NURSERY_BYTES)
+
+    def end(self, attempt: str, nursery: int | None) -> None:
+        """Kill all of an attempt but the nursery itself, which its parent waits for."""
+        group = self._group(attempt)
+        if group is not None:
+            group.end()
+        if nursery is not None:
+            kin.end_descendants(nursery)
+
+    def end_strays(self, nurseries: Iterable[int]) -> None:
+        """Kill what nurseries that have ended left behind."""
+        if self._adopts:
+            kin.end_strays(nurseries)
+
+    def note(self, nurseries: Iterable[int]) -> None:
+        """Remember who is here, if only descent tells."""
+        if self._place is None:
+            self._notes.write(nurseries)
+
+    def _group(self, attempt: str) -> Cgroup | None:
+        return Cgroup(self._place / self._node / attempt) if self._place is not None else None
+
+
+def end_leftovers(layout: Layout, node: str) -> None:
+    """Kill what an agent that is no more left on its node; call it with the agent's lock, or when nobody has it."""
+    kin.Notes(layout.node(node) / _NOTES).end()
+    for place in _known_places(layout, node):
+        Cgroup(place / node).end()
+    (layout.node(node) / _GROUPS).unlink(missing_ok=True)
+
+
+def end_everything(layout: Layout) -> None:
+    """The same for all nodes of a home without an agent, and for its own group."""
+    for node in layout.nodes():
+        if not Lock(layout.agent_lock(node)).held:
+            end_leftovers(layout, node)
+    place = cgroups_of(layout.home)
+    if place is not None:
+        with contextlib.suppress(OSError):
+            place.rmdir()
+
+
+def _known_places(layout: Layout, node: str) -> set[Path]:
+    places = {cgroups_of(layout.home)}
+    with contextlib.suppress(OSError):
+        noted = Path((layout.node(node) / _GROUPS).read_text())
+        if noted.name.startswith("elastane-"):
+            places.add(noted)
+    return {place for place in places if place is not None}

@@ -1,0 +1,105 @@
+"""Jobs that run as users of their own reach nothing of the service and nothing of each other (C1)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from elastane.engines.local.sweep import marked
+from elastane.engines.local.users import user_name
+from service.apart import Apart, apart, until
+
+PRYING = Path(__file__).parent / "scripts" / "prying.py"
+COUNTING = Path(__file__).parents[1] / "train" / "scripts" / "counting.py"
+
+
+@pytest.fixture
+def system() -> Iterator[Apart]:
+    with apart() as place:
+        yield place
+
+
+def _copied(system: Apart, script: Path) -> str:
+    target = system.work / script.name
+    target.write_text(script.read_text())
+    target.chmod(0o644)
+    return str(target)
+
+
+def _uid(pid: int) -> int:
+    return os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
+
+
+@pytest.mark.slow
+def test_a_job_opens_nothing_of_the_service_or_of_another_tenant(system: Apart) -> None:
+    assert "note: jobs run as" not in system.up("--jobs-as=tenant")
+    ann, eve = system.user("ann", "vision"), system.user("eve", "nlp")
+    secret = {"env": {"AWS_SECRET_ACCESS_KEY": "hunter2-of-ann"}}
+    counting = [str(system.python), _copied(system, COUNTING), str(system.work / "counts"), "--pause=0.01"]
+    training = system.submit(ann, counting, workers={"min": 1, "max": 1}, **secret)
+    sleeping = system.submit(ann, ["sleep", "600"], **secret)
+    checkpoints = system.home / "jobs" / training / "run" / "checkpoints"
+    until(lambda: checkpoints.is_dir() and any(checkpoints.rglob("*")))
+    until(lambda: ann.job(sleeping).processes)
+
+    told = system.work / "paths.json"
+    prying = system.submit(eve, [str(system.python), _copied(system, PRYING), str(told)])
+    until(lambda: eve.job(prying).processes)
+    mine = (system.home / "jobs" / prying / "run", system.home / "users" / user_name(system.tenant("nlp")))
+    theirs = [path for path in system.home.rglob("*") if not any(path.is_relative_to(own) for own in mine)]
+    assert {"token", "elastane.db", "agent.json", "launch.json", "w1.log"} <= {path.name for path in theirs}
+    part = told.with_suffix(".part")
+    part.write_text(json.dumps([str(path) for path in (system.home, *theirs)]))
+    part.chmod(0o644)
+    part.rename(told)
+    until(lambda: eve.job(prying).state in ("succeeded", "failed"))
+    answer = json.loads(system.log(eve, prying))
+
+    assert answer["tried"] == len(theirs) + 1
+    assert answer["processes"] > 5
+    nothing = {key: answer[key] for key in ("files", "folders", "written", "parts", "signalled", "traced")}
+    assert nothing == {key: [] for key in nothing}
+    workers = [worker.pid for job in (training, sleeping) for worker in ann.job(job).processes]
+    users = {_uid(pid) for pid in workers if pid}
+    assert len(users) == 1
+    assert users.isdisjoint({0, answer["user"]})
+    assert system.run("logs", training).returncode == 0  # the service itself reads on
+
+
+@pytest.mark.slow
+def test_a_directory_that_the_jobs_user_may_not_enter_is_named_and_its_own_is_there(system: Apart) -> None:
+    system.up("--jobs-as=tenant")
+    closed = system.folder / "closed"
+    closed.mkdir(mode=0o700)
+    ann, name = system.user("ann", "vision"), user_name(system.tenant("vision"))
+    job = ann.submit({"command": ["true"]}, directory=str(closed)).id
+    until(lambda: ann.job(job).state == "failed")
+    reason = ann.job(job).reason
+    assert f"user {name} may not enter the directory {closed}" in reason
+    assert "\n" not in reason
+    at_home = system.submit(ann, ["sh", "-c", 'echo "$USER" > "$HOME/name" && cat "$HOME/name"'])
+    until(lambda: ann.job(at_home).state in ("succeeded", "failed"))
+    assert system.log(ann, at_home) == f"{name}\n"
+
+
+@pytest.mark.slow
+def test_all_jobs_run_as_the_user_that_was_named_and_nothing_of_them_is_left(system: Apart) -> None:
+    assert "all jobs run as nobody" in system.up("--jobs-as=nobody")
+    admin = system.client()
+    escaping = Path(__file__).parents[1] / "engines" / "local" / "scripts" / "escaping.py"
+    folder = system.work / "pids"
+    folder.mkdir()
+    folder.chmod(0o777)
+    job = system.submit(admin, [str(system.python), _copied(system, escaping), str(folder), "600"])
+    until(lambda: sum(path.name.isdigit() for path in folder.iterdir()) == 3)
+    pids = [int(path.read_text()) for path in folder.iterdir() if path.name.isdigit()]
+    assert {_uid(pid) for pid in pids} == {65534}
+    assert system.run("cancel", job).returncode == 0
+    until(lambda: admin.job(job).state == "cancelled")
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert system.run("down").returncode == 0
+    assert list(marked(system.home)) == []
