@@ -28,6 +28,7 @@ from elastane.train.control import wire
 from elastane.train.control.admission import BUFFER_BYTES, LineReader
 from elastane.train.control.nurseries import nursery_command
 from elastane.train.control.nursery import LEASHED, WAITING
+from elastane.train.control.silence import BEAT_S
 
 SPARE = "-"
 """The attempt of a nursery that does not know its own yet."""
@@ -46,6 +47,7 @@ class Agent:
         self._nurseries: dict[str, subprocess.Popen[bytes]] = {}
         self._spare: subprocess.Popen[bytes] | None = None
         self._over = asyncio.Event()
+        self._watchers: set[asyncio.StreamWriter] = set()
 
     async def run(self) -> None:
         """Until somebody says stop."""
@@ -61,9 +63,10 @@ class Agent:
         }
         self._keep_one_warm()
         write_json(self._layout.agent(self._node), facts)
-        reaper = asyncio.create_task(self._reap())
+        tasks = [asyncio.create_task(work) for work in (self._reap(), self._beat())]
         await self._over.wait()
-        reaper.cancel()
+        for task in tasks:
+            task.cancel()
         server.close()
         self._layout.agent(self._node).unlink(missing_ok=True)
         for nursery in [*self._nurseries.values(), *filter(None, [self._spare])]:
@@ -77,11 +80,23 @@ class Agent:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         lines = LineReader(reader)
+        wire.watch_transport(writer)
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             if self._trusts(wire.decode(await lines.first())):
                 while (message := wire.decode(await lines.next())) is not None:
+                    if message["type"] == "watch":
+                        self._watchers.add(writer)
                     writer.write(wire.encode(self._answer(message)))
+        self._watchers.discard(writer)
         writer.close()
+
+    async def _beat(self) -> None:
+        """Signs of life for whoever watches, from the loop that does the work."""
+        beat = wire.encode({"type": "beat"})
+        while True:
+            await asyncio.sleep(BEAT_S)
+            for writer in self._watchers:
+                writer.write(beat)
 
     def _trusts(self, hello: Mapping[str, Any] | None) -> bool:
         if hello is None or hello["type"] != "hello":
@@ -99,7 +114,7 @@ class Agent:
                 if nursery is not None:
                     nursery.kill()
                     nursery.wait()  # its workers die with it, before anybody is told
-            case "status":
+            case "status" | "watch":
                 spare = self._spare.pid if self._spare is not None else None
                 nurseries = {attempt: nursery.pid for attempt, nursery in self._nurseries.items()}
                 return {"type": "status", "nurseries": nurseries, "spare": spare}
