@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import os
 import queue
+import re
 import socket
 import threading
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ from elastane.train.errors import MembershipChanged
 COLLECTIVE_S = 600.0
 """Never the detector of a failure, only a last resort."""
 BUILD_S = 30.0
+_SOURCE = re.compile(r"\[/\S+:\d+\] ?")
+"""The line of its own source that gloo puts into its errors."""
 
 
 class Exchange(Protocol):
@@ -105,7 +108,7 @@ class Group:
         try:
             self._backend: Any = dist.ProcessGroupGloo(self._store, rank, world, _options(timeout_s, host))
         except RuntimeError as error:
-            told = (str(error) or "no reason given").splitlines()[0]
+            told = _SOURCE.sub("", (str(error) or "no reason given").splitlines()[0])
             raise MembershipChanged(f"the group could not be connected: {told}") from None
         self._backend._set_default_timeout(timedelta(seconds=COLLECTIVE_S))
         self._fds = {fd: inode for fd, inode in _sockets().items() if before.get(fd) != inode}

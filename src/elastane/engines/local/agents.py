@@ -236,8 +236,8 @@ class AgentWatch:
 
     async def shut_down(self) -> None:
         """End the agent and everything on its node."""
-        if self._facts is not None:
-            await ask(self._facts, {"type": "shutdown"})
+        if self._facts is not None and await ask(self._facts, {"type": "shutdown"}) is None:
+            await self._kill()
         lock = Lock(self._layout.agent_lock(self.node))
         deadline = time.monotonic() + 10.0
         while lock.held and time.monotonic() < deadline:
