@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from elastane.engines.local import agents
+from elastane.engines.local.job import _hello_s
+from elastane.train.errors import TrainError
 from elastane.train.reports.events import Stepped, WorkerLost
 from engines.local.house import SCRIPTS, House, house, live
 
@@ -101,3 +103,10 @@ def test_a_frozen_agent_does_not_outlive_the_engine(tmp_path: Path) -> None:
             os.kill(agent_pid(living, "n0"), signal.SIGSTOP)
 
     live(story)
+
+
+def test_a_job_may_say_how_long_its_imports_take() -> None:
+    assert (_hello_s(None), _hello_s("1800")) == (600.0, 1800.0)
+    for nonsense in ("soon", "0", "-1", "nan"):
+        with pytest.raises(TrainError, match="ELASTANE_HELLO_S: must be a number of seconds above 0"):
+            _hello_s(nonsense)

@@ -31,6 +31,8 @@ from elastane.train.control.supervisor import JobOptions, Supervisor
 from elastane.train.errors import TrainError
 from elastane.train.reports.events import Ended
 
+HELLO = "ELASTANE_HELLO_S"
+"""In a job's environment: how long its workers may take until they call ``et.init()``."""
 _MEMBERS_S = 0.2
 _CODE = re.compile(r"exit code (\d+)")
 _SIGNAL = re.compile(r"killed by signal (\d+)")
@@ -73,13 +75,14 @@ class AttemptProcess:
         launch = self.launch
         try:
             make_folders(launch.run)
+            options = self._options()
         except TrainError as error:
             return Cause.FAILED, str(error), None, False
         log = launch.records / "nursery.log"
         nurseries = AgentNurseries(
             self._layout, str(launch.attempt), log, self._layout.nodes() if adopt else ()
         )
-        supervisor = Supervisor(self._options(), _ignore, _ignore, nurseries)
+        supervisor = Supervisor(options, _ignore, _ignore, nurseries)
         members = asyncio.create_task(self._write_members(supervisor))
         try:
             ended = await supervisor.run(adopt=adopt)
@@ -93,7 +96,11 @@ class AttemptProcess:
     def _options(self) -> JobOptions:
         launch, what = self.launch, self._runnable
         saving = {"ELASTANE_CHECKPOINT_EVERY": str(launch.checkpoint_s)} if launch.checkpoint_s else {}
-        settings = Settings(workers=max(1, sum(self._places.values())), max_workers=launch.most_workers)
+        settings = Settings(
+            workers=max(1, sum(self._places.values())),
+            max_workers=launch.most_workers,
+            hello_s=_hello_s(launch.environment.get(HELLO)),
+        )
         return JobOptions(
             script=what.script,
             arguments=what.arguments,
@@ -126,6 +133,16 @@ class AttemptProcess:
                 last = facts
             rotate(self.launch.run / "logs")
             await asyncio.sleep(_MEMBERS_S)
+
+
+def _hello_s(text: str | None) -> float:
+    try:
+        seconds = float(text) if text is not None else Settings().hello_s
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0.0:
+        raise TrainError(f"{HELLO}: must be a number of seconds above 0, not {text!r}")
+    return seconds
 
 
 def _ignore(_: object) -> None:
