@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from elastane.train.control.admission import Tokens
 from elastane.train.control.coordinator import Coordinator, Settings
 from elastane.train.control.journal import PlanLog
 from elastane.train.control.server import CoordinationServer, Hooks
-from elastane.train.control.silence import LATE_S, AwakeClock
+from elastane.train.control.silence import LATE_S, AwakeClock, nursery_lease_s
 
 TOKENS = Tokens("t-workers", "t-clients")
 PATIENCE_S = 60.0
@@ -111,7 +112,8 @@ def test_a_nursery_that_falls_silent_is_given_up_with_its_workers_and_the_others
         assert lines.silent == ["n1"]
         assert "n1" not in lines.server.nurseries
         assert any("node n1 gave no sign of life" in str(event.get("text")) for event in lines.events)
-        assert not await frozen.reader.read()  # its line was ended
+        with contextlib.suppress(ConnectionError):
+            assert not await frozen.reader.read()  # its line was ended
 
     _tell(tmp_path, story)
 
@@ -155,6 +157,21 @@ def test_a_nursery_that_promised_no_signs_of_life_is_not_asked_for_them(tmp_path
         assert lines.coordinator.workers["w1"].alive
 
     _tell(tmp_path, story)
+
+
+def test_a_supervisor_that_was_suspended_blames_nobody(tmp_path: Path) -> None:
+    async def story(lines: Lines) -> None:
+        nursery = await lines.nursery("n1")
+        await nursery.hear("spawn")
+        beating = asyncio.create_task(nursery.beat())
+        await asyncio.sleep(0.5)
+        time.sleep(nursery_lease_s(LEASE_S) + 0.5)  # nothing of this process runs: neither clock nor ears
+        for _ in range(4):
+            await asyncio.sleep(0.3)
+            assert lines.coordinator.workers["w1"].alive
+        beating.cancel()
+
+    _tell(tmp_path, story, workers=1)
 
 
 def test_time_during_which_the_reader_did_not_run_is_nobodys_silence() -> None:
@@ -234,6 +251,24 @@ def test_a_group_that_could_not_be_connected_because_a_member_died_is_no_reason_
     coordinator.ready("w3", {}, "", 3.0)
     coordinator.apart("w1", 2, "connection closed", 4.0)
     assert coordinator.outcome is None
+
+
+def test_of_members_that_cannot_be_connected_again_one_is_given_up_and_the_others_go_on() -> None:
+    coordinator = Coordinator(Settings(workers=2, max_apart=2))
+    _start_group(coordinator)
+    for name in ("w1", "w2"):
+        coordinator.entered(name, 1, 0, 2.0)
+    coordinator.failed("w1", 1, 5, "connection closed", 3.0)  # the network between them breaks
+    coordinator.failed("w2", 1, 5, "connection closed", 3.0)
+    for generation in (2, 3):
+        coordinator.apart("w1", generation, "timed out", 30.0)
+        for name in ("w1", "w2"):
+            coordinator.failed(name, generation, 5, "timed out", 30.0)
+    assert coordinator.outcome is None
+    assert [name for name in ("w1", "w2") if coordinator.workers[name].alive] == ["w2"]
+    coordinator.entered("w2", 4, 5, 31.0)
+    assert coordinator.current is not None
+    assert coordinator.current.members == ("w2",)
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="not on this system")

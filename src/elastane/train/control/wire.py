@@ -36,17 +36,17 @@ def address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def end_when_half_open(line: socket.socket) -> None:
+def end_when_half_open(line: socket.socket, unanswered_s: float = UNANSWERED_S) -> None:
     """Have the system break a line whose other machine is gone without a word, idle or not.
 
-    It notices machines and cables, not processes: a frozen one's system still answers for it.
+    It notices machines and cables; a frozen process only once its system cannot take any more for it.
     """
     line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", _IDLE_S),
         ("TCP_KEEPINTVL", _PROBE_S),
         ("TCP_KEEPCNT", 3),
-        ("TCP_USER_TIMEOUT", int(UNANSWERED_S * 1000)),
+        ("TCP_USER_TIMEOUT", int(unanswered_s * 1000)),
     ):
         if hasattr(socket, name):  # not all systems have all of them
             line.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
