@@ -200,7 +200,7 @@ def test_a_worker_that_never_says_hello_is_replaced_once_and_then_the_job_says_w
     coordinator.started("w2", 10_301.0)
     (end,) = [a for a in coordinator.tick(10_602.0) if isinstance(a, Finish)]
     assert end.outcome == "failed"
-    assert end.cause == "its process runs, but did not come to et.init() within 300 s"
+    assert "its process runs, but did not come to et.init() within 300 s; call it earlier" in end.cause
 
 
 def test_a_newcomer_that_never_says_hello_does_not_disturb_those_who_train() -> None:

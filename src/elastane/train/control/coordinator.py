@@ -22,6 +22,7 @@ from elastane.train.control.roster import Phase, Worker, first_difference
 
 KILLED = "killed by signal"
 """How the end of a process is described that did not end by itself."""
+_EARLIER = "call it earlier, or allow more time (--hello, ELASTANE_HELLO_S)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,8 +455,8 @@ class Coordinator:
     def _unheard(self, worker: Worker, since_s: float) -> None:
         limit_s = self.settings.hello_s
         if since_s > limit_s:
-            worker.cause = f"its process runs, but did not come to et.init() within {limit_s:g} s"
-            why = worker.cause
+            why = f"its process runs, but did not come to et.init() within {limit_s:g} s; {_EARLIER}"
+            worker.cause = why
             if self.current is None:
                 self._died_before_init(worker)
             self._fence(worker, why)
