@@ -364,6 +364,28 @@ def test_a_fence_is_never_lowered(store: CheckpointStore) -> None:
         store.raise_fence(-1)
 
 
+def test_who_restores_owns_the_directory_before_it_reads(store: CheckpointStore) -> None:
+    save(store, 1, generation=3)
+    store.own(5)
+    with pytest.raises(TrainError, match=r"a newer generation \(5\) owns this directory"):
+        save(CheckpointStore(store.directory), 2, generation=3)  # a stale writer wakes up
+    with pytest.raises(TrainError, match="generation 4 may not save here"):
+        store.own(4)
+    assert consistent(store.load()) == 1
+
+
+def test_what_a_stale_writer_gets_in_all_the_same_is_never_chosen(store: CheckpointStore) -> None:
+    """Where a fence is seen late, as on a network disk."""
+    store.own(5)
+    save(store, 10, generation=5)
+    for fence in store.directory.glob("fence-*"):
+        fence.unlink()
+    save(store, 12, generation=3)
+    assert consistent(store.load()) == 10
+    save(store, 11, generation=5)
+    assert store.steps() == [10, 11]
+
+
 SYSTEM_CALLS = ("mkdir", "fsync", "rename", "rmdir", "unlink")
 
 

@@ -32,9 +32,11 @@ class ElasticMembership(Membership):
         self.elastic = True
         self.link = link
         self._token = token
+        self._host = host
         self._receiver = ShadowReceiver(host, token)
         self._built: dict[int, Group | None] = {}
-        self._unbuilt = 0
+        self._unbuilt: dict[int, str] = {}
+        """Why groups of urgent plans could not be connected."""
         self._senders: list[ShadowSender] = []
         self._finishing: list[ShadowSender] = []
         self._worn: list[tuple[int, Group]] = []
@@ -62,7 +64,7 @@ class ElasticMembership(Membership):
         problem = ""
         try:
             if len(plan.members) > 1:
-                group = Group(rank, len(plan.members), self.link.exchange(plan.generation))
+                group = Group(rank, len(plan.members), self.link.exchange(plan.generation), host=self._host)
         except MembershipChanged as error:
             problem = str(error)
         with self._lock:
@@ -70,14 +72,14 @@ class ElasticMembership(Membership):
             if not problem and not over:
                 self._built[plan.generation] = group
             elif not over:
-                self._unbuilt = plan.generation
+                self._unbuilt = {plan.generation: problem}
         if (problem or over) and group is not None:
             group.kill()
             group.retire()
+        if not over and (problem or not plan.urgent):
+            failure = {"type": "apart" if plan.urgent else "lagging", "why": problem}
+            self.link.send(generation=plan.generation, **(failure if problem else {"type": "built"}))
         self.link.wake()
-        if not plan.urgent and not over:
-            told = {"type": "lagging", "why": problem} if problem else {"type": "built"}
-            self.link.send(generation=plan.generation, **told)
 
     def _cancel(self, generation: int) -> None:
         self._drop_built(lambda g: g == generation)
@@ -124,7 +126,7 @@ class ElasticMembership(Membership):
             if plan.urgent:
                 self._await_built(plan.generation)
                 if plan.source == link.worker and plan.kind is Kind.START:
-                    crew.restore()
+                    crew.restore(plan.generation)
                 self._adopt(plan)
                 self._share(crew, plan)
             elif plan.shadow:
@@ -168,13 +170,14 @@ class ElasticMembership(Membership):
         link.wait_until(
             lambda: (
                 generation in self._built
+                or generation in self._unbuilt
                 or link.aborted >= generation
                 or link.plan is None
                 or link.plan.generation != generation
             )
         )
         if generation not in self._built:
-            raise MembershipChanged("the group could not be built, or is not wanted any more")
+            raise MembershipChanged(self._unbuilt.get(generation, "the group is not wanted any more"))
 
     def _over(self, generation: int) -> bool:
         """Whether a plan that has not been entered never will be."""

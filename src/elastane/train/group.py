@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import os
 import queue
+import re
 import socket
 import threading
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ from elastane.train.errors import MembershipChanged
 COLLECTIVE_S = 600.0
 """Never the detector of a failure, only a last resort."""
 BUILD_S = 30.0
+_SOURCE = re.compile(r"\[/\S+:\d+\] ?")
+"""The line of its own source that gloo puts into its errors."""
 
 
 class Exchange(Protocol):
@@ -67,6 +70,15 @@ class _ExchangeStore(Store):
         return False
 
 
+def _options(timeout_s: float, host: str) -> Any:
+    gloo: Any = dist.ProcessGroupGloo  # what is private here has no public name, nor a type
+    options = gloo._Options()
+    options._timeout = timedelta(seconds=timeout_s)
+    options._devices = [gloo.create_device(hostname=host) if host else gloo.create_default_device()]
+    options._threads = 2
+    return options
+
+
 def _rank(key: str) -> int:
     return int(key.rpartition("/")[2])
 
@@ -85,15 +97,19 @@ def _sockets() -> dict[int, str]:
 class Group:
     """A connected group; ``Collective`` for reducers."""
 
-    def __init__(self, rank: int, world: int, exchange: Exchange, timeout_s: float = BUILD_S) -> None:
+    def __init__(
+        self, rank: int, world: int, exchange: Exchange, timeout_s: float = BUILD_S, host: str = ""
+    ) -> None:
+        """``host`` is the address to listen on and to tell others; else what the host's name resolves to."""
         self.rank = rank
         self.world = world
         before = _sockets()
         self._store = _ExchangeStore(exchange, timeout_s)
         try:
-            self._backend: Any = dist.ProcessGroupGloo(self._store, rank, world, timedelta(seconds=timeout_s))
+            self._backend: Any = dist.ProcessGroupGloo(self._store, rank, world, _options(timeout_s, host))
         except RuntimeError as error:
-            raise MembershipChanged(f"the group could not be connected: {error}") from None
+            told = _SOURCE.sub("", (str(error) or "no reason given").splitlines()[0])
+            raise MembershipChanged(f"the group could not be connected: {told}") from None
         self._backend._set_default_timeout(timedelta(seconds=COLLECTIVE_S))
         self._fds = {fd: inode for fd, inode in _sockets().items() if before.get(fd) != inode}
         self._killed = False

@@ -470,7 +470,9 @@ class Job:
         self._loop.adaptation = adaptation = Adaptation(settings, self._loop.layout, optimizer)
         self._state.add("adaptation", adaptation.state_dict, adaptation.load_state_dict)
 
-    def _restore(self) -> None:
+    def _restore(self, generation: int) -> None:
+        if generation:
+            self._store.own(generation)
         loaded = self._store.load() if self._store.directory.exists() else None
         for reason in self._store.skipped:
             self._outlet.warn(f"a checkpoint was passed over: {reason}")

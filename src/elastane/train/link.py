@@ -28,7 +28,9 @@ RETRY_S = 0.2
 class Link:
     """The line of one worker."""
 
-    def __init__(self, worker: str, endpoint: tuple[str, int], token: str, node: str) -> None:
+    def __init__(
+        self, worker: str, endpoint: tuple[str, int], token: str, node: str, host: str = "127.0.0.1"
+    ) -> None:
         self.worker = worker
         self.step = 0
         self.doing = "warming"
@@ -50,7 +52,7 @@ class Link:
         self.on_cancel: Callable[[int], None] = lambda _generation: None
         self._endpoint = endpoint
         self._token = token
-        self._hello = {"type": "hello", "role": "worker", "worker": worker, "node": node}
+        self._hello = {"type": "hello", "role": "worker", "worker": worker, "node": node, "host": host}
         self._news = threading.Condition()
         self._addresses: dict[int, dict[int, bytes]] = {}
         self._refused: str | None = None

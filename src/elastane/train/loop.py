@@ -112,7 +112,7 @@ class Loop:
         """Whether the last ``opt.step()`` was a real one."""
         self.max_norm = settings.max_norm
         self.extra_signature: dict[str, Any] = {}
-        self.restore_hook: Callable[[], None] = lambda: None
+        self.restore_hook: Callable[[int], None] = lambda _generation: None
         self.raw_step: Callable[[], None] = lambda: None
         self.loss_scale: Callable[[], float] = lambda: 1.0
         self.scaled = False
@@ -229,9 +229,9 @@ class Loop:
             },
         }
 
-    def restore(self) -> None:
+    def restore(self, generation: int = 0) -> None:
         """Go back to the last checkpoint."""
-        self.restore_hook()
+        self.restore_hook(generation)
 
     def rewind(self) -> None:
         """Model buffers as they were before the step under way; its forwards have changed them."""

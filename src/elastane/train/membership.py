@@ -40,8 +40,8 @@ class Crew(Protocol):
         """What must be equal between workers."""
         ...
 
-    def restore(self) -> None:
-        """Go back to the last checkpoint, if there is one (only one worker is asked)."""
+    def restore(self, generation: int = 0) -> None:
+        """Go back to the last checkpoint, if there is one, for this generation (only one worker is asked)."""
         ...
 
     def rewind(self) -> None:
@@ -171,7 +171,8 @@ class StaticMembership(Membership):
         self.nodes = max(1, self.world // max(1, local))
         self._store = store
         if self.world > 1:
-            self.group = Group(self.rank, self.world, _KeptExchange(store))
+            host = os.environ.get("ELASTANE_HOST", "")
+            self.group = Group(self.rank, self.world, _KeptExchange(store), host=host)
 
     def join(self, crew: Crew) -> None:
         """The first rank restores; the others take over its state."""

@@ -36,7 +36,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elastane.train.control.wire import address
+from elastane.train.control.wire import address, end_when_half_open
 from elastane.train.digest import digest
 from elastane.train.errors import MembershipChanged
 from elastane.train.packing import Packed, pack, unpack
@@ -50,6 +50,8 @@ BACKLOG_BYTES = 2 << 30
 _FULL_MS, _IDLE_S = 10, 0.1
 """How long the thread waits for room to send, and for something to send, before it looks again."""
 _YIELD_S = 0.0002
+_UNANSWERED_S = 120.0
+"""How long a newcomer may take nothing: it may compute, at low priority, while its stream is full."""
 
 FOLLOWABLE = (
     torch.optim.SGD,
@@ -229,6 +231,7 @@ class ShadowSender:
     def _run(self, target: str, token: str) -> None:
         try:
             with socket.create_connection(address(target), timeout=10.0) as connection:
+                end_when_half_open(connection, _UNANSWERED_S)
                 connection.sendall(token.encode() + b"\n")
                 connection.setblocking(False)
                 writable = select.poll()
@@ -354,6 +357,7 @@ class ShadowReceiver:
         """Each gradient is read into ``gradients``, which saves finding new memory for it."""
         connection, _ = self._listener.accept()
         with connection:
+            end_when_half_open(connection, _UNANSWERED_S)
             self._connection = connection
             given = _exactly(connection, bytearray(len(self._token) + 1))
             if given is None or bytes(given).decode(errors="replace").strip() != self._token:

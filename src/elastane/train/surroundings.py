@@ -20,13 +20,15 @@ def membership_here() -> Membership:
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
             os.environ.pop(name, None)
         token = os.environ["ELASTANE_JOB_TOKEN"]
+        host = os.environ.get("ELASTANE_HOST") or "127.0.0.1"
         link = Link(
             os.environ["ELASTANE_WORKER"],
             address(os.environ["ELASTANE_COORDINATOR"]),
             token,
             os.environ.get("ELASTANE_NODE", "local"),
+            host,
         )
-        return ElasticMembership(link, token, os.environ.get("ELASTANE_HOST", "127.0.0.1"))
+        return ElasticMembership(link, token, host)
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ:
         return StaticMembership()
     return Membership()

@@ -32,6 +32,9 @@ class Elsewhere:
                 hidden = {"PYTHONPATH": str(self._folder)}
                 self.started.append(start_nursery(parentage, node, log, hidden))
 
+    def lost(self, node: str) -> None:
+        """Nobody here falls silent."""
+
     def problem(self) -> str:
         return ""
 
@@ -78,6 +81,9 @@ class Stranger:
         await asyncio.sleep(0.2)
         self._failed = True
         writer.close()
+
+    def lost(self, node: str) -> None:
+        """Nobody here falls silent."""
 
     def problem(self) -> str:
         return "its host is broken" if self._failed else ""

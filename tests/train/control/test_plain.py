@@ -39,7 +39,7 @@ class World:
         self.told = PlainCoordinator(
             Settings(workers=self.workers, max_workers=self.max_workers),
             self.elastic,
-            Meeting("run-1", "127.0.0.1", lambda: next(ports)),
+            Meeting("run-1", lambda _: "127.0.0.1", lambda: next(ports)),
         )
 
     def perform(self, actions: Sequence[Action]) -> None:
@@ -382,7 +382,9 @@ def test_a_stop_wins_over_a_restart_but_not_over_a_failure() -> None:
 
 def test_names_and_generations_of_an_earlier_run_are_not_used_again() -> None:
     earlier, entries = running(), []
-    for action in PlainCoordinator(Settings(workers=2), True, Meeting("r", "h", lambda: 1)).start(0.0):
+    for action in PlainCoordinator(Settings(workers=2), True, Meeting("r", lambda _: "h", lambda: 1)).start(
+        0.0
+    ):
         if isinstance(action, Record):
             entries.append(action.entry)
     later = World(workers=1)

@@ -89,7 +89,7 @@ def test_without_a_source_the_kind_decides(tmp_path: Path) -> None:
 
 def test_a_gang_of_one_is_told_nothing_and_one_of_two_everything() -> None:
     decider = PlainCoordinator(
-        Settings(workers=1), True, Meeting("run", "127.0.0.1", lambda: 20001, alone=False)
+        Settings(workers=1), True, Meeting("run", lambda _: "127.0.0.1", lambda: 20001, alone=False)
     )
     decider.start(0.0)
     assert decider.environment("w1") == {}

@@ -144,11 +144,14 @@ class Record:
             batch=self.batch,
         )
 
-    def load(self) -> Packed | None:
-        """The newest checkpoint of this run."""
+    def load(self, generation: int) -> Packed | None:
+        """The newest checkpoint of this run, whose directory is this generation's from now on."""
         if self._book is None:
             return None
-        loaded = self._book.saver.store.load()
+        store = self._book.saver.store
+        if generation:
+            store.own(generation)
+        loaded = store.load()
         return loaded.packed if loaded is not None else None
 
     def end(self, step: int, membership: Membership) -> None:

@@ -67,7 +67,7 @@ class Session:
             "settings": {"interface": "horovod"},
         }
 
-    def restore(self) -> None:
+    def restore(self, generation: int = 0) -> None:
         """Nothing: the first ``sync`` looks for a checkpoint, when the state it belongs to is known."""
 
     def rewind(self) -> None:

@@ -31,6 +31,7 @@ from elastane.train.control.identity import IDENTITY, OUTPUT, Identity
 from elastane.train.control.nurseries import nursery_command
 from elastane.train.control.nursery import LEASHED, WAITING
 from elastane.train.control.runner import set_death_signal
+from elastane.train.control.silence import BEAT_S
 
 SPARE = "-"
 """The attempt of a nursery that does not know its own yet."""
@@ -51,6 +52,7 @@ class Agent:
         self._spare: subprocess.Popen[bytes] | None = None
         self._over = asyncio.Event()
         self._enclosure = enclosure or Enclosure(layout, node)
+        self._watchers: set[asyncio.StreamWriter] = set()
 
     async def run(self) -> None:
         """Until somebody says stop."""
@@ -66,9 +68,10 @@ class Agent:
         }
         self._keep_one_warm()
         write_json(self._layout.agent(self._node), facts)
-        reaper = asyncio.create_task(self._reap())
+        tasks = [asyncio.create_task(work) for work in (self._reap(), self._beat())]
         await self._over.wait()
-        reaper.cancel()
+        for task in tasks:
+            task.cancel()
         server.close()
         self._layout.agent(self._node).unlink(missing_ok=True)
         for attempt in [*self._nurseries, SPARE]:
@@ -82,11 +85,23 @@ class Agent:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         lines = LineReader(reader)
+        wire.watch_transport(writer)
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             if self._trusts(wire.decode(await lines.first())):
                 while (message := wire.decode(await lines.next())) is not None:
+                    if message["type"] == "watch":
+                        self._watchers.add(writer)
                     writer.write(wire.encode(self._answer(message)))
+        self._watchers.discard(writer)
         writer.close()
+
+    async def _beat(self) -> None:
+        """Signs of life for whoever watches, from the loop that does the work."""
+        beat = wire.encode({"type": "beat"})
+        while True:
+            await asyncio.sleep(BEAT_S)
+            for writer in self._watchers:
+                writer.write(beat)
 
     def _trusts(self, hello: Mapping[str, Any] | None) -> bool:
         if hello is None or hello["type"] != "hello":
@@ -106,7 +121,7 @@ class Agent:
             case "end":
                 self._end(str(message["attempt"]))
                 self._strangers.forget(str(message["attempt"]))
-            case "status":
+            case "status" | "watch":
                 spare = self._spare.pid if self._spare is not None else None
                 nurseries = {attempt: nursery.pid for attempt, nursery in self._nurseries.items()}
                 return {"type": "status", "nurseries": nurseries, "spare": spare}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import subprocess
 import sys
@@ -21,12 +22,18 @@ from elastane.train.control import wire
 from elastane.train.control.devices import NODE_DEVICES
 from elastane.train.control.identity import Identity
 from elastane.train.control.nurseries import Parentage
+from elastane.train.control.silence import LEASE_S, AwakeClock
+
+log = logging.getLogger("elastane")
 
 _AGAIN_S = 1.0
 _LOOK_S = 0.05
 _HOPE_S, _HOPES = 0.5, 40
 _RESTART_S = 0.5
 _SHUTDOWN_S = 10.0
+_READ_BYTES = 1 << 16
+_SILENCES = 3
+"""Leases in a row without a word, after which an agent is killed: nothing else frees its node for another one."""
 
 
 async def ask(
@@ -38,6 +45,7 @@ async def ask(
             reader, writer = await asyncio.open_connection(
                 facts["host"], int(facts["port"]), limit=wire.MAX_LINE
             )
+            wire.watch_transport(writer)
             try:
                 hello = {"type": "hello", "role": "client", "token": facts["token"]}
                 writer.write(wire.encode(hello) + wire.encode(message))
@@ -81,6 +89,7 @@ class AgentNurseries:
         self._watched: set[str] = set()
         self._problem = ""
         self._limits: dict[str, tuple[object, int]] = {}
+        self._silent: set[str] = set()
 
     def ask(self, node: str, parentage: Parentage) -> None:
         """At most once a second; the agent does not mind being asked twice."""
@@ -94,7 +103,7 @@ class AgentNurseries:
 
     async def _ask(self, node: str, parentage: Parentage) -> None:
         facts = read_json(self._layout.agent(node))
-        if facts is not None:
+        if facts is not None and await self._ended_silent(node, facts):
             message = {
                 "type": "nursery",
                 "attempt": self._attempt,
@@ -121,6 +130,15 @@ class AgentNurseries:
         if answer is not None and answer.get("type") == "hopeless":
             self._problem = str(answer.get("problem", ""))
 
+    def lost(self, node: str) -> None:
+        """The agent ends it when the next one is asked for; if it is silent itself, once it answers again."""
+        self._silent.add(node)
+
+    async def _ended_silent(self, node: str, facts: Mapping[str, Any]) -> bool:
+        if node in self._silent and await ask(facts, {"type": "end", "attempt": self._attempt}) is not None:
+            self._silent.discard(node)
+        return node not in self._silent
+
     def problem(self) -> str:
         """What an agent said; agents that are gone come back, so there is hope."""
         return self._problem
@@ -142,11 +160,17 @@ class AgentNurseries:
 
 
 class AgentWatch:
-    """One node: starts its agent when there is none, and knows at once when it is gone."""
+    """One node: starts its agent when there is none, knows at once when it is gone, and soon when it is silent."""
 
     def __init__(
-        self, layout: Layout, node: str, changed: Callable[[], None], devices: Sequence[int] = ()
+        self,
+        layout: Layout,
+        node: str,
+        changed: Callable[[], None],
+        devices: Sequence[int] = (),
+        wanted: Callable[[str, str], bool] = lambda _node, _attempt: True,
     ) -> None:
+        """``wanted`` says whether an attempt (its name) is to have workers on a node."""
         self.node = node
         self.alive = False
         self.pid: int | None = None
@@ -155,12 +179,19 @@ class AgentWatch:
         self._devices = devices
         self._facts: dict[str, Any] | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._wanted = wanted
+        self._clock = AwakeClock()
+        self._line: asyncio.StreamWriter | None = None
+        self._heard_s = 0.0
+        self._silences = 0
 
     async def run(self) -> None:
         """Until cancelled."""
         self._layout.node(self.node).mkdir(parents=True, exist_ok=True)
         self._make_locks()
         while True:
+            if self._silences >= _SILENCES:
+                await self._kill()
             if not Lock(self._layout.agent_lock(self.node)).held:
                 self._start()
             await self._connect()
@@ -212,26 +243,58 @@ class AgentWatch:
             reader, writer = await asyncio.open_connection(facts["host"], int(facts["port"]))
         except OSError:
             return
+        wire.watch_transport(writer)
         writer.write(wire.encode({"type": "hello", "token": facts["token"]}))
-        writer.write(wire.encode({"type": "status"}))
+        writer.write(wire.encode({"type": "watch"}))
+        self._line, self._heard_s = writer, self._clock.now_s()
         try:
-            if await reader.readline():
+            first = wire.decode(await reader.readline())
+            if first is not None and await self._clean(facts, first):
+                self._silences = 0
                 self._facts, self.pid, self.alive = facts, int(facts["pid"]), True
                 self._changed()
-                while await reader.readline():
-                    pass
-        except OSError:
+                while await reader.read(_READ_BYTES):
+                    self._heard_s = self._clock.now_s()
+        except (OSError, ValueError):
             pass
         finally:
+            self._line = None
             writer.close()
             was, self.alive = self.alive, False
             if was:
                 self._changed()
 
+    async def _clean(self, facts: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+        """End what an agent that was silent still has of attempts that went on elsewhere; whether that is done."""
+        if first["type"] == "unknown":
+            self._line = None  # an agent of an earlier version has no signs of life to give
+        if not self._silences:
+            return True  # the first line of this control plane: it has not said yet what it wants
+        stale = [attempt for attempt in first.get("nurseries", {}) if not self._wanted(self.node, attempt)]
+        answers = [await ask(facts, {"type": "end", "attempt": attempt}) for attempt in stale]
+        self._heard_s = self._clock.now_s()
+        return None not in answers
+
+    def look(self) -> None:
+        """To be called twice a second: a line that was silent for a lease is given up, and its node with it."""
+        now_s = self._clock.now_s()
+        if self._line is not None and now_s - self._heard_s > LEASE_S:
+            self._silences += 1
+            log.warning("node %s: its agent gave no sign of life for %g s", self.node, LEASE_S)
+            self._line.transport.abort()
+            self._line = None
+
+    async def _kill(self) -> None:
+        """End an agent that does not come back, and with it everything on its node."""
+        self._silences = 0
+        killed = await asyncio.to_thread(kill_holders, self._layout.agent_lock(self.node))
+        if killed:
+            log.warning("node %s: its agent did not come back and was killed; a new one is started", self.node)
+
     async def shut_down(self) -> None:
         """End the agent and everything on its node, also one that was started a moment ago."""
-        if self._facts is not None:
-            await ask(self._facts, {"type": "shutdown"})
+        if self._facts is not None and await ask(self._facts, {"type": "shutdown"}) is None:
+            await self._kill()
         lock = Lock(self._layout.agent_lock(self.node))
         deadline = time.monotonic() + _SHUTDOWN_S
         while self._lives(lock) and time.monotonic() < deadline:
@@ -241,7 +304,7 @@ class AgentWatch:
                 await ask(facts, {"type": "shutdown"})
             await asyncio.sleep(_LOOK_S)
         if self._lives(lock):
-            kill_holders(self._layout.agent_lock(self.node))
+            await self._kill()
             if self._process is not None:
                 self._process.kill()
 

@@ -17,6 +17,7 @@ from elastane.engines.local.agents import AgentWatch
 from elastane.engines.local.cgroups import cgroups_of, limits_memory
 from elastane.engines.local.enclosure import end_everything
 from elastane.engines.local.examining import Examiner
+from elastane.engines.local.launching import places_of
 from elastane.engines.local.layout import Layout
 from elastane.engines.local.moving import take_up
 from elastane.engines.local.supervisors import Supervisors
@@ -26,6 +27,7 @@ from elastane.engines.local.users import JobsAs
 from elastane.jobs.parts import Interpreter
 
 _NODES_S = 10.0
+_LISTEN_S = 0.5
 _END_S = 15.0
 
 
@@ -46,7 +48,8 @@ class LocalEngine:
         self._nodes = dict(nodes)
         self._news = asyncio.Event()
         self._watches = {
-            name: AgentWatch(self._layout, name, self._news.set, numbers.get(name, ())) for name in nodes
+            name: AgentWatch(self._layout, name, self._news.set, numbers.get(name, ()), self._wants)
+            for name in nodes
         }
         self._tenders: dict[Attempt, Tender] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
@@ -73,9 +76,21 @@ class LocalEngine:
         self._supervisors.keep_one_ready()
         for name, watch in self._watches.items():
             self._tasks[name] = asyncio.create_task(watch.run())
+        self._tasks[self] = asyncio.create_task(self._listen())
         deadline = asyncio.get_running_loop().time() + _NODES_S
         while not all(w.alive for w in self._watches.values()) and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.02)
+
+    async def _listen(self) -> None:
+        """One task notices the silence of all agents, so that many nodes cost no more than a few."""
+        while True:
+            await asyncio.sleep(_LISTEN_S)
+            for watch in self._watches.values():
+                watch.look()
+
+    def _wants(self, node: str, attempt: str) -> bool:
+        tenders = [t for t in self._tenders.values() if str(t.attempt) == attempt and not t.over]
+        return any(t.wanted.grant is not None and node in places_of(t.wanted.grant) for t in tenders)
 
     async def close(self, *, leave_running: bool) -> None:
         """Let go of everything, or end everything."""

@@ -34,6 +34,8 @@ from elastane.train.control.supervisor import JobOptions, Supervisor
 from elastane.train.errors import TrainError
 from elastane.train.reports.events import Ended
 
+HELLO = "ELASTANE_HELLO_S"
+"""In a job's environment: how long its workers may take until they call ``et.init()``."""
 _MEMBERS_S = 0.2
 _CODE = re.compile(r"exit code (\d+)")
 _SIGNAL = re.compile(r"killed by signal (\d+)")
@@ -78,6 +80,7 @@ class AttemptProcess:
         launch = self.launch
         try:
             make_folders(launch.run, self._identity)
+            options = self._options()
         except TrainError as error:
             return Cause.FAILED, str(error), None, False
         closed = self._out_of_reach()
@@ -87,7 +90,7 @@ class AttemptProcess:
         nurseries = AgentNurseries(
             self._layout, str(launch.attempt), log, self._layout.nodes() if adopt else (), self._identity
         )
-        supervisor = Supervisor(self._options(), _ignore, None, nurseries)
+        supervisor = Supervisor(options, _ignore, None, nurseries)
         members = asyncio.create_task(self._write_members(supervisor, nurseries))
         try:
             ended = await supervisor.run(adopt=adopt)
@@ -105,7 +108,9 @@ class AttemptProcess:
             return ""
         source = source_of(self._runnable, Path(self.launch.directory))
         script = str(source) if source else ""
-        closed = out_of_reach(self._identity, self.launch.directory, script, sys.executable)
+        closed = out_of_reach(
+            self._identity, self.launch.directory, script, self._runnable.python or sys.executable
+        )
         return f"jobs of tenant {self.launch.tenant} run as another user here, and {closed}" if closed else ""
 
     def _options(self) -> JobOptions:
@@ -114,7 +119,11 @@ class AttemptProcess:
         outside = bool(what.python) and self._choice.kind is not JobKind.ADAPTIVE
         source = source_of(what, Path(launch.directory), launch.environment)
         saving = {"ELASTANE_CHECKPOINT_EVERY": str(launch.checkpoint_s)} if launch.checkpoint_s else {}
-        settings = Settings(workers=max(1, sum(self._places.values())), max_workers=launch.most_workers)
+        settings = Settings(
+            workers=max(1, sum(self._places.values())),
+            max_workers=launch.most_workers,
+            hello_s=_hello_s(launch.environment.get(HELLO)),
+        )
         return JobOptions(
             script="" if outside else what.script,
             arguments=() if outside else what.arguments,
@@ -152,6 +161,16 @@ class AttemptProcess:
             if size:  # those that are about to leave count as well
                 await nurseries.limit(size, supervisor.workers_by_node())
             await asyncio.sleep(_MEMBERS_S)
+
+
+def _hello_s(text: str | None) -> float:
+    try:
+        seconds = float(text) if text is not None else Settings().hello_s
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0.0:
+        raise TrainError(f"{HELLO}: must be a number of seconds above 0, not {text!r}")
+    return seconds
 
 
 def _ignore(_: object) -> None:

@@ -22,6 +22,7 @@ from elastane.train.control.roster import Phase, Worker, first_difference
 
 KILLED = "killed by signal"
 """How the end of a process is described that did not end by itself."""
+_EARLIER = "call it earlier, or allow more time (--hello, ELASTANE_HELLO_S)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,16 @@ class Settings:
     replace: bool = True
     lease_s: float = 6.0
     warm_lease_s: float = 120.0
+    hello_s: float = 600.0
+    """How long a worker's process may take until it says hello: its imports, and whatever its script does before."""
     hang_factor: float = 20.0
     hang_floor_s: float = 5.0
     first_step_s: float = 120.0
     join_patience_s: float = 10.0
     prepare_s: float = 120.0
     enter_s: float = 60.0
+    max_apart: int = 2
+    """Groups in a row whose members could not connect, after which that is not tried again."""
     max_deaths: int = 5
     """Deaths without a single step between them, after which the job is given up."""
 
@@ -67,6 +72,8 @@ class Coordinator:
         self._death_step = -1
         self._no_shadow = False
         self._unborn_cause = ""
+        self._apart = 0
+        self._apart_generation = 0
         self._stopping = ""
         self._out: list[Action] = []
 
@@ -128,6 +135,7 @@ class Coordinator:
             return self._settle(now_s)
         worker.seen_s = now_s
         worker.node = str(account.get("node", ""))
+        worker.host = str(account.get("host", ""))
         self._send(name, type="welcome", lease_s=self.settings.lease_s)
         if self._adopting_until_s is not None:
             worker.entered = int(account.get("generation", 0))
@@ -136,6 +144,13 @@ class Coordinator:
             worker.phase = Phase(account.get("phase", Phase.WARMING))
             worker.applied = int(account.get("applied", -1))
             worker.done = bool(account.get("done", False))
+        return self._settle(now_s)
+
+    def started(self, name: str, now_s: float) -> list[Action]:
+        """A worker's process exists; from now on it has to come to its hello."""
+        worker = self.workers.get(name)
+        if worker is not None:
+            worker.started_s = now_s
         return self._settle(now_s)
 
     def ready(self, name: str, signature: Mapping[str, Any], stream: str, now_s: float) -> list[Action]:
@@ -209,6 +224,30 @@ class Coordinator:
             self._break(why)
         return self._settle(now_s)
 
+    def apart(self, name: str, generation: int, why: str, now_s: float) -> list[Action]:
+        """A worker could not connect the group of an urgent plan; its ``failed`` follows."""
+        plan = self._next
+        if plan is None or plan.generation != generation or self._apart_generation == generation:
+            return self._settle(now_s)  # it is over anyway, or another has said so before
+        self._apart, self._apart_generation = self._apart + 1, generation
+        cause = self._who_is_apart(name, plan, why)
+        self._warn(cause)
+        if self._apart >= self.settings.max_apart:
+            self._apart = 0
+            if plan.kind is Kind.START:
+                self._fail(cause)
+            else:
+                self._fence(self.workers[name], cause)
+        return self._settle(now_s)
+
+    def _who_is_apart(self, name: str, plan: Plan, why: str) -> str:
+        def at(worker: str) -> str:
+            return f"{worker} at {self.workers[worker].host or 'an address it did not tell'}"
+
+        others = [at(other) for other in plan.members if other != name]
+        rest = f" and {len(others) - 3} others" if len(others) > 3 else ""
+        return f"worker {at(name)} could not be connected with {', '.join(others[:3])}{rest}: {why}"
+
     def left(self, name: str, now_s: float) -> list[Action]:
         """A worker has passed the boundary at which its plan lets it go, and will exit."""
         worker = self._seen(name, now_s)
@@ -269,6 +308,8 @@ class Coordinator:
             lease = self.settings.warm_lease_s if worker.phase is Phase.WARMING else self.settings.lease_s
             if worker.seen_s and now_s - worker.seen_s > lease:
                 self._fence(worker, f"no sign of life for {lease:g} s")
+            elif not worker.seen_s and worker.started_s is not None:
+                self._unheard(worker, now_s - worker.started_s)
         hung = self._hung(now_s)
         if hung is not None:
             limit = now_s - hung.beat.since_s
@@ -381,6 +422,7 @@ class Coordinator:
             self._deaths = 0
 
     def _lost(self, worker: Worker, phase: Phase, cause: str, *, blame: bool = True) -> None:
+        self._apart = 0  # who could not be connected may have been this one
         self._out.append(Record({"type": "gone", "worker": worker.name}))
         self._out.append(
             Emit({"type": "worker_lost", "worker": worker.name, "cause": cause, "step": self.step})
@@ -413,6 +455,15 @@ class Coordinator:
         """The first time may be bad luck: only the same end twice in a row is the script's own."""
         if worker.cause != self._unborn_cause:
             self._unborn_cause, worker.cause = worker.cause, ""
+
+    def _unheard(self, worker: Worker, since_s: float) -> None:
+        limit_s = self.settings.hello_s
+        if since_s > limit_s:
+            why = f"its process runs, but did not come to et.init() within {limit_s:g} s; {_EARLIER}"
+            worker.cause = why
+            if self.current is None:
+                self._died_before_init(worker)
+            self._fence(worker, why)
 
     def _fence(self, worker: Worker, why: str) -> None:
         self._out.append(Kill(worker.name, why))
@@ -523,6 +574,7 @@ class Coordinator:
         if any(self.workers[n].phase is Phase.MEMBER for n in plan.leavers):
             return
         self._next, self._going, self._recovering, self._no_shadow = None, False, False, False
+        self._apart = 0
         self.current = plan
         self._dropped -= set(plan.leavers)
         for name in (*plan.members, *plan.leavers):

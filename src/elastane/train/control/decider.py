@@ -68,6 +68,10 @@ class Decider(Protocol):
         """A worker connects."""
         ...
 
+    def started(self, name: str, now_s: float) -> list[Action]:
+        """A worker's process exists, and can be signalled."""
+        ...
+
     def said_goodbye(self, name: str, cause: str) -> None:
         """What ended a worker, as far as it said so itself; comes before ``exited``."""
         ...

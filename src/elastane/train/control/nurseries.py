@@ -102,6 +102,10 @@ class Nurseries(Protocol):
         """Have one started, soon; harmless to repeat."""
         ...
 
+    def lost(self, node: str) -> None:
+        """The one on this node fell silent: it is ended before another is started there."""
+        ...
+
     def problem(self) -> str:
         """Why there can be none, if so; empty while there is hope."""
         ...
@@ -124,6 +128,13 @@ class OwnNursery:
             return
         with self._log.open("ab") as log:
             self.process = start_nursery(parentage, node, log)
+
+    def lost(self, node: str) -> None:  # noqa: ARG002 (there is one)
+        """Its workers die with it, also those that are frozen."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.wait()
 
     def problem(self) -> str:
         """Its last line, if it has ended."""

@@ -23,9 +23,12 @@ from typing import Any
 
 from elastane.train.control import runner
 from elastane.train.control.identity import become_told
+from elastane.train.control.silence import BEAT_S
 from elastane.train.control.wire import Connection, address, decode
 
 ENDPOINT, TOKEN, NODE = "ELASTANE_COORDINATOR", "ELASTANE_JOB_TOKEN", "ELASTANE_NODE"
+HOST = "ELASTANE_HOST"
+"""The address at which others reach this node; if nobody says, that of the way to the coordinator."""
 PRELOAD = "ELASTANE_PRELOAD"
 LEASHED = "ELASTANE_LEASHED"
 """Set, to the process id of its parent, for a nursery that must not outlive it.  Workers never outlive theirs."""
@@ -79,6 +82,7 @@ class Nursery:
         self._unsent: list[dict[str, Any]] = []
         self._connection: Connection | None = None
         self._pending = b""
+        self._beat_s = 0.0
         self._wake, self._alarm = os.pipe()
         os.set_blocking(self._alarm, False)
         os.set_blocking(self._wake, False)
@@ -102,8 +106,11 @@ class Nursery:
         try:
             self._connection = Connection(*self._endpoint, timeout_s=2.0)
             self._connection.send({"type": "login", "token": self._token})
-            hello = {"type": "hello", "role": "nursery", "node": self._node}
-            self._connection.send({**hello, "pids": {name: pid for pid, name in self._children.items()}})
+            # Workers inherit it: their groups must not depend on what a host name resolves to.
+            os.environ[HOST] = os.environ.get(HOST) or self._connection.own_address
+            hello = {"type": "hello", "role": "nursery", "node": self._node, "host": os.environ[HOST]}
+            pids = {name: pid for pid, name in self._children.items()}
+            self._connection.send({**hello, "pids": pids, "beats": True})
         except OSError:
             self._connection = None
             return False
@@ -120,13 +127,27 @@ class Nursery:
             self._connection.send(message)
         except OSError:
             self._connection = None
-            self._unsent.append(message)
+            if message["type"] != "beat":
+                self._unsent.append(message)
+
+    def _beat(self) -> float:
+        """A sign of life when it is due; returns when the next one is.
+
+        It comes from the loop that does the work: one that hangs must not say that all is well.
+        """
+        now_s = time.monotonic()
+        if now_s - self._beat_s >= BEAT_S:
+            self._beat_s = now_s
+            if self._connection is not None:
+                self._tell({"type": "beat"})
+        return self._beat_s + BEAT_S - now_s
 
     def _wait(self) -> bool:
+        wait_s = self._beat()
         sources: list[Any] = [self._wake]
         if self._connection is not None:
             sources.append(self._connection)
-        readable, _, _ = select.select(sources, [], [], 1.0)
+        readable, _, _ = select.select(sources, [], [], wait_s)
         if self._wake in readable:
             os.read(self._wake, 4096)
         self._reap()

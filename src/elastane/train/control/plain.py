@@ -39,7 +39,8 @@ class Meeting:
     """Where the processes of a gang find each other."""
 
     run_id: str
-    address: str
+    address_of: Callable[[str], str]
+    """Where a node is reached by the others; empty while nobody has said."""
     free_port: Callable[[], int]
     """Asked once for each gang."""
     node_of: Callable[[str], str] = lambda _worker: LOCAL
@@ -104,6 +105,12 @@ class PlainCoordinator:
             elif entry["type"] == "plan":
                 self._published = int(entry["plan"]["generation"])
 
+    @property
+    def meets_at(self) -> str:
+        """The address of the node of rank 0, where the present gang meets; empty while it is not known."""
+        assert self._gang is not None
+        return self._meeting.address_of(self._meeting.node_of(self._gang.members[0]))
+
     def environment(self, worker: str) -> dict[str, str]:
         """What torchrun would set for this worker of the present gang; nothing where there is nobody to meet."""
         assert self._gang is not None
@@ -121,7 +128,7 @@ class PlainCoordinator:
             "GROUP_RANK": str(nodes.index(node_of(worker))),
             "GROUP_WORLD_SIZE": str(len(nodes)),
             "ROLE_NAME": "default",
-            "MASTER_ADDR": self._meeting.address,
+            "MASTER_ADDR": self.meets_at,
             "MASTER_PORT": str(self._port),
             "TORCHELASTIC_RESTART_COUNT": str(self.restarts),
             "TORCHELASTIC_MAX_RESTARTS": str(self._patience.max_restarts if self.elastic else 0),

@@ -41,6 +41,10 @@ class Worker:
     signature: Mapping[str, Any] = field(default_factory=dict)
     stream: str = ""
     node: str = ""
+    host: str = ""
+    """Where other workers reach it."""
+    started_s: float | None = None
+    """When its process was there; None before that."""
     seen_s: float = 0.0
     ready_s: float = 0.0
     beat: Beat = field(default_factory=Beat)

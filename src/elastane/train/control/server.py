@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from elastane.train.control.coordinator import KILLED, Coordinator
 from elastane.train.control.decider import Decider
 from elastane.train.control.journal import PlanLog
 from elastane.train.control.places import LOCAL
+from elastane.train.control.silence import LEASE_S, AwakeClock, nursery_lease_s
 
 TICK_S = 0.25
 UNCONFIRMED_S = 1.0
@@ -36,6 +38,11 @@ class _Peer:
     role: str
     name: str
     writer: asyncio.StreamWriter
+    heard_s: float = 0.0
+    beats: bool = False
+    """Whether it promised signs of life; a nursery of an earlier version does not."""
+    stale: set[str] = field(default_factory=set)
+    """Of a nursery that comes back: workers it still has that were given up, until it has ended them."""
 
 
 @dataclass(slots=True)
@@ -43,16 +50,16 @@ class Hooks:
     """What the owner of the server wants to hear or decide."""
 
     event: Callable[[Mapping[str, Any]], None]
-    order: Callable[[str], Mapping[str, Any]]
-    """The order (what to run, with what environment) for a new worker."""
+    order: Callable[[str], Mapping[str, Any] | None]
+    """The order (what to run, with what environment) for a new worker; None while that cannot be said yet."""
     place: Callable[[str], str] = lambda _worker: LOCAL
     """Chooses a node for a new worker."""
     node_of: Callable[[str], str] = lambda _worker: LOCAL
     """Where a worker is."""
     client: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] = lambda _message: None
     """Answers messages of clients that the server does not know itself."""
-    started: Callable[[str], None] = lambda _worker: None
-    """Hears that a worker's process exists."""
+    silent: Callable[[str], None] = lambda _node: None
+    """Hears that the nursery of a node was given up because it fell silent."""
     last_words: Callable[[str], str] = lambda _worker: ""
     """Finds out what a worker that ended badly would have said, where workers cannot say it."""
 
@@ -67,10 +74,16 @@ class CoordinationServer:
     hooks: Hooks
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     pids: dict[str, int] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
+    """Where nodes are reached by others, as their nurseries said."""
+    lease_s: float = LEASE_S
+    """How long a worker may be silent; nurseries a little less."""
     problem: str = ""
     """Why a nursery that was asked for cannot start workers, as it said itself."""
+    _clock: AwakeClock = field(default_factory=AwakeClock)
     _workers: dict[str, _Peer] = field(default_factory=dict)
     _nurseries: dict[str, _Peer] = field(default_factory=dict)
+    _returning: dict[str, _Peer] = field(default_factory=dict)
     _unspawned: dict[str, list[str]] = field(default_factory=dict)
     _exits: dict[str, int] = field(default_factory=dict)
     _blobs: dict[int, dict[int, str]] = field(default_factory=dict)
@@ -81,8 +94,9 @@ class CoordinationServer:
     _ticker: asyncio.Task[None] | None = None
 
     @property
-    def _now_s(self) -> float:
-        return asyncio.get_running_loop().time()
+    def now_s(self) -> float:
+        """The coordinator's time, which stands still while this process does not run."""
+        return self._clock.now_s()
 
     async def open(self, host: str, port: int = 0) -> int:
         """Listen; returns the port (0 asks for a free one)."""
@@ -94,10 +108,10 @@ class CoordinationServer:
     async def close(self) -> None:
         """Stop nurseries (and with them every worker that is left), then listening."""
         self._closing = True
-        for peer in self._nurseries.values():
+        for peer in [*self._nurseries.values(), *self._returning.values()]:
             self._write(peer, {"type": "stop"})
-        deadline = self._now_s + STOP_S
-        while self._nurseries and self._now_s < deadline:
+        deadline = time.monotonic() + STOP_S
+        while self._nurseries and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
         if self._ticker is not None:
             self._ticker.cancel()
@@ -143,10 +157,17 @@ class CoordinationServer:
     def _spawn(self, worker: str) -> None:
         node = self.hooks.node_of(worker)
         nursery = self._nurseries.get(node)
-        if nursery is None:
+        order = self.hooks.order(worker) if nursery is not None else None
+        if nursery is None or order is None:
             self._unspawned.setdefault(node, []).append(worker)
         else:
-            self._write(nursery, {"type": "spawn", "order": dict(self.hooks.order(worker))})
+            self._write(nursery, {"type": "spawn", "order": dict(order)})
+
+    def _spawn_waiting(self) -> None:
+        """Start those who wait for a nursery that is there now, or for what another one had to say first."""
+        for node in [node for node in self._unspawned if node in self._nurseries]:
+            for worker in self._unspawned.pop(node):
+                self._spawn(worker)
 
     def _kill(self, worker: str, why: str) -> None:
         for waiting in self._unspawned.values():
@@ -171,10 +192,44 @@ class CoordinationServer:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self.perform(self.coordinator.tick(self._now_s))
+            now_s, patience_s = self.now_s, nursery_lease_s(self.lease_s)
+            for peer in [*self._nurseries.values(), *self._returning.values()]:
+                if peer.beats and now_s - peer.heard_s > patience_s:
+                    self._silent(peer)
+            self.perform(self.coordinator.tick(now_s))
+
+    def _silent(self, peer: _Peer) -> None:
+        """Give up a nursery that says nothing, with all workers of its node: nobody could start or end them."""
+        peer.writer.transport.abort()
+        self._forget_nursery(peer)
+        if self._closing or self.coordinator.outcome is not None:
+            return
+        patience_s = nursery_lease_s(self.lease_s)
+        text = f"node {peer.name} gave no sign of life for {patience_s:g} s; its workers count as lost"
+        self.hooks.event({"type": "warned", "text": text})
+        self.hooks.silent(peer.name)
+        for worker in self._on(peer.name):
+            if worker in self._workers:  # its process may be well; it must not go on all the same
+                self._write(self._workers[worker], {"type": "refused", "cause": NODE_LOST})
+            self._lost(worker)
+
+    def _forget_nursery(self, peer: _Peer) -> bool:
+        """Whether it was this one that its node had."""
+        for known in (self._nurseries, self._returning):
+            if known.get(peer.name) is peer:
+                del known[peer.name]
+                return True
+        return False
+
+    def _on(self, node: str) -> list[str]:
+        """Workers of a node that were started, or may have been."""
+        alive = [worker.name for worker in self.coordinator.workers.values() if worker.alive]
+        waiting = self._unspawned.get(node, ())
+        return [name for name in alive if self.hooks.node_of(name) == node and name not in waiting]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer: _Peer | None = None
+        wire.watch_transport(writer)
         lines = LineReader(reader)
         try:
             hello = wire.decode(await lines.first())
@@ -189,6 +244,7 @@ class CoordinationServer:
                 message = wire.decode(line)
                 if message is None:
                     break
+                peer.heard_s = self.now_s
                 self._hear(peer, message)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             # A line beyond the limit or without sense, or a connection that broke: each ends it.
@@ -214,24 +270,43 @@ class CoordinationServer:
             self.problem = str(message["problem"])[:500]
             return None
         if role == "nursery":
-            peer = self._nurseries[str(message["node"])] = _Peer(role, str(message["node"]), writer)
-            self._met.add(peer.name)
-            self.pids.update({str(name): int(pid) for name, pid in message.get("pids", {}).items()})
-            for worker in self._unspawned.pop(peer.name, []):
-                self._spawn(worker)
-            return peer
+            return self._admit_nursery(message, writer)
         if role == "worker":
             peer = self._workers[str(message["worker"])] = _Peer(role, str(message["worker"]), writer)
-            self.perform(self.coordinator.hello(peer.name, message, self._now_s))
+            self.perform(self.coordinator.hello(peer.name, message, self.now_s))
             for generation, blobs in self._blobs.items():
                 for rank, data in blobs.items():
                     self._write(peer, {"type": "peer", "generation": generation, "rank": rank, "data": data})
             return peer
         return _Peer("client", "", writer)
 
+    def _admit_nursery(self, message: Mapping[str, Any], writer: asyncio.StreamWriter) -> _Peer:
+        peer = _Peer("nursery", str(message["node"]), writer, self.now_s, bool(message.get("beats")))
+        pids = {str(name): int(pid) for name, pid in message.get("pids", {}).items()}
+        self.addresses[peer.name] = str(message.get("host") or writer.get_extra_info("peername")[0])[:255]
+        for known in (self._nurseries, self._returning):
+            old = known.pop(peer.name, None)
+            if old is not None:
+                old.writer.close()
+        self._met.add(peer.name)
+        self.pids.update(pids)
+        workers = self.coordinator.workers
+        peer.stale = {name for name in pids if name not in workers or not workers[name].alive}
+        for name in peer.stale:
+            self._write(peer, {"type": "kill", "worker": name})
+        self._returning[peer.name] = peer
+        self._count_if_clean(peer)
+        return peer
+
+    def _count_if_clean(self, peer: _Peer) -> None:
+        """A nursery may start workers once it has none that were given up while it was away."""
+        if not peer.stale and self._returning.get(peer.name) is peer:
+            del self._returning[peer.name]
+            self._nurseries[peer.name] = peer
+            self._spawn_waiting()
+
     def _gone(self, peer: _Peer) -> None:
-        if peer.role == "nursery" and self._nurseries.get(peer.name) is peer:
-            del self._nurseries[peer.name]
+        if peer.role == "nursery" and self._forget_nursery(peer):
             self._node_lost(peer.name)
         if peer.role == "worker" and self._workers.get(peer.name) is peer:
             del self._workers[peer.name]
@@ -248,13 +323,12 @@ class CoordinationServer:
         """Workers do not outlive their nursery; those that talk to us are heard ending."""
         if self._closing or self.coordinator.outcome is not None:
             return
-        for worker in [w.name for w in self.coordinator.workers.values() if w.alive]:
-            unheard = worker not in self._workers and worker not in self._unspawned.get(node, ())
-            if unheard and self.hooks.node_of(worker) == node:
+        for worker in self._on(node):
+            if worker not in self._workers:
                 self._lost(worker)
 
     def _lost(self, worker: str) -> None:
-        self.perform(self.coordinator.exited(worker, False, NODE_LOST, self._now_s, blame=False))
+        self.perform(self.coordinator.exited(worker, False, NODE_LOST, self.now_s, blame=False))
 
     def _unconfirmed(self, worker: str) -> None:
         if worker not in self._workers and self.hooks.node_of(worker) not in self._nurseries:
@@ -264,16 +338,20 @@ class CoordinationServer:
         if peer.role == "worker":
             self._hear_worker(peer.name, message)
         elif peer.role == "nursery":
-            self._hear_nursery(message)
+            self._hear_nursery(peer, message)
         else:
             self._hear_client(peer, message)
 
-    def _hear_nursery(self, message: Mapping[str, Any]) -> None:
+    def _hear_nursery(self, peer: _Peer, message: Mapping[str, Any]) -> None:
+        if message["type"] == "beat":
+            return
         worker = str(message["worker"])
         if message["type"] == "started":
             self.pids[worker] = int(message["pid"])
-            self.hooks.started(worker)
+            self.perform(self.coordinator.started(worker, self.now_s))
         elif message["type"] == "exited":
+            peer.stale.discard(worker)
+            self._count_if_clean(peer)
             self._exits[worker] = int(message["code"])
             # Its last words may still be on their way: they are read before the end of its connection is.
             if worker in self._workers:
@@ -290,16 +368,16 @@ class CoordinationServer:
             words = self.hooks.last_words(worker) if code and unheard else ""
             if words:
                 self.coordinator.said_goodbye(worker, words)
-            self.perform(self.coordinator.exited(worker, code == 0, how, self._now_s))
+            self.perform(self.coordinator.exited(worker, code == 0, how, self.now_s))
 
     def _hear_client(self, peer: _Peer, message: Mapping[str, Any]) -> None:
         answer: Mapping[str, Any] | None
         if message["type"] == "resize":
             drop = [str(name) for name in message.get("drop", [])]
-            self.perform(self.coordinator.resize(int(message["workers"]), self._now_s, drop))
+            self.perform(self.coordinator.resize(int(message["workers"]), self.now_s, drop))
             answer = {"type": "ok", "workers": self.coordinator.target}
         elif message["type"] == "stop":
-            self.perform(self.coordinator.stop(str(message.get("cause", "asked to stop")), self._now_s))
+            self.perform(self.coordinator.stop(str(message.get("cause", "asked to stop")), self.now_s))
             answer = {"type": "ok"}
         elif message["type"] == "signal":
             self.signal(str(message["worker"]), int(message["signal"]))
@@ -312,8 +390,8 @@ class CoordinationServer:
 
     @property
     def nurseries(self) -> Collection[str]:
-        """Nodes on which somebody is there who can start workers."""
-        return self._nurseries.keys()
+        """Nodes on which somebody is there who can start workers, or soon will."""
+        return self._nurseries.keys() | self._returning.keys()
 
     def status(self) -> dict[str, Any]:
         """The job's membership as JSON values."""
@@ -354,7 +432,7 @@ class CoordinationServer:
                 self.perform(self._told(told, name, message))
 
     def _told(self, told: Coordinator, name: str, message: Mapping[str, Any]) -> list[Action]:
-        now = self._now_s
+        now = self.now_s
         generation = int(message.get("generation", 0))
         match message["type"]:
             case "beat":
@@ -367,6 +445,8 @@ class CoordinationServer:
                 return told.caught_up(name, generation, now)
             case "lagging":
                 return told.lagging(name, generation, str(message["why"]), now)
+            case "apart":
+                return told.apart(name, generation, str(message["why"])[:500], now)
             case "entered":
                 return told.entered(name, generation, int(message["step"]), now)
             case "failed":

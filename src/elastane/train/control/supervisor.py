@@ -114,7 +114,8 @@ class Supervisor:
         self._journal = Journal(self._records / FILE_NAME)
         coordinator = self._coordinator(log, adopt=adopt)
         port = self._remembered(adopt=adopt)
-        server = CoordinationServer(coordinator, log, self._tokens, self._hooks(coordinator))
+        server = CoordinationServer(coordinator, log, self._tokens, self._hooks())
+        server.lease_s = self.options.settings.lease_s
         self._server = server
         self._port = await server.open(self.options.host, port)
         self._remember()
@@ -126,7 +127,7 @@ class Supervisor:
             if not adopt:
                 self._ask_for_nurseries(server)
                 self._announce()
-                server.perform(coordinator.start(loop.time()))
+                server.perform(coordinator.start(server.now_s))
             elif coordinator.outcome is not None:  # all that is left to do is to clear up
                 server.finished.set()
             await self._until_over(server)
@@ -146,7 +147,7 @@ class Supervisor:
         if self.options.kind is not JobKind.ADAPTIVE:
             return self._plain(entries, adopt=adopt)
         if adopt:
-            return Coordinator.adopt(self.options.settings, entries, asyncio.get_running_loop().time())
+            return Coordinator.adopt(self.options.settings, entries, time.monotonic())
         return Coordinator.after(self.options.settings, entries)
 
     def _plain(self, entries: Sequence[Mapping[str, Any]], *, adopt: bool) -> PlainCoordinator:
@@ -155,16 +156,18 @@ class Supervisor:
             raise TrainError(f"--adopt: a {options.kind} job cannot be taken over, only an adaptive one")
         chance = random.SystemRandom()  # jobs that start together must not choose alike
         port = partial(free_port, options.host, chance)
-        meeting = Meeting(options.run.name, options.host, port, self._places.node_of, options.told_alone)
+        meeting = Meeting(options.run.name, self._address_of, port, self._places.node_of, options.told_alone)
         coordinator = PlainCoordinator(options.settings, options.kind is JobKind.RESIZABLE, meeting)
         coordinator.resume(entries)
         return coordinator
 
-    def _hooks(self, coordinator: Decider) -> Hooks:
+    def _address_of(self, node: str) -> str:
+        return self._server.addresses.get(node, "") if self._server is not None else ""
+
+    def _hooks(self) -> Hooks:
         hooks = Hooks(event=self._event, order=self._order, place=self._place)
         hooks.node_of, hooks.client = self._places.node_of, self._client
-        if isinstance(coordinator, PlainCoordinator):
-            hooks.started = self._plain_started
+        hooks.silent = self._nurseries.lost
         hooks.last_words = lambda worker: last_words(self._log_of(worker))
         return hooks
 
@@ -190,14 +193,7 @@ class Supervisor:
         assert server is not None
         leaving = self._places.change(places, server.coordinator.staying)
         self._ask_for_nurseries(server)
-        now = asyncio.get_running_loop().time()
-        server.perform(server.coordinator.resize(self._places.total, now, leaving))
-
-    def _plain_started(self, worker: str) -> None:
-        server = self._server
-        assert server is not None
-        assert isinstance(server.coordinator, PlainCoordinator)
-        server.perform(server.coordinator.started(worker, asyncio.get_running_loop().time()))
+        server.perform(server.coordinator.resize(self._places.total, server.now_s, leaving))
 
     def _log_of(self, worker: str) -> Path:
         return self.options.run / "logs" / f"{worker}.log"
@@ -245,10 +241,12 @@ class Supervisor:
             options.directory.resolve(),
         )
 
-    def _order(self, worker: str) -> Mapping[str, Any]:
+    def _order(self, worker: str) -> Mapping[str, Any] | None:
         assert self._server is not None
         coordinator = self._server.coordinator
         if isinstance(coordinator, PlainCoordinator):
+            if not coordinator.meets_at:
+                return None  # the others cannot be told where to meet rank 0 before its node is there
             talk = self._elastic_environment(worker) if self.options.guessed else {}
             particular, joins = {**talk, **coordinator.environment(worker)}, False
         else:
@@ -349,8 +347,7 @@ class Supervisor:
         if server is None:
             return
         if self._interrupted == 1:
-            now = asyncio.get_running_loop().time()
-            server.perform(server.coordinator.stop("interrupted", now))
+            server.perform(server.coordinator.stop("interrupted", server.now_s))
             if server.coordinator.current is None:
                 server.finished.set()
         else:
@@ -412,7 +409,7 @@ class Supervisor:
         server = self._server
         assert server is not None
         if wish.action == "resize":
-            server.perform(server.coordinator.resize(wish.workers, asyncio.get_running_loop().time()))
+            server.perform(server.coordinator.resize(wish.workers, server.now_s))
             return None
         members = server.status()["members"]
         if not members:

@@ -125,8 +125,10 @@ class ObjectState(State):
         newest = max(everybody)
         root = everybody.index(newest)
         mine = here.membership.rank == root
-        if mine and newest == [0, 0] and (saved := here.record.load()) is not None:
-            self._put(saved)
+        if mine and newest == [0, 0]:
+            saved = here.record.load(here.membership.generation)
+            if saved is not None:
+                self._put(saved)
         for sampler in self._samplers():
             sampler.merge(own == newest, root)
         packed = share(self.picture() if mine else None, root)
