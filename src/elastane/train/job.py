@@ -417,9 +417,16 @@ class Job:
         place = "before" if self._epochs is None else f"epoch {self.epoch}"
         return self._loop.reductions.reduce(value, how, place)
 
-    def clip_grad_norm_(self, parameters: Any, max_norm: float) -> None:  # noqa: ARG002
-        """Clip the mean gradient of the step (not this worker's part of it) to ``max_norm``."""
-        self._loop.max_norm = float(max_norm)
+    def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        """Clip the mean gradient of the step (not this worker's part of it) to ``max_norm``.
+
+        Returned is the norm of this worker's part.  PyTorch's own ``clip_grad_norm_`` does the same in the loop body.
+        """
+        return self._loop.clipping.norm(parameters, max_norm, norm_type)
+
+    def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
+        """Clip each number of the mean gradient of the step to [-``clip_value``, ``clip_value``]."""
+        self._loop.clipping.value(parameters, clip_value)
 
     def print(self, *values: Any) -> None:
         """Print on one worker only."""

@@ -168,7 +168,8 @@ class ShadowSender:
         """The optimizer has made this step."""
         if self._next and not self.problem:
             sent = gradient[: self._layout.places[self._next - 1].stop]
-            self._put(_Frame("gradient", pack({"gradient": sent, "groups": groups}), lent=gradient, step=step))
+            packed, absent = pack({"gradient": sent, "groups": groups}), sorted(self._layout.absent)
+            self._put(_Frame("gradient", packed, lent=gradient, step=step, absent=absent))
         self.boundary(step)
 
     def finish(self, step: int) -> None:
@@ -326,8 +327,9 @@ class ShadowReceiver:
             elif frame.kind == "gradient":
                 for group, saved in zip(optimizer.param_groups, values["groups"], strict=True):
                     group.update(saved)
+                absent = set(frame.header["absent"])
                 for index, (place, view) in enumerate(zip(layout.places, vector.views, strict=True)):
-                    ready = since.get(index, step) < step
+                    ready = since.get(index, step) < step and index not in absent
                     place.parameter.grad = view.to(place.parameter.dtype) if ready else None
                 apply()
             else:
