@@ -32,6 +32,7 @@ from elastane.train.data.rng import seed_all
 from elastane.train.digest import EVERY as DIGEST_EVERY
 from elastane.train.errors import Diverged, MembershipChanged, Released, TrainError
 from elastane.train.keeper import Keeper
+from elastane.train.loss_guard import LossGuard
 from elastane.train.membership import Change, Membership
 from elastane.train.naming import plain_name
 from elastane.train.reduce.contract import Reducer, Shares
@@ -41,7 +42,7 @@ from elastane.train.reduce.ordered import OrderedReducer
 from elastane.train.reductions import Reductions
 from elastane.train.reporting import Reporter
 from elastane.train.reports.events import Diverged as DivergedEvent
-from elastane.train.reports.events import Event, Resized
+from elastane.train.reports.events import Event, Resized, Warned
 from elastane.train.shadow import ShadowReceiver, ShadowSender, can_follow
 from elastane.train.shares import Mode, consistent_shares, divided_shares
 from elastane.train.sparse import give_sparse
@@ -125,6 +126,7 @@ class Loop:
         self.accumulate = 1
         """Batches of a loader that make one step; the script divides its loss by it."""
         self.clipping = Clipping(self._trained, lambda: self.loss_scale())
+        self.loss_guard = LossGuard(lambda: (self.loss_scale(), float(self.accumulate)), self._warn)
         self.agreement = Agreement(settings.mode, membership, reporter)
         self.keeper: Keeper | None = None
         self.adaptation: Adaptation | None = None
@@ -414,18 +416,24 @@ class Loop:
         gear.reducer.start(unit)
         if self._changed is not None:
             self._changed.reducer.start(unit)
-        self._body_begins()
+        self._body_begins(self._shares.counts[unit])
         self.membership.doing("computing", self.step)
         self._unit_began = time.perf_counter()
         offset, count = unit_spans(0, self._shares.counts)[unit]
         return (offset, count) if count else (0, 1)
 
-    def _body_begins(self) -> None:
+    def _body_begins(self, samples: int) -> None:
         """The script's loop body runs from here to ``opt.step()``, or until it leaves the loop."""
         self.clipping.open()
+        self.loss_guard.open(samples)
 
     def _body_ends(self) -> None:
         self.clipping.close()
+        self.loss_guard.close()
+
+    def _warn(self, text: str) -> None:
+        if self.membership.rank == 0:
+            self.reporter.emit(Warned(self.reporter.wall(), text))
 
     def drop(self) -> None:
         """The script has left its loop without stepping on what it was given: that step has not begun."""

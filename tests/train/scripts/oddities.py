@@ -122,14 +122,15 @@ def main() -> None:
         called = torch.compile(net, backend="eager")
     opt = job.optimizer(optimizer_of(net))
     data = job.loader(TensorDataset(TOKENS, LABELS), batch_size=BATCH)
-    epoch = 0
+    passes = 0
     for epoch in job.epochs(options.epochs or 100_000):
         one_pass(data, net, called, opt, options.pause)
+        passes = epoch + 1
         if options.epochs is None and job.evaluate((job.run / "enough").exists):
             break
     assert model is not None
     if job.is_leader:
-        Path(options.out).write_text(f"{digest_of(net, opt)} {epoch + 1}")
+        Path(options.out).write_text(f"{digest_of(net, opt)} {passes}")
 
 
 if __name__ == "__main__":
