@@ -27,6 +27,7 @@ TRAITS = [
     "weight_norm",
     "spectral_norm",
     "new_buffers",
+    "clamped",
     "compiled_inside",
     "compiled_outside",
 ]
@@ -90,7 +91,7 @@ ALL = "tied,dropped,sometimes,checkpoint,weight_norm,spectral_norm,new_buffers,c
     [
         pytest.param(ALL, id="everything"),
         pytest.param(
-            "sparse_sgd,checkpoint_reentrant,zeros",
+            "sparse_sgd,checkpoint_reentrant,zeros,clamped",
             id="sparse gradients with SGD",
             marks=pytest.mark.slow,
         ),

@@ -93,6 +93,9 @@ def one_pass(
             clip_grad_norm_(net.body.parameters(), 0.02, norm_type=1.0)
             clip_grad_value_(net.table.parameters(), 0.001)
         opt.step()
+        if "clamped" in net.traits:
+            for parameter in net.head.parameters():
+                parameter.data.clamp_(-0.1, 0.1)
         time.sleep(pause)
 
 
