@@ -124,6 +124,28 @@ def test_who_writes_into_the_gradients_of_a_finished_step_ends_the_stream() -> N
     assert isinstance(follower.wait(), MembershipChanged)
 
 
+@pytest.mark.parametrize("how", ["clamped", "assigned", "in place"])
+def test_a_script_that_changes_parameters_itself_cannot_be_followed(how: str) -> None:
+    make = OPTIMIZERS["adamw"]
+    donor, follower = Donor(make), Follower(make)
+    sender = ShadowSender(follower.receiver.address, "word", donor.state, donor.layout)
+    sender.boundary(donor.step)
+    donor.train(sender)
+    donor.train(sender)
+    assert not sender.problem
+    weight = donor.model[3].weight
+    if how == "clamped":
+        weight.data.clamp_(-1e-4, 1e-4)
+    elif how == "assigned":
+        weight.data = weight.data.clone()
+    else:
+        with torch.no_grad():
+            weight.mul_(0.5)
+    donor.train(sender)
+    assert "the script changes parameters itself" in sender.problem
+    assert isinstance(follower.wait(), MembershipChanged)
+
+
 def test_a_cancelled_stream_ends_the_following() -> None:
     make = OPTIMIZERS["adamw"]
     donor, follower = Donor(make), Follower(make)

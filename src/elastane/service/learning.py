@@ -20,7 +20,7 @@ from elastane.models.throughput import ThroughputParams
 from elastane.service.messages import Training
 from elastane.train.adapt.profile import StepProfile
 from elastane.train.reports.events import Evaluated as EvaluatedEvent
-from elastane.train.reports.events import Event, Fitted, Resized, Saved, Stepped, WorkerLost
+from elastane.train.reports.events import Event, Fitted, Resized, Saved, Stepped, Warming, WorkerLost
 
 _RECENT = 30
 """Windows from which the pace of the whole job is judged."""
@@ -57,6 +57,8 @@ class Learned:
         """What past jobs like it tell."""
         self._noise = NoisePath()
         self._profile = _Profile()
+        self.warming: tuple[str, float] | None = None
+        """Who is in one of its first steps, and since when; nobody in particular while it starts."""
         self._model: GoodputModel | None = None
         self._limits: BatchLimits | None = None
         self._batch0 = 0
@@ -77,7 +79,11 @@ class Learned:
         """
         match event:
             case Stepped():
+                self.warming = None
                 self._step(event, share)
+            case Warming():
+                self.warming = (event.worker, event.at_s - event.for_s)
+                return False
             case Fitted():
                 self._limits = event.limits
                 self._batch0 = event.limits.initial

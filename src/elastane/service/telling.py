@@ -12,8 +12,10 @@ from elastane.service.learning import Learned
 from elastane.service.live import LiveJob, places_of, slots_of
 from elastane.service.messages import Eta, EventRecord, JobDetail, JobSummary, NodeInfo, Step, WorkerInfo
 from elastane.service.store.rows import JobRow
+from elastane.train.reports.wording import warming
 
 _RUNNING = (State.RUNNING, State.RESIZING)
+_LONGEST_NAME = 40
 
 
 def summary(
@@ -44,10 +46,18 @@ def summary(
         batch=(training.batch or None) if training is not None else None,
         goodput=training.goodput if training is not None and running and training.batch else None,
         eta=None if row.terminal else end_of(learned, now_s, True) if running else foreseen,
-        reason=row.reason or waiting,
+        reason=row.reason or waiting or _warming(row, learned, now_s),
         held=row.held,
         pinned=row.pinned_workers,
     )
+
+
+def _warming(row: JobRow, learned: Learned, now_s: float) -> str:
+    """Why a job that has its place shows no step yet."""
+    if learned.warming is None or row.state not in (State.STARTING, *_RUNNING):
+        return ""
+    worker, since_s = learned.warming
+    return warming(worker[:_LONGEST_NAME], max(0.0, now_s - since_s))
 
 
 def detail(

@@ -27,11 +27,12 @@ def gate_optimizer(
             raise TrainError("opt.step(closure) is not supported: a closure would be run on part of a batch")
         loop.unit_done()
 
-    def zero_grad(set_to_none: bool = True) -> None:  # noqa: ARG001
+    def zero_grad(set_to_none: bool = True) -> None:
         """Drop the gradients; never zeroed in place, since a newcomer may still be sent the last ones."""
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                parameter.grad = None
+                zeros = parameter.requires_grad and not set_to_none
+                parameter.grad = torch.zeros_like(parameter) if zeros else None
 
     def add_param_group(param_group: dict[str, Any]) -> None:
         given = param_group["params"]
@@ -60,7 +61,7 @@ def gate_scheduler(scheduler: Any, loop: Loop, replaying: Any) -> None:
 
 def gate_scaler(scaler: Any, loop: Loop) -> None:
     """``step`` unscales, checks and steps on the reduced gradients; ``update`` follows real steps only."""
-    raw_step, raw_update = scaler.step, scaler.update
+    raw_step, raw_update, raw_unscale = scaler.step, scaler.update, scaler.unscale_
     make_step = loop.raw_step
 
     def scaled_step() -> None:
@@ -68,15 +69,22 @@ def gate_scaler(scaler: Any, loop: Loop) -> None:
         assert optimizer is not None
         gated = optimizer.step
         optimizer.step = make_step  # type: ignore[method-assign,assignment]
+        scaler.unscale_ = raw_unscale
         try:
             raw_step(optimizer)
         finally:
             optimizer.step = gated  # type: ignore[method-assign]
+            scaler.unscale_ = unscale_
 
     def step(optimizer: torch.optim.Optimizer, *_args: Any, **_kwargs: Any) -> None:
         if optimizer is not loop.state.optimizer:
             raise TrainError("scaler.step() was called with another optimizer than the job's")
         loop.unit_done()
+
+    def unscale_(optimizer: torch.optim.Optimizer) -> None:
+        """In the loop body there is only a part: the whole gradient is unscaled and checked at the step."""
+        if optimizer is not loop.state.optimizer:
+            raw_unscale(optimizer)
 
     def update(*args: Any, **kwargs: Any) -> None:
         if loop.stepped:
@@ -85,4 +93,4 @@ def gate_scaler(scaler: Any, loop: Loop) -> None:
     loop.raw_step = scaled_step
     loop.loss_scale = scaler.get_scale
     loop.scaled = True
-    scaler.step, scaler.update = step, update
+    scaler.step, scaler.update, scaler.unscale_ = step, update, unscale_

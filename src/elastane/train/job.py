@@ -48,7 +48,7 @@ from elastane.train.saving import AsyncSaver, SaveInterval
 from elastane.train.shares import Mode
 from elastane.train.state import Stateful, TrainingState
 from elastane.train.surroundings import arrange_threads, membership_here
-from elastane.train.unsuited import advice, refuse_unsuited
+from elastane.train.unsuited import advice, refuse_optimizer, refuse_unsuited
 
 _Module = TypeVar("_Module", bound=nn.Module)
 _Optimizer = TypeVar("_Optimizer", bound=torch.optim.Optimizer)
@@ -205,15 +205,16 @@ class Job:
 
     # Setting up.
 
-    def model(self, module: _Module, *, loss: str = "mean") -> _Module:
+    def model(self, module: _Module, *, loss: str | None = None) -> _Module:
         """Train this module; returns it unchanged.
 
         ``loss`` is ``mean`` or ``sum``: whether the loss that the script computes for a batch is the mean or the sum
-        over its samples.
+        over its samples.  Unsaid it is taken for a mean, with a warning if it looks like a sum.
         """
-        if loss not in ("mean", "sum"):
+        if loss not in (None, "mean", "sum"):
             raise TrainError(f"job.model(loss=...): must be 'mean' or 'sum', not {loss!r}")
         self._loop.summed_loss = loss == "sum"
+        self._loop.loss_guard.wanted = loss is None
         if self._state.model is not None:
             raise TrainError("job.model() was called twice; put both parts into one module")
         refuse_unsuited(module)
@@ -231,6 +232,7 @@ class Job:
         """Use this optimizer; ``max_grad_norm`` clips the mean gradient of each step."""
         if self._state.optimizer is not None:
             raise TrainError("job.optimizer() was called twice; use parameter groups in one optimizer")
+        refuse_optimizer(optimizer)
         self._state.optimizer = optimizer
         if max_grad_norm is not None:
             self._loop.max_norm = max_grad_norm
@@ -407,6 +409,19 @@ class Job:
         self._enter()
         return self._loop.from_leader(key, compute)
 
+    def on_leader(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Run ``function`` on the leader alone; the others wait until it is done.
+
+        For files and the like.  If the leader dies in it, the next one runs it again from the start; a worker that
+        joins later does not run what is done.  Call it at the same place on all.
+        """
+        self._enter()
+
+        def run() -> None:
+            function(*args, **kwargs)
+
+        self._loop.from_leader(f"on leader: {self._evaluation_key()}", run)
+
     def all_reduce(self, value: Any, how: str = "mean") -> Any:
         """The ``mean``, ``sum``, ``max`` or ``min`` of a number or small tensor over all workers, on each of them.
 
@@ -417,9 +432,16 @@ class Job:
         place = "before" if self._epochs is None else f"epoch {self.epoch}"
         return self._loop.reductions.reduce(value, how, place)
 
-    def clip_grad_norm_(self, parameters: Any, max_norm: float) -> None:  # noqa: ARG002
-        """Clip the mean gradient of the step (not this worker's part of it) to ``max_norm``."""
-        self._loop.max_norm = float(max_norm)
+    def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        """Clip the mean gradient of the step (not this worker's part of it) to ``max_norm``.
+
+        Returned is the norm of this worker's part.  PyTorch's own ``clip_grad_norm_`` does the same in the loop body.
+        """
+        return self._loop.clipping.norm(parameters, max_norm, norm_type)
+
+    def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
+        """Clip each number of the mean gradient of the step to [-``clip_value``, ``clip_value``]."""
+        self._loop.clipping.value(parameters, clip_value)
 
     def print(self, *values: Any) -> None:
         """Print on one worker only."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from elastane.train.control.effort import EarlyEffort
 from elastane.train.control.plan import Plan
 from elastane.train.control.wire import Connection
 from elastane.train.errors import MembershipChanged, Released, TrainError
@@ -220,8 +221,12 @@ class Link:
             os._exit(3)
 
     def _beat(self) -> None:
+        effort = EarlyEffort()
         while True:
-            self.send(type="beat", step=self.step, doing=self.doing)
+            step, doing = self.step, self.doing
+            self.send(
+                type="beat", step=step, doing=doing, **effort.told(step, doing, self.account["generation"])
+            )
             time.sleep(BEAT_S)
 
 

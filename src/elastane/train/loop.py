@@ -12,7 +12,7 @@ import contextlib
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,13 +25,16 @@ from elastane.train.adapt.rules import BatchChoice
 from elastane.train.adapt.trial import try_batch
 from elastane.train.agreement import Agreement
 from elastane.train.buffers import BufferKeeper
+from elastane.train.clipping import Clipping
 from elastane.train.data.blocks import unit_spans
 from elastane.train.data.keys import Purpose, key_of
 from elastane.train.data.rng import seed_all
 from elastane.train.digest import EVERY as DIGEST_EVERY
 from elastane.train.errors import Diverged, MembershipChanged, Released, TrainError
 from elastane.train.keeper import Keeper
+from elastane.train.loss_guard import LossGuard
 from elastane.train.membership import Change, Membership
+from elastane.train.naming import plain_name
 from elastane.train.reduce.contract import Reducer, Shares
 from elastane.train.reduce.gradients import GradientLayout, GradientVector
 from elastane.train.reduce.mean import MeanReducer
@@ -39,10 +42,12 @@ from elastane.train.reduce.ordered import OrderedReducer
 from elastane.train.reductions import Reductions
 from elastane.train.reporting import Reporter
 from elastane.train.reports.events import Diverged as DivergedEvent
-from elastane.train.reports.events import Event, Resized
+from elastane.train.reports.events import Event, Resized, Warned
 from elastane.train.shadow import ShadowReceiver, ShadowSender, can_follow
 from elastane.train.shares import Mode, consistent_shares, divided_shares
+from elastane.train.sparse import give_sparse
 from elastane.train.state import Selection, TrainingState
+from elastane.train.structure import ModelStructure
 from elastane.train.tail import Column, Table, width
 from elastane.train.trained import ParameterNames, TrainedParameters, put_selection, take_selection
 
@@ -120,6 +125,8 @@ class Loop:
         """The script's loss is a sum over samples, not their mean."""
         self.accumulate = 1
         """Batches of a loader that make one step; the script divides its loss by it."""
+        self.clipping = Clipping(self._trained, lambda: self.loss_scale())
+        self.loss_guard = LossGuard(lambda: (self.loss_scale(), float(self.accumulate)), self._warn)
         self.agreement = Agreement(settings.mode, membership, reporter)
         self.keeper: Keeper | None = None
         self.adaptation: Adaptation | None = None
@@ -150,12 +157,15 @@ class Loop:
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """The model and its optimizer, once both are known."""
         self._names = names = ParameterNames(model, optimizer)
+        self._structure = ModelStructure(model)
         self._ready = self._geared(model, optimizer, BufferKeeper(model))
         self.state.selection = Selection(
             lambda: take_selection(names, optimizer),
             lambda selection: put_selection(names, optimizer, selection),
             self._settle,
         )
+        if names.outside:
+            self.state.add("parameters outside the model", names.take_outside, names.put_outside)
 
     def _geared(self, model: nn.Module, optimizer: torch.optim.Optimizer, buffers: BufferKeeper) -> _Gear:
         """What it takes to train the parameters that are selected now."""
@@ -196,6 +206,11 @@ class Loop:
             raise TrainError("call job.model(...) and job.optimizer(...) before training begins")
         return self._ready
 
+    def _trained(self) -> Iterator[nn.Parameter]:
+        """What the job's optimizer has, frozen or not."""
+        groups = self.state.optimizer.param_groups if self.state.optimizer is not None else []
+        return (p for group in groups for p in group["params"])
+
     def _measure(self, vector: Tensor) -> None:
         if self.adaptation is not None:
             self.adaptation.statistics.unit(vector, self.loss_scale())
@@ -214,7 +229,7 @@ class Loop:
 
     def signature(self) -> Mapping[str, Any]:
         """What must be equal between workers."""
-        names = {id(p): name for name, p in self._gear.model.named_parameters()}
+        names = {id(p): plain_name(name) for name, p in self._gear.model.named_parameters()}
         return {
             **self.extra_signature,
             "parameters": [
@@ -340,12 +355,15 @@ class Loop:
         if again:
             gear.buffers.restore()
         else:
+            self._structure.check()
             gear.buffers.snapshot()
             self._passes = []
         self._begun = self.step
         for each in (gear, self._changed):
             if each is not None:
                 each.reducer.begin(self._shares, m.rank, kept)
+                if not again:
+                    each.layout.begin()
         if self.adaptation is not None:
             self.adaptation.epoch = float(self.epoch)
             measured = self.adaptation.statistics.begin(self.step, again)
@@ -398,13 +416,28 @@ class Loop:
         gear.reducer.start(unit)
         if self._changed is not None:
             self._changed.reducer.start(unit)
+        self._body_begins(self._shares.counts[unit])
         self.membership.doing("computing", self.step)
         self._unit_began = time.perf_counter()
         offset, count = unit_spans(0, self._shares.counts)[unit]
         return (offset, count) if count else (0, 1)
 
+    def _body_begins(self, samples: int) -> None:
+        """The script's loop body runs from here to ``opt.step()``, or until it leaves the loop."""
+        self.clipping.open()
+        self.loss_guard.open(samples)
+
+    def _body_ends(self) -> None:
+        self.clipping.close()
+        self.loss_guard.close()
+
+    def _warn(self, text: str) -> None:
+        if self.membership.rank == 0:
+            self.reporter.emit(Warned(self.reporter.wall(), text))
+
     def drop(self) -> None:
         """The script has left its loop without stepping on what it was given: that step has not begun."""
+        self._body_ends()
         if self._ready is None or not self.half_done:
             return
         self._left_inside = bool(self._gear.reducer.finished)
@@ -450,6 +483,7 @@ class Loop:
             raise TrainError(
                 "opt.step() was called outside the loop over job.loader(...), or twice for one batch"
             )
+        self._body_ends()
         gear = self._gear
         unit, self._unit = self._unit, None
         self.last_unit = unit
@@ -515,13 +549,16 @@ class Loop:
         m = self.membership
         size = width(len(gear.layout.groups))
         table_size = m.world * size
-        tail = gear.reducer.tail_of(table_size + gear.buffers.size)
+        buffers_end = table_size + gear.buffers.size
+        tail = gear.reducer.tail_of(buffers_end + gear.layout.count)
         tail[m.rank * size : (m.rank + 1) * size] = torch.tensor(row, dtype=tail.dtype)
         if self._shares.owner[0] == m.rank:
-            gear.buffers.write(tail[table_size:])
+            gear.buffers.write(tail[table_size:buffers_end])
+        gear.layout.tell(tail[buffers_end:])
         m.doing("waiting", self.step)
         vector = gear.reducer.reduce(m.group, len(tail))
-        gear.buffers.read(vector.tail[table_size : table_size + gear.buffers.size])
+        gear.buffers.read(vector.tail[table_size:buffers_end])
+        gear.layout.hear(vector.tail[buffers_end : len(tail)])
         return vector, Table.read(vector.tail[:table_size], m.world)
 
     def _apply(self, vector: GradientVector, table: Table, sync_s: float) -> None:
@@ -533,7 +570,9 @@ class Loop:
             vector.gradients.mul_(self.accumulate)
         if self.max_norm is not None:
             _clip(vector.gradients, self.max_norm * self.loss_scale())
+        self.clipping.apply(self.layout, vector)
         self.layout.publish(vector)
+        give_sparse(self._gear.optimizer)
         self._optimizer_step(vector.gradients, samples)
         self.step += 1
         self.tick += 1

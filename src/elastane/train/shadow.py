@@ -42,6 +42,7 @@ from elastane.train.errors import MembershipChanged
 from elastane.train.packing import Packed, pack, unpack
 from elastane.train.reduce.gradients import GradientLayout
 from elastane.train.state import TrainingState
+from elastane.train.value_marks import ValueMarks
 
 PIECE_BYTES = 1 << 20
 """Sent at once: the training never waits for more than this."""
@@ -144,6 +145,7 @@ class ShadowSender:
         self._frames: deque[_Frame] = deque()
         self._ended = False
         self._wanted = False
+        self._marks: ValueMarks | None = None
         self._lock = threading.Lock()
         self._news = threading.Event()
         self._thread = threading.Thread(
@@ -155,6 +157,8 @@ class ShadowSender:
 
     def boundary(self, step: int) -> None:
         """Parameters are whole, as of ``step``."""
+        if self._marks is None:
+            self._marks = ValueMarks(self._layout.parameters)
         self._step = step
         self._news.set()
 
@@ -164,17 +168,28 @@ class ShadowSender:
 
     def yield_parameters(self) -> None:
         """The optimizer is about to make a step; ``applied`` follows."""
+        self._look_for_changes()
         self._copy("part", parameters=True)
 
     def applied(self, step: int, gradient: Tensor, groups: list[dict[str, Any]]) -> None:
         """The optimizer has made this step."""
         if self._next and not self.problem:
             sent = gradient[: self._layout.places[self._next - 1].stop]
-            self._put(_Frame("gradient", pack({"gradient": sent, "groups": groups}), lent=gradient, step=step))
+            packed, absent = pack({"gradient": sent, "groups": groups}), sorted(self._layout.absent)
+            self._put(_Frame("gradient", packed, lent=gradient, step=step, absent=absent))
+        self._marks = ValueMarks(self._layout.parameters)
         self.boundary(step)
+
+    def _look_for_changes(self) -> None:
+        """What the script does to parameters past the optimizer cannot be followed."""
+        if self._marks is not None and not self.problem and self._marks.changed:
+            self.refuse("the script changes parameters itself, between two steps")
 
     def finish(self, step: int) -> None:
         """The newcomer is a member from here on; returns when everything is on its way."""
+        self._look_for_changes()
+        if self.problem:
+            return
         marks = digest(list(self._layout.parameters), step)
         small = self._state.take_small(self._layout.parameters)
         copied = Packed({name: t.detach().clone() for name, t in small.tensors.items()}, small.tree)
@@ -329,8 +344,9 @@ class ShadowReceiver:
             elif frame.kind == "gradient":
                 for group, saved in zip(optimizer.param_groups, values["groups"], strict=True):
                     group.update(saved)
+                absent = set(frame.header["absent"])
                 for index, (place, view) in enumerate(zip(layout.places, vector.views, strict=True)):
-                    ready = since.get(index, step) < step
+                    ready = since.get(index, step) < step and index not in absent
                     place.parameter.grad = view.to(place.parameter.dtype) if ready else None
                 apply()
             else:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from elastane.train.errors import TrainError
+from elastane.train.naming import load_model_state, model_state, plain_name
 from elastane.train.packing import Packed, pack, unpack
 
 _MERGED_BYTES = 1 << 16
@@ -92,7 +94,7 @@ class TrainingState:
         """All of it; tensors are not copied."""
         return pack(
             {
-                "model": self.model.state_dict() if self.model is not None else None,
+                "model": model_state(self.model) if self.model is not None else None,
                 "optimizer": self.optimizer.state_dict() if self.optimizer is not None else None,
                 "trained": self.selection.take(),
                 "parts": self.parts(),
@@ -103,12 +105,12 @@ class TrainingState:
         """Become what ``take`` saw."""
         state = unpack(packed)
         if self.model is not None and state["model"] is not None:
-            _load(self.model, state["model"], "model")
+            _load(partial(load_model_state, self.model), state["model"], "model")
         if state.get("trained") is not None:
             self.selection.put(state["trained"])
             self.selection.settle()
         if self.optimizer is not None and state["optimizer"] is not None:
-            _load(self.optimizer, state["optimizer"], "optimizer")
+            _load(self.optimizer.load_state_dict, state["optimizer"], "optimizer")
         self.put_parts(state["parts"])
 
     def take_small(self, followed: Iterable[nn.Parameter]) -> Packed:
@@ -129,7 +131,8 @@ class TrainingState:
         """Parameters and buffers of the model, by name."""
         if self.model is None:
             return {}
-        return {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
+        found = (*self.model.named_parameters(), *self.model.named_buffers())
+        return {plain_name(name): tensor for name, tensor in found}
 
     @torch.no_grad()
     def put_small(self, packed: Packed) -> None:
@@ -142,7 +145,9 @@ class TrainingState:
                 group.update({key: value for key, value in saved.items() if key != "params"})
         tensors = self._tensors()
         for name, saved in state["rest"].items():
-            tensors[name].copy_(saved)
+            # A buffer that is no part of the state may be there on one worker only.
+            if name in tensors and tensors[name].shape == saved.shape:
+                tensors[name].copy_(saved)
         self.put_parts(state["parts"])
 
     def share(self, group: Channel, root: int) -> int:
@@ -156,9 +161,9 @@ class TrainingState:
         return sum(tensor.nbytes for tensor in received.tensors.values())
 
 
-def _load(target: Stateful, state: Any, what: str) -> None:
+def _load(load: Callable[[Any], Any], state: Any, what: str) -> None:
     try:
-        target.load_state_dict(state)
+        load(state)
     except (RuntimeError, ValueError, KeyError) as error:
         text = " ".join(str(error).split())
         raise TrainError(f"the saved {what} does not fit this script's {what}: {text}") from error

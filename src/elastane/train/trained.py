@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
 from elastane.train.errors import TrainError
+from elastane.train.naming import plain_name
 
 _EXACT = 2**24
 """Whole numbers below this are exact in the table behind the gradients."""
@@ -26,12 +27,15 @@ class ParameterNames:
     """The parameters that exist when training begins, by name."""
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        self.by_name = dict(model.named_parameters())
+        self.by_name = {plain_name(name): parameter for name, parameter in model.named_parameters()}
         known = {id(p) for p in self.by_name.values()}
+        self.outside: dict[str, nn.Parameter] = {}
+        """Those the optimizer has and the model has not."""
         for number, group in enumerate(optimizer.param_groups):
             for index, parameter in enumerate(group["params"]):
                 if id(parameter) not in known:
-                    self.by_name[f"group {number}, parameter {index}"] = parameter
+                    self.outside[f"group {number}, parameter {index}"] = parameter
+        self.by_name |= self.outside
         self._names = {id(parameter): name for name, parameter in self.by_name.items()}
         for name, parameter in self.by_name.items():
             if isinstance(parameter, UninitializedParameter) or parameter.is_meta:
@@ -51,6 +55,16 @@ class ParameterNames:
                 "with requires_grad_(False), and unfreeze or add them when their time comes"
             )
         return found
+
+    def take_outside(self) -> dict[str, torch.Tensor]:
+        """The values of parameters that are in no ``state_dict``."""
+        return {name: parameter.detach() for name, parameter in self.outside.items()}
+
+    @torch.no_grad()
+    def put_outside(self, values: Mapping[str, torch.Tensor]) -> None:
+        """The inverse of ``take_outside``."""
+        for name, saved in values.items():
+            self.parameter(name).copy_(saved)
 
     def parameter(self, name: str) -> nn.Parameter:
         """The parameter of that name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
@@ -25,6 +26,15 @@ def refuse_unsuited(module: nn.Module) -> None:
                 f"job.model() was given a module with {kind}{where}, which needs a fixed process group; "
                 "use BatchNorm (leave out convert_sync_batchnorm) or GroupNorm"
             )
+
+
+def refuse_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    """An optimizer that evaluates the loss itself would do so on a part of the batch."""
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise TrainError(
+            "job.optimizer() was given LBFGS, which evaluates the loss several times per step (a closure), on this "
+            "worker's part of the batch; use an optimizer whose step() needs no closure: SGD, Adam, AdamW, …"
+        )
 
 
 def advice(error: BaseException) -> str:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from elastane.train.control.actions import Action, Emit, Finish, Kill, Record, Send, Spawn
+from elastane.train.control.effort import Effort
+from elastane.train.control.hangs import HangLimits, first_steps, hung
 from elastane.train.control.plan import Kind, Plan
 from elastane.train.control.roster import Phase, Worker, first_difference
 
@@ -40,6 +41,9 @@ class Settings:
     hang_factor: float = 20.0
     hang_floor_s: float = 5.0
     first_step_s: float = 120.0
+    """A worker in its first steps may be idle for so long while others wait ..."""
+    compile_s: float = 1800.0
+    """... and at work for so long: it may be compiling."""
     join_patience_s: float = 10.0
     prepare_s: float = 120.0
     enter_s: float = 60.0
@@ -204,7 +208,8 @@ class Coordinator:
         """A worker trains in this generation."""
         worker = self._seen(name, now_s)
         if worker is not None and worker.alive:
-            worker.entered = max(worker.entered, generation)
+            if generation > worker.entered:  # parts of a batch may have other sizes now: compiled again
+                worker.entered, worker.effort = generation, Effort()
             worker.phase = Phase.MEMBER
             self._progressed(step)
         return self._settle(now_s)
@@ -255,9 +260,11 @@ class Coordinator:
             worker.phase = Phase.LEAVING
         return self._settle(now_s)
 
-    def beat(self, name: str, step: int, doing: str, now_s: float) -> list[Action]:
-        """A sign of life, about twice a second."""
+    def beat(self, name: str, step: int, doing: str, now_s: float, cpu_s: float | None = None) -> list[Action]:
+        """A sign of life, about twice a second; in its first steps a worker tells what it has computed."""
         worker = self._seen(name, now_s)
+        if worker is not None:
+            worker.effort.hear(step, doing, cpu_s, now_s)
         if worker is not None and (worker.beat.step, worker.beat.doing) != (step, doing):
             worker.beat.step, worker.beat.doing, worker.beat.since_s = step, doing, now_s
             self._progressed(step)
@@ -310,10 +317,10 @@ class Coordinator:
                 self._fence(worker, f"no sign of life for {lease:g} s")
             elif not worker.seen_s and worker.started_s is not None:
                 self._unheard(worker, now_s - worker.started_s)
-        hung = self._hung(now_s)
-        if hung is not None:
-            limit = now_s - hung.beat.since_s
-            self._fence(hung, f"no progress for {limit:.1f} s at step {hung.beat.step} while others wait")
+        stuck = self._hung(now_s)
+        if stuck is not None:
+            limit = now_s - stuck.beat.since_s
+            self._fence(stuck, f"no progress for {limit:.1f} s at step {stuck.beat.step} while others wait")
         self._look_for_deserters(now_s)
         if self._next is not None and now_s - self._next_s > self._deadline_s():
             self._overdue(now_s)
@@ -682,22 +689,21 @@ class Coordinator:
             self._next_s = now_s
             late = [w for w in map(self.workers.__getitem__, plan.members) if w.entered < plan.generation]
             for worker in late:
-                if worker.alive and worker.beat.doing not in ("evaluating", "outside"):
+                early = worker.beat.doing == "computing" and worker.effort.early(worker.beat.step)
+                if worker.alive and worker.beat.doing not in ("evaluating", "outside") and not early:
                     self._fence(worker, f"did not enter generation {plan.generation}")
 
     def _hung(self, now_s: float) -> Worker | None:
         """A member that computes and computes while others have long been waiting for it."""
-        members = [w for w in self._alive() if w.phase is Phase.MEMBER and not w.done]
-        waiting = [w for w in members if w.beat.doing == "waiting"]
-        busy = [w for w in members if w.beat.doing == "computing"]
-        if not waiting or not busy or (self._recovering and self._next is None):
+        if self._recovering and self._next is None:
             return None
-        limit = self.settings.first_step_s if self.step < 3 else self.settings.hang_floor_s
-        limit = max(limit, self.settings.hang_factor * self._step_s)
-        longest = min(busy, key=lambda w: w.beat.since_s)
-        slowest_wait = median(now_s - w.beat.since_s for w in waiting)
-        stuck = now_s - longest.beat.since_s > limit and slowest_wait > limit / 2
-        return longest if stuck else None
+        usual_s = max(self.settings.hang_floor_s, self.settings.hang_factor * self._step_s)
+        limits = HangLimits(usual_s, self.settings.first_step_s, self.settings.compile_s)
+        return hung(self._alive(), limits, now_s)
+
+    def first_steps(self, now_s: float) -> tuple[str, float] | None:
+        """Who has been longest in one of its first steps, and for how many seconds."""
+        return first_steps(self._alive(), now_s)
 
     def _look_for_deserters(self, now_s: float) -> None:
         """Somebody has ended training while others wait for him in the next step."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from elastane.train.control.effort import Effort
+
 
 class Phase(StrEnum):
     """Where a worker is on its way through a job."""
@@ -48,6 +50,7 @@ class Worker:
     seen_s: float = 0.0
     ready_s: float = 0.0
     beat: Beat = field(default_factory=Beat)
+    effort: Effort = field(default_factory=Effort)
     built: int = 0
     caught_up: int = 0
     entered: int = 0

@@ -436,7 +436,9 @@ class CoordinationServer:
         generation = int(message.get("generation", 0))
         match message["type"]:
             case "beat":
-                return told.beat(name, int(message["step"]), str(message["doing"]), now)
+                used = message.get("cpu_s")
+                cpu_s = None if used is None else float(used)
+                return told.beat(name, int(message["step"]), str(message["doing"]), now, cpu_s)
             case "ready":
                 return told.ready(name, message["signature"], str(message["stream"]), now)
             case "built":

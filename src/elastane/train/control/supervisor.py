@@ -35,6 +35,7 @@ from elastane.train.control.plain import Meeting, PlainCoordinator
 from elastane.train.control.ports import free_port
 from elastane.train.control.runner import Order
 from elastane.train.control.server import CoordinationServer, Hooks
+from elastane.train.control.warming import WarmingWatch
 from elastane.train.control.wishes import Wish
 from elastane.train.errors import TrainError
 from elastane.train.reports.events import Ended, Event, Saved, Started, from_json
@@ -278,8 +279,14 @@ class Supervisor:
     async def _until_over(self, server: CoordinationServer) -> None:
         over = asyncio.create_task(server.finished.wait())
         adopted_by_s = time.monotonic() + self.options.settings.lease_s
+        clock = asyncio.get_running_loop().time
+        warming = WarmingWatch(clock())
         while not over.done():
             await asyncio.wait({over}, timeout=0.5)
+            if isinstance(server.coordinator, Coordinator):
+                event = warming.look(server.coordinator, clock(), time.time())
+                if event is not None:
+                    self._tell(event)
             if time.monotonic() > adopted_by_s:  # before that, those we take over may still come back
                 self._ask_for_nurseries(server)
             problem = server.problem or self._nurseries.problem()

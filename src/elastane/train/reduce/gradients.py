@@ -3,6 +3,7 @@
 A backward that finds no gradient leaves new tensors without adding anything: ``clear`` before and ``take``
 after it is cheaper than zeroing a vector and adding into it, and does not mind what the script does to
 ``p.grad`` meanwhile.  ``collect`` then copies once into a vector, ``publish`` shows a vector to the optimizer.
+A parameter that no backward of a step gave a gradient has none then either, so that the optimizer leaves it alone.
 Behind the gradients a vector has room for a *tail*: model buffers and a small table of floats.
 It knows nothing about workers or batches.
 """
@@ -60,6 +61,14 @@ class GradientLayout:
             self.groups.append(slice(first, at))
         self.size = at
         self._parameters = [place.parameter for place in self.places]
+        self._found = [False] * len(self.places)
+        self.absent: frozenset[int] = frozenset()
+        """Places that got no gradient in the last step, by anybody's backward."""
+
+    @property
+    def count(self) -> int:
+        """How many parameters there are."""
+        return len(self.places)
 
     @property
     def parameters(self) -> Iterable[nn.Parameter]:
@@ -93,6 +102,9 @@ class GradientLayout:
 
     def take(self) -> list[Tensor]:
         """The gradients as backward left them (zero where it left none), the caller's own from now on."""
+        for index, parameter in enumerate(self._parameters):
+            if parameter.grad is not None:
+                self._found[index] = True
         taken = [
             gradient
             if (gradient := place.parameter.grad) is not None
@@ -120,3 +132,19 @@ class GradientLayout:
         """Make ``vector`` what the optimizer sees."""
         for place, view in zip(self.places, vector.views, strict=True):
             place.parameter.grad = view if place.direct else view.to(place.parameter.dtype)
+        for index in self.absent:
+            self._parameters[index].grad = None
+
+    # Which parameters get a gradient in a step.
+
+    def begin(self) -> None:
+        """A step begins (not for one that is taken up again: what was found in it stays found)."""
+        self._found = [False] * len(self.places)
+
+    def tell(self, tail: Tensor) -> None:
+        """Write into a part of a tail which parameters were given a gradient here."""
+        tail.copy_(torch.tensor(self._found))
+
+    def hear(self, tail: Tensor) -> None:
+        """Read from the sum of these parts which parameters were given one anywhere."""
+        self.absent = frozenset(torch.nonzero(tail < 0.5).flatten().tolist())

@@ -116,6 +116,14 @@ class Resized(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Warming(Event):
+    """There is no step to be seen for ``for_s``: ``worker`` is in one of its first, or (empty) nobody has begun."""
+
+    worker: str
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerLost(Event):
     """A worker died or was fenced."""
 
@@ -209,6 +217,7 @@ _TYPES: dict[str, type[Event]] = {
     "stepped": Stepped,
     "fitted": Fitted,
     "resized": Resized,
+    "warming": Warming,
     "worker_lost": WorkerLost,
     "worker_joined": WorkerJoined,
     "worker_left": WorkerLeft,

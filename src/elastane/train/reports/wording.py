@@ -15,6 +15,7 @@ from elastane.train.reports.events import (
     Started,
     Stepped,
     Straggler,
+    Warming,
     Warned,
     WorkerLost,
 )
@@ -35,6 +36,8 @@ def _sentence(event: Event) -> str | None:
             return f"started {event.run}: {event.script}, mode {event.mode}, {workers(event.workers)}{known}"
         case Resized():
             return _resize(event)
+        case Warming():
+            return warming(event.worker, event.for_s)
         case WorkerLost():
             return f"lost worker {event.worker} at step {event.step:,}: {event.cause}"
         case Straggler():
@@ -54,6 +57,13 @@ def _sentence(event: Event) -> str | None:
             cause = f": {event.cause}" if event.cause else ""
             return f"{event.outcome} at step {event.step:,} after {duration(event.wall_s)}{cause}"
     return None
+
+
+def warming(worker: str, for_s: float) -> str:
+    """Why nothing is to be seen yet."""
+    if not worker:
+        return f"starting for {duration(for_s)}: importing and building the model"
+    return f"worker {worker} is compiling or warming up for {duration(for_s)}, in one of its first steps"
 
 
 def _resize(event: Resized) -> str:

@@ -1,0 +1,63 @@
+"""Notices a loss that is a sum over samples and was not declared as one.
+
+Parts of a batch have different numbers of samples on different numbers of workers, so the gradient of an undeclared
+sum depends on them.  The graph of the loss is looked at once, in the first loop body of a worker, when the script
+calls ``backward``; for that long, and no longer, ``Tensor.backward`` is the library's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from elastane.train.loss_graph import Batch, is_sum
+
+WARNING = (
+    "the loss looks like the sum over the samples of a batch, so the result depends on the number of workers; "
+    'say job.model(model, loss="sum"), or loss="mean" if it is their mean'
+)
+
+
+class LossGuard:
+    """One look at the first loss of one worker."""
+
+    def __init__(self, factors: Callable[[], tuple[float, ...]], warn: Callable[[str], None]) -> None:
+        self.wanted = True
+        """Until there has been a look, or the script has said what its loss is."""
+        self._factors = factors
+        self._warn = warn
+        self._original: Callable[..., Any] | None = None
+
+    def open(self, samples: int) -> None:
+        """A loop body begins with so many samples."""
+        if not self.wanted or samples < 2:
+            return
+        original: Callable[..., None] = torch.Tensor.backward
+        self._original = original
+
+        def backward(loss: torch.Tensor, *arguments: Any, **settings: Any) -> None:
+            self._look(loss, samples)
+            original(loss, *arguments, **settings)
+
+        torch.Tensor.backward = backward  # type: ignore[method-assign,assignment]
+
+    def close(self) -> None:
+        """The body has ended."""
+        if self._original is not None:
+            torch.Tensor.backward = self._original  # type: ignore[method-assign]
+            self._original, self.wanted = None, False
+
+    def _look(self, loss: torch.Tensor, samples: int) -> None:
+        try:
+            suspicious = self.wanted and is_sum(loss, Batch(samples, self._factors()))
+        except (
+            AttributeError,
+            RuntimeError,
+            TypeError,
+        ):  # a graph of another kind than expected: nobody can tell
+            return
+        if suspicious:
+            self.wanted = False
+            self._warn(WARNING)
