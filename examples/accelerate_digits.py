@@ -58,5 +58,6 @@ for epoch in job.epochs(options.epochs):  # elastane
             guesses = model(x).argmax(1)
         guesses, y = accelerator.gather_for_metrics((guesses, y))
         right += int((guesses == y).sum())
+    accelerator.log({"accuracy": right / len(test)})
     accelerator.print(f"epoch {epoch}: accuracy {right / len(test):.3f}")
 accelerator.end_training()
