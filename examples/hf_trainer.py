@@ -42,7 +42,8 @@ class Counting(Dataset):
 
 job = et.init(options.mode, seed=options.seed)
 torch.manual_seed(options.seed)
-shape = GPT2Config(vocab_size=64, n_positions=24, n_embd=64, n_layer=2, n_head=2)
+size = {"n_positions": 24, "n_embd": 64, "n_layer": 2, "n_head": 2}
+shape = GPT2Config(vocab_size=64, bos_token_id=0, eos_token_id=0, **size)
 trainer = ElasticTrainer(
     GPT2LMHeadModel(shape),
     TrainingArguments(

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from elastane.train.checkpoint import CheckpointStore
+from elastane.train.control.coordinator import Settings
 from elastane.train.control.wishes import Wish
 from elastane.train.packing import unpack
 from train.running import Outcome, alone, processes_of, train
@@ -22,6 +23,8 @@ WISHES = (
     Wish(30, "kill", steps=True, settled=True),
     Wish(45, "resize", 1, steps=True, settled=True),
 )
+PATIENT = Settings(workers=1, lease_s=60.0, hang_floor_s=60.0, join_patience_s=60.0)
+"""However busy the machine is, newcomers come together, and nobody is lost but by the kill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Conversion:
             run,
             f"--epochs={self.epochs}",
             wishes=WISHES,
+            settings=PATIENT,
             mode=mode,
             seed=self.victim,
             preload=("pacing", *self.preload),
