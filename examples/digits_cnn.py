@@ -23,6 +23,7 @@ parser.add_argument("--batch", type=int, default=64, help="of all workers togeth
 parser.add_argument("--max-batch", type=int, default=512, help="how far it may grow in adaptive mode")
 parser.add_argument("--lr", type=float, default=0.05)
 parser.add_argument("--mode", help="fixed, adaptive or consistent")
+parser.add_argument("--seed", type=int, default=0)
 options = parser.parse_args()
 
 digits = load_digits()
@@ -36,10 +37,10 @@ def block(channels_in: int, channels_out: int) -> list[nn.Module]:
     return [conv, nn.BatchNorm2d(channels_out), nn.ReLU(), nn.MaxPool2d(2)]
 
 
-torch.manual_seed(0)
+torch.manual_seed(options.seed)
 net = nn.Sequential(*block(1, 16), *block(16, 32), nn.Flatten(), nn.Dropout(0.2), nn.Linear(32 * 4, 10))
 
-job = et.init(options.mode)  # elastane
+job = et.init(options.mode, seed=options.seed)  # elastane
 model = job.model(net)  # elastane
 sgd = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9, weight_decay=1e-4)
 opt = job.optimizer(sgd)  # elastane

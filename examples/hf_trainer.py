@@ -20,6 +20,7 @@ parser.add_argument("--batch", type=int, default=32)
 parser.add_argument("--sequences", type=int, default=1024)
 parser.add_argument("--output", default="runs/hf")
 parser.add_argument("--mode", default=None, help="fixed, adaptive or consistent")
+parser.add_argument("--seed", type=int, default=0)
 options = parser.parse_args()
 
 
@@ -39,9 +40,10 @@ class Counting(Dataset):
         return {"input_ids": self.rows[index], "labels": self.rows[index]}
 
 
-job = et.init(options.mode)
-torch.manual_seed(0)
-shape = GPT2Config(vocab_size=64, n_positions=24, n_embd=64, n_layer=2, n_head=2)
+job = et.init(options.mode, seed=options.seed)
+torch.manual_seed(options.seed)
+size = {"n_positions": 24, "n_embd": 64, "n_layer": 2, "n_head": 2}
+shape = GPT2Config(vocab_size=64, bos_token_id=0, eos_token_id=0, **size)
 trainer = ElasticTrainer(
     GPT2LMHeadModel(shape),
     TrainingArguments(

@@ -19,6 +19,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=30)
 parser.add_argument("--batch", type=int, default=32, help="per worker, as usual with Horovod")
 parser.add_argument("--lr", type=float, default=0.05)
+parser.add_argument("--seed", type=int, default=0)
 options = parser.parse_args()
 
 digits = load_digits()
@@ -27,10 +28,10 @@ labels = torch.tensor(digits.target)
 train_set, test = TensorDataset(images[:1500], labels[:1500]), (images[1500:], labels[1500:])
 
 hvd.init()
-torch.manual_seed(0)
+torch.manual_seed(options.seed)
 model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
 optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9))
-sampler = hvd.elastic.ElasticSampler(train_set, batch_size=options.batch)
+sampler = hvd.elastic.ElasticSampler(train_set, seed=options.seed, batch_size=options.batch)
 state = hvd.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0)
 
 
@@ -51,7 +52,9 @@ def train(state: hvd.elastic.TorchState) -> None:
             state.commit()
         right = (model(test[0]).argmax(1) == test[1]).float().mean()
         if hvd.rank() == 0:
-            print(f"epoch {state.epoch}: accuracy {right:.3f} with {hvd.size()} workers", flush=True)
+            seen = len(sampler.processed_indices)
+            text = f"epoch {state.epoch}: accuracy {right:.3f} after {seen} samples, {hvd.size()} workers"
+            print(text, flush=True)
         state.epoch += 1
         sampler.set_epoch(state.epoch)
         state.commit()

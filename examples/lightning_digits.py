@@ -21,6 +21,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=20)
 parser.add_argument("--batch", type=int, default=64)
 parser.add_argument("--mode", default=None, help="fixed or consistent")
+parser.add_argument("--seed", type=int, default=0)
 options = parser.parse_args()
 
 digits = load_digits()
@@ -54,8 +55,8 @@ class Digits(lightning.LightningModule):
         }
 
 
-job = et.init(options.mode)
-torch.manual_seed(0)
+job = et.init(options.mode, seed=options.seed)
+torch.manual_seed(options.seed)
 trainer = lightning.Trainer(
     max_epochs=options.epochs,
     strategy=ElasticStrategy(job),

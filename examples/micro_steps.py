@@ -23,6 +23,7 @@ parser.add_argument("--batch", type=int, default=16, help="of one micro-step, al
 parser.add_argument("--micro-steps", type=int, default=4, help="per optimizer step")
 parser.add_argument("--blocks", type=int, default=1024, help="pieces of text to train on")
 parser.add_argument("--mode", help="fixed or consistent")
+parser.add_argument("--seed", type=int, default=0)
 options = parser.parse_args()
 
 LETTERS, LENGTH = "0123456789+=;", 32
@@ -62,8 +63,8 @@ def test_loss() -> float:
 
 train, test = TensorDataset(written(options.blocks, 0)), written(64, 1)
 
-job = et.init(options.mode)  # elastane
-torch.manual_seed(0)
+job = et.init(options.mode, seed=options.seed)  # elastane
+torch.manual_seed(options.seed)
 model = job.model(GPT())  # elastane
 opt = job.optimizer(torch.optim.AdamW(model.parameters(), lr=3e-3))  # elastane
 data = job.loader(train, batch_size=options.batch)  # elastane

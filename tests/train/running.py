@@ -43,6 +43,11 @@ class Outcome:
         """What a worker printed."""
         return (self.run / "logs" / f"{worker}.log").read_text()
 
+    @property
+    def printed(self) -> list[str]:
+        """What all workers printed, line by line."""
+        return [line for path in self.run.glob("logs/w*.log") for line in path.read_text().splitlines()]
+
 
 def train(
     script: Path | str,
@@ -53,6 +58,7 @@ def train(
     settings: Settings | None = None,
     mode: str = "fixed",
     seed: int = 0,
+    preload: tuple[str, ...] = (),
 ) -> Outcome:
     """Run a script under a supervisor of its own until it ends."""
     path = SCRIPTS / script if isinstance(script, str) else script
@@ -65,6 +71,7 @@ def train(
         directory=run.parent,
         wishes=tuple(wishes),
         seed=seed,
+        preload=preload,
     )
     supervisor = Supervisor(options, lambda _: None, lambda _: None)
 
@@ -85,12 +92,20 @@ async def _allow_the_end(supervisor: Supervisor, run: Path) -> None:
     (run / "enough").touch()
 
 
-def alone(script: str, run: Path, *arguments: str, mode: str = "fixed") -> None:
-    """The same script as a plain Python program."""
+def alone(script: Path | str, run: Path, *arguments: str, mode: str = "fixed") -> list[str]:
+    """The same script as a plain Python program; what it printed."""
     environment = {**os.environ, "ELASTANE_MODE": mode, "ELASTANE_RUN": str(run), "OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        [sys.executable, str(SCRIPTS / script), *arguments], env=environment, check=True, capture_output=True
+    done = subprocess.run(
+        [sys.executable, str(SCRIPTS / script), *arguments],
+        cwd=run.parent,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE_S,
     )
+    assert done.returncode == 0, done.stdout
+    return done.stdout.splitlines()
 
 
 def processes_of(run: Path) -> list[int]:

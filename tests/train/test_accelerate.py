@@ -86,6 +86,11 @@ def test_training_goes_as_without_the_library(tmp_path: Path, mode: str, batch: 
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("error:Seems like `optimizer.step")
+def test_a_scheduler_made_before_prepare_does_not_warn(tmp_path: Path) -> None:
+    fit(accelerator_of(tmp_path), epochs=1)
+
+
 def test_the_shuffled_loader_is_trained_on_and_the_other_is_read_whole(tmp_path: Path) -> None:
     accelerator = accelerator_of(tmp_path)
     test, train = DataLoader(DATA, 50), DataLoader(DATA, 8, shuffle=True)

@@ -45,6 +45,8 @@ def run(command: list[str], directory: Path) -> subprocess.CompletedProcess[str]
         pytest.param("digits_cnn.py", [], 24, marks=pytest.mark.slow),
         pytest.param("digits_cnn.py", ["--mode=adaptive"], 24, marks=pytest.mark.slow),
         pytest.param("transformer.py", ["--sentences=640"], 10, marks=pytest.mark.slow),
+        pytest.param("vae.py", ["--mode=adaptive"], 24, marks=pytest.mark.slow),
+        pytest.param("accelerate_digits.py", ["--mode=adaptive"], 24, marks=pytest.mark.slow),
     ],
 )
 def test_an_example_runs_alone(script: str, arguments: list[str], steps: int, tmp_path: Path) -> None:

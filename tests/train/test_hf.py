@@ -129,6 +129,16 @@ def test_the_gradient_is_clipped_after_all_units_have_been_added(tmp_path: Path)
     assert norms == pytest.approx([1e-3] * len(norms), rel=1e-2)
 
 
+def test_measuring_the_gradient_leaves_it_alone_so_that_newcomers_can_follow(tmp_path: Path) -> None:
+    trainer, _ = trainer_of(tmp_path, "fixed")
+    for parameter in trainer.model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    count = sum(parameter.numel() for parameter in trainer.model.parameters())
+    before = [parameter.grad._version for parameter in trainer.model.parameters()]
+    assert float(trainer._get_grad_norm(trainer.model)) == pytest.approx(count**0.5)
+    assert [parameter.grad._version for parameter in trainer.model.parameters()] == before
+
+
 def test_the_trainer_can_save_its_own_checkpoints(tmp_path: Path) -> None:
     trainer, _ = trainer_of(
         tmp_path, "fixed", save_strategy="epoch", load_best_model_at_end=True, metric_for_best_model="loss"

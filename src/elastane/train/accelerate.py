@@ -95,6 +95,8 @@ class Accelerator(_Accelerator):  # type: ignore[misc]
             self._unstepped = False
 
         optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
+        # Schedulers made before look for their own mark on it, and warn; what they did to it is behind ours.
+        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
         return optimizer
 
     def _loader(self, loader: DataLoader[Any], chosen: bool) -> Any:
