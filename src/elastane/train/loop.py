@@ -77,7 +77,7 @@ class LoopSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Gear:
+class Gear:
     """What training needs, once the script has named it."""
 
     model: nn.Module
@@ -126,8 +126,8 @@ class Loop:
         self.last_inputs: object = None
         self.facts: Callable[[], dict[str, Any]] = dict
         self.started: Callable[[], Event] | None = None
-        self._ready: _Gear | None = None
-        self._changed: _Gear | None = None
+        self._ready: Gear | None = None
+        self._changed: Gear | None = None
         """For what the script wants to train now, until all workers are known to want it."""
         self._refitted = False
         self._feed: Feed | None = None
@@ -147,17 +147,26 @@ class Loop:
 
     # Setting up.
 
-    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """The model and its optimizer, once both are known."""
-        self._names = names = ParameterNames(model, optimizer)
-        self._ready = self._geared(model, optimizer, BufferKeeper(model))
+    def enlist(self, raw_step: Callable[[], None]) -> int:
+        """One more optimizer, by its own ``step``; returns the number it has here."""
+        self.raw_step = raw_step
+        return 0
+
+    def stepping(self, number: int) -> bool:  # noqa: ARG002
+        """The body has called ``step()`` of an optimizer; True if that was a real step."""
+        return self.unit_done()
+
+    def attach(self, model: nn.Module, *optimizers: torch.optim.Optimizer) -> None:
+        """The model and what optimizes it, once both are known."""
+        self._names = names = ParameterNames(model, *optimizers)
+        self._ready = self._geared(model, optimizers[0], BufferKeeper(model))
         self.state.selection = Selection(
-            lambda: take_selection(names, optimizer),
-            lambda selection: put_selection(names, optimizer, selection),
+            lambda: take_selection(names, *optimizers),
+            lambda selection: put_selection(names, selection, *optimizers),
             self._settle,
         )
 
-    def _geared(self, model: nn.Module, optimizer: torch.optim.Optimizer, buffers: BufferKeeper) -> _Gear:
+    def _geared(self, model: nn.Module, optimizer: torch.optim.Optimizer, buffers: BufferKeeper) -> Gear:
         """What it takes to train the parameters that are selected now."""
         layout = GradientLayout([group["params"] for group in optimizer.param_groups])
         reducer: Reducer = (
@@ -165,7 +174,7 @@ class Loop:
             if self.settings.mode is Mode.CONSISTENT
             else MeanReducer(layout)
         )
-        return _Gear(model, optimizer, layout, reducer, buffers, TrainedParameters(self._names, optimizer))
+        return Gear(model, optimizer, layout, reducer, buffers, TrainedParameters(self._names, optimizer))
 
     # Parameters that are frozen, unfrozen or added while training goes on.
 
@@ -191,7 +200,7 @@ class Loop:
             self.adaptation.relayout(self.layout)
 
     @property
-    def _gear(self) -> _Gear:
+    def _gear(self) -> Gear:
         if self._ready is None:
             raise TrainError("call job.model(...) and job.optimizer(...) before training begins")
         return self._ready
@@ -334,24 +343,15 @@ class Loop:
         if not samples:
             self._shares = Shares((), ())
             return
-        m = self.membership
         self._shares = self._cut(samples, feed)
-        kept = not self._notice() and again  # gradients of units that were computed before
         if again:
             gear.buffers.restore()
         else:
             gear.buffers.snapshot()
             self._passes = []
         self._begun = self.step
-        for each in (gear, self._changed):
-            if each is not None:
-                each.reducer.begin(self._shares, m.rank, kept)
-        if self.adaptation is not None:
-            self.adaptation.epoch = float(self.epoch)
-            measured = self.adaptation.statistics.begin(self.step, again)
-            gear.reducer.observe = self._measure if measured and self._changed is None else None
-        owned = self._shares.owned_by(m.rank)
-        finished = gear.reducer.finished
+        finished = self._begin_reducers(again)
+        owned = self._shares.owned_by(self.membership.rank)
         if again:
             self.reductions.keep(finished)
             self.last_unit = self.last_unit if self.last_unit in finished else None
@@ -359,6 +359,19 @@ class Loop:
         # A worker without samples runs the body once all the same (its gradient counts nothing), so that
         # schedulers and counters in the script move alike everywhere.
         self._pending = deque(u for u in (busy or owned[:1]) if u not in finished)
+
+    def _begin_reducers(self, again: bool) -> frozenset[int]:
+        """Make ready for the units of the step; returns those whose gradients are there already."""
+        gear = self._gear
+        kept = not self._notice() and again  # gradients of units that were computed before
+        for each in (gear, self._changed):
+            if each is not None:
+                each.reducer.begin(self._shares, self.membership.rank, kept)
+        if self.adaptation is not None:
+            self.adaptation.epoch = float(self.epoch)
+            measured = self.adaptation.statistics.begin(self.step, again)
+            gear.reducer.observe = self._measure if measured and self._changed is None else None
+        return gear.reducer.finished
 
     def _wanted(self, feed: Feed) -> int:
         if self.adaptation is not None and feed.adapts and self.settings.mode is Mode.ADAPTIVE:
@@ -400,6 +413,10 @@ class Loop:
             self._changed.reducer.start(unit)
         self.membership.doing("computing", self.step)
         self._unit_began = time.perf_counter()
+        return self._span(unit)
+
+    def _span(self, unit: int) -> tuple[int, int]:
+        """Offset and samples of a unit; one that has none is run on a sample that counts nothing."""
         offset, count = unit_spans(0, self._shares.counts)[unit]
         return (offset, count) if count else (0, 1)
 
@@ -511,7 +528,7 @@ class Loop:
         row[Column.NOISE] = 0.0
         return self._exchange(changed, row)
 
-    def _exchange(self, gear: _Gear, row: Sequence[float]) -> tuple[GradientVector, Table]:
+    def _exchange(self, gear: Gear, row: Sequence[float]) -> tuple[GradientVector, Table]:
         m = self.membership
         size = width(len(gear.layout.groups))
         table_size = m.world * size
@@ -532,7 +549,7 @@ class Loop:
         elif self.accumulate > 1:
             vector.gradients.mul_(self.accumulate)
         if self.max_norm is not None:
-            _clip(vector.gradients, self.max_norm * self.loss_scale())
+            clip_norm(vector.gradients, self.max_norm * self.loss_scale())
         self.layout.publish(vector)
         self._optimizer_step(vector.gradients, samples)
         self.step += 1
@@ -644,7 +661,8 @@ class Loop:
         self._told, self.agreement.total = dict(state["told"]), int(state["total"])
 
 
-def _clip(gradient: Tensor, limit: float) -> None:
+def clip_norm(gradient: Tensor, limit: float) -> None:
+    """Scale a gradient down to this norm, if it is longer."""
     norm = torch.linalg.vector_norm(gradient)
     gradient.mul_(torch.clamp(limit / (norm + 1e-6), max=1.0))
 

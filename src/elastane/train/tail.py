@@ -6,6 +6,7 @@ table, exactly.  Decisions read from it are the same everywhere, at the same ste
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -62,6 +63,12 @@ class Table:
     def read(cls, tail: Tensor, world: int) -> Table:
         """The table that a tail holds."""
         return cls(tail.view(world, -1).tolist())
+
+    @classmethod
+    def summed(cls, tables: Sequence[Table]) -> Table:
+        """The columns of several tables of the same members, added up."""
+        ranks = zip(*(table.rows for table in tables), strict=True)
+        return cls([[sum(row[column] for row in rows) for column in Column] for rows in ranks])
 
     def leader(self, column: Column) -> int:
         """A whole number that the leader wrote."""

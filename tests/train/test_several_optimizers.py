@@ -1,0 +1,79 @@
+"""Several optimizers step in turn on the same batch, with any number of workers, as they do without the library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import TensorDataset
+
+import elastane.train as et
+from elastane.train.control.wishes import Wish
+from elastane.train.errors import TrainError
+from train.running import alone, train
+
+WISHES = (
+    Wish(3, "resize", 3, steps=True),
+    Wish(0, "kill", settled=True),
+    Wish(0, "resize", 1, settled=True),
+)
+
+
+def numbers(path: Path) -> list[float]:
+    return [float(value) for value in path.read_text().split()]
+
+
+def plain(epochs: int, pattern: str = "gan", reduction: str = "mean") -> list[float]:
+    """The same training without the library."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(140, 4, generator=generator) * 2.0 + 1.0
+    z = torch.randn(140, 3, generator=generator)
+    torch.manual_seed(0)
+    net_g = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 4))
+    net_d = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    opt_d = torch.optim.Adam(net_d.parameters(), lr=0.01)
+    opt_g = torch.optim.SGD(net_g.parameters(), lr=0.001 if reduction == "sum" else 0.02, momentum=0.9)
+    schedule_d = torch.optim.lr_scheduler.StepLR(opt_d, 10, 0.9)
+    schedule_g = torch.optim.lr_scheduler.StepLR(opt_g, 10, 0.8)
+
+    def score(samples: torch.Tensor, real: float) -> torch.Tensor:
+        wanted = torch.full((len(samples), 1), real)
+        return F.binary_cross_entropy_with_logits(net_d(samples), wanted, reduction=reduction)
+
+    total = 0.0
+    for _ in range(epochs):
+        for step, (real, noise) in enumerate(zip(x.split(32), z.split(32), strict=True)):
+            for _ in range(2 if pattern == "twice" else 1):
+                net_d.zero_grad()
+                score(real, 1.0).backward()
+                fake = net_g(noise)
+                score(fake.detach(), 0.0).backward()
+                opt_d.step()
+                schedule_d.step()
+            if pattern != "critic" or step % 3 == 2:
+                opt_g.zero_grad()
+                score(fake, 1.0).backward()
+                torch.nn.utils.clip_grad_norm_(net_g.parameters(), 0.5)
+                opt_g.step()
+                schedule_g.step()
+                total = float(fake.detach().sum())
+    tensors = [t.reshape(-1) for net in (net_g, net_d) for t in net.state_dict().values()]
+    rates = [schedule_d.last_epoch, schedule_g.last_epoch]
+    return [epochs, 5 * epochs, *rates, total, *torch.cat(tensors).tolist()]
+
+
+def close(values: list[float]) -> object:
+    return pytest.approx(values, rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("pattern", ["gan", "critic", "twice"])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_it_trains_as_the_plain_script_does(tmp_path: Path, pattern: str, workers: int) -> None:
+    out = tmp_path / "out"
+    arguments = (str(out), "--epochs=3", f"--pattern={pattern}")
+    done = train("gan.py", tmp_path / "run", *arguments, workers=workers)
+    assert done.ended.outcome == "finished", done.ended
+    assert numbers(out) == close(plain(3, pattern))
