@@ -77,3 +77,65 @@ def test_it_trains_as_the_plain_script_does(tmp_path: Path, pattern: str, worker
     done = train("gan.py", tmp_path / "run", *arguments, workers=workers)
     assert done.ended.outcome == "finished", done.ended
     assert numbers(out) == close(plain(3, pattern))
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--accumulate=4"], ["--piece=5"], ["--sum"]], ids=["accumulated", "in_pieces", "summed"]
+)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_it_does_so_in_several_parts_and_with_sums(tmp_path: Path, arguments: list[str], workers: int) -> None:
+    out = tmp_path / "out"
+    done = train("gan.py", tmp_path / "run", str(out), "--epochs=3", *arguments, workers=workers)
+    assert done.ended.outcome == "finished", done.ended
+    expected = plain(3, reduction="sum" if "--sum" in arguments else "mean")
+    assert numbers(out) == close(expected)
+
+
+@pytest.mark.parametrize("pattern", ["gan", "critic"])
+def test_it_does_so_through_resizes_and_a_kill(tmp_path: Path, pattern: str) -> None:
+    out = tmp_path / "out"
+    arguments = (str(out), "--pause=0.01", f"--pattern={pattern}")
+    done = train("gan.py", tmp_path / "run", *arguments, wishes=WISHES)
+    assert done.ended.outcome == "finished", done.ended
+    assert len(done.lost) == 1
+    found = numbers(out)
+    assert found == close(plain(int(found[0]), pattern))
+
+
+def test_consistent_mode_gives_the_same_bits_for_1_2_and_4_workers_through_resizes_and_a_kill(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    done = train(
+        "gan.py", tmp_path / "run", str(out), "--norm", "--pause=0.002", wishes=WISHES, mode="consistent"
+    )
+    assert done.ended.outcome == "finished", done.ended
+    assert len(done.lost) == 1
+    epochs = f"--epochs={int(numbers(out)[0])}"
+    alone("gan.py", tmp_path / "alone", str(tmp_path / "1"), "--norm", epochs, mode="consistent")
+    assert (tmp_path / "1").read_text() == out.read_text()
+    for workers in (2, 4):
+        other = tmp_path / str(workers)
+        train("gan.py", tmp_path / f"{workers}w", str(other), "--norm", epochs, workers=workers, mode="consistent")
+        assert other.read_text() == out.read_text()
+
+
+def test_consistent_mode_trains_as_the_plain_script_does(tmp_path: Path) -> None:
+    for pattern in ("gan", "critic", "twice"):
+        out = tmp_path / pattern
+        alone(
+            "gan.py", tmp_path / f"{pattern}_run", str(out), "--epochs=2", f"--pattern={pattern}", mode="consistent"
+        )
+        assert numbers(out) == close(plain(2, pattern))
+
+
+@pytest.mark.parametrize("mode", ["fixed", "consistent"])
+def test_a_worker_that_dies_between_two_optimizers_steps_changes_nothing(tmp_path: Path, mode: str) -> None:
+    out, other = tmp_path / "out", tmp_path / "other"
+    done = train("gan.py", tmp_path / "run", str(out), "--epochs=3", "--die=4", workers=3, mode=mode)
+    assert done.ended.outcome == "finished", done.ended
+    assert len(done.lost) == 1
+    assert numbers(out) == close(plain(3))
+    if mode == "consistent":
+        alone("gan.py", tmp_path / "alone", str(other), "--epochs=3", mode=mode)
+        assert other.read_text() == out.read_text()

@@ -2,6 +2,9 @@
 
 A forward changes them, so a step that is computed twice would count twice.  The buffers of one unit (the
 first) are everybody's after the step; they travel in the tail of the reduction.
+
+They are written through ``data``, as a forward does: a script may still have a backward before it whose forward
+has seen them (a GAN's generator, when the discriminator has stepped), and PyTorch must not take it for spoilt.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ class BufferKeeper:
     def restore(self) -> None:
         """As they were at the snapshot."""
         for saved, buffer in zip(self._saved, self._buffers, strict=True):
-            buffer.copy_(saved)
+            buffer.data.copy_(saved)
 
     def keep(self) -> None:
         """The present values are those that count after this step."""
@@ -58,9 +61,9 @@ class BufferKeeper:
         for buffer in self._buffers:
             size = buffer.numel()
             if buffer.is_floating_point():
-                buffer.copy_(tail[at : at + size].view(buffer.shape))
+                buffer.data.copy_(tail[at : at + size].view(buffer.shape))
                 at += size
             else:
                 high, low = tail[at : at + size].round(), tail[at + size : at + 2 * size].round()
-                buffer.copy_((high.to(torch.int64) * _SPLIT + low.to(torch.int64)).view(buffer.shape))
+                buffer.data.copy_((high.to(torch.int64) * _SPLIT + low.to(torch.int64)).view(buffer.shape))
                 at += 2 * size

@@ -26,7 +26,7 @@ from elastane.train.data.keys import Purpose, key_of
 from elastane.train.data.rng import seed_all
 from elastane.train.digest import EVERY as DIGEST_EVERY
 from elastane.train.errors import MembershipChanged, TrainError
-from elastane.train.loop import Gear, Loop, clip_norm
+from elastane.train.loop import Feed, Gear, Loop, clip_norm
 from elastane.train.marks import same_everywhere
 from elastane.train.membership import Change
 from elastane.train.reduce.gradients import GradientVector
@@ -121,6 +121,11 @@ class PhasedLoop(Loop):
     @property
     def _place(self) -> tuple[int, tuple[int, ...], int]:
         return self.step, self.made, self.membership.generation
+
+    def begin(self, feed: Feed) -> bool:
+        """A new step, of which nothing is known yet."""
+        self._sequence = None
+        return super().begin(feed)
 
     def next_unit(self) -> tuple[int, int] | None:
         """The unit to run now; None when all phases of the step are made."""
@@ -289,11 +294,12 @@ class PhasedLoop(Loop):
             self._stale = True
 
     def _overtaken(self) -> None:
-        """Others are gone, or ahead: the rest of this body counts for nothing."""
+        """Others are gone, or ahead: the rest of this body counts for nothing.
+
+        Units are given out anew only when it has ended: figures that all still have to reduce are of the old ones.
+        """
         self._stale = True
         self.catching_up = self.step != self._begun or len(self.made) > len(self._planned[1])
-        if self.step == self._begun:
-            self._replan()
 
     def _replan(self) -> None:
         """Give out the units of the present phase anew, after the group has broken."""
@@ -325,7 +331,7 @@ class PhasedLoop(Loop):
     def _close(self) -> None:
         samples = self._shares.total
         self._pending.clear()
-        self.made, self._sequence = (), None
+        self.made = ()
         self.step += 1
         if self._feed is not None:
             self._feed.advance(samples)

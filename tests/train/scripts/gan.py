@@ -1,6 +1,8 @@
 """Trains a pair, two optimizers in turn, in one of the ways scripts do; writes the parameters it ends with."""
 
 import argparse
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -19,6 +21,7 @@ parser.add_argument("--accumulate", type=int, default=1)
 parser.add_argument("--piece", type=int, default=None, help="what a worker can hold at once")
 parser.add_argument("--sum", action="store_true", help="losses are sums over samples")
 parser.add_argument("--epochs", type=int, default=None, help="by default until RUN/enough exists")
+parser.add_argument("--die", type=int, default=-1, help="one worker, between the two optimizers of this step")
 parser.add_argument("--pause", type=float, default=0.0)
 options = parser.parse_args()
 
@@ -28,17 +31,21 @@ z = torch.randn(140, 3, generator=generator)
 
 job = et.init(checkpoint_every=0.2)
 torch.manual_seed(0)
-extra = [nn.BatchNorm1d(8), nn.Dropout(0.2)] if options.norm else []
+extra = [[nn.BatchNorm1d(8), nn.Dropout(0.2)] if options.norm else [] for _ in range(2)]
 loss = "sum" if options.sum else "mean"
-net_g = job.model(nn.Sequential(nn.Linear(3, 8), *extra, nn.Tanh(), nn.Linear(8, 4)), loss=loss, name="g")
-net_d = job.model(nn.Sequential(nn.Linear(4, 8), *extra[:1], nn.Tanh(), nn.Linear(8, 1)), loss=loss, name="d")
+net_g = job.model(nn.Sequential(nn.Linear(3, 8), *extra[0], nn.Tanh(), nn.Linear(8, 4)), loss=loss, name="g")
+net_d = job.model(nn.Sequential(nn.Linear(4, 8), *extra[1][:1], nn.Tanh(), nn.Linear(8, 1)), loss=loss, name="d")
 rate = 0.001 if options.sum else 0.02
 opt_d = job.optimizer(torch.optim.Adam(net_d.parameters(), lr=0.01))
 opt_g = job.optimizer(torch.optim.SGD(net_g.parameters(), lr=rate, momentum=0.9), max_grad_norm=0.5)
 schedule_d = job.scheduler(torch.optim.lr_scheduler.StepLR(opt_d, 10, 0.9))
 schedule_g = job.scheduler(torch.optim.lr_scheduler.StepLR(opt_g, 10, 0.8))
 data = job.loader(
-    TensorDataset(x, z), batch_size=32 // options.accumulate, shuffle=False, max_per_worker=options.piece
+    TensorDataset(x, z),
+    batch_size=32 // options.accumulate,
+    shuffle=False,
+    max_per_worker=options.piece,
+    drop_last=options.norm,  # BatchNorm cannot do with parts of one sample
 )
 job.accumulate(options.accumulate)
 
@@ -61,6 +68,9 @@ for epoch in job.epochs(options.epochs or 100_000):
             score(fake.detach(), 0.0).backward()
             opt_d.step()
             schedule_d.step()
+            if job.step == options.die and job.stepped and job.rank == 1 and not (job.run / "died").exists():
+                (job.run / "died").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
         if options.pattern != "critic" or data.steps % 3 == 2:
             opt_g.zero_grad()
             score(fake, 1.0).backward()
