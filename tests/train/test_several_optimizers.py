@@ -8,11 +8,8 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import TensorDataset
 
-import elastane.train as et
 from elastane.train.control.wishes import Wish
-from elastane.train.errors import TrainError
 from train.running import alone, train
 
 WISHES = (
@@ -116,7 +113,9 @@ def test_consistent_mode_gives_the_same_bits_for_1_2_and_4_workers_through_resiz
     assert (tmp_path / "1").read_text() == out.read_text()
     for workers in (2, 4):
         other = tmp_path / str(workers)
-        train("gan.py", tmp_path / f"{workers}w", str(other), "--norm", epochs, workers=workers, mode="consistent")
+        train(
+            "gan.py", tmp_path / f"{workers}w", str(other), "--norm", epochs, workers=workers, mode="consistent"
+        )
         assert other.read_text() == out.read_text()
 
 
@@ -124,7 +123,12 @@ def test_consistent_mode_trains_as_the_plain_script_does(tmp_path: Path) -> None
     for pattern in ("gan", "critic", "twice"):
         out = tmp_path / pattern
         alone(
-            "gan.py", tmp_path / f"{pattern}_run", str(out), "--epochs=2", f"--pattern={pattern}", mode="consistent"
+            "gan.py",
+            tmp_path / f"{pattern}_run",
+            str(out),
+            "--epochs=2",
+            f"--pattern={pattern}",
+            mode="consistent",
         )
         assert numbers(out) == close(plain(2, pattern))
 

@@ -220,7 +220,9 @@ class Job:
         models = self._state.models
         name = name or _numbered("model", len(models))
         if name in models or not name.isidentifier():
-            raise TrainError(f"job.model(name=...): give each a name of its own, like a variable's, not {name!r}")
+            raise TrainError(
+                f"job.model(name=...): give each a name of its own, like a variable's, not {name!r}"
+            )
         refuse_unsuited(module)
         models[name] = module
         self._losses[name] = loss

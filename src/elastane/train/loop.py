@@ -42,6 +42,7 @@ from elastane.train.reports.events import Diverged as DivergedEvent
 from elastane.train.reports.events import Event, Resized
 from elastane.train.shadow import ShadowReceiver, ShadowSender, can_follow
 from elastane.train.shares import Mode, consistent_shares, divided_shares
+from elastane.train.skipping import SkippedParts
 from elastane.train.state import Selection, TrainingState
 from elastane.train.tail import Column, Table, width
 from elastane.train.trained import ParameterNames, TrainedParameters, put_selection, take_selection
@@ -56,6 +57,8 @@ class Feed(Protocol):
     name: str
     batch_size: int
     adapts: bool
+    skipped: int
+    """Steps of the present loop of which the script skipped every part."""
 
     def available(self, samples: int) -> int:
         """How many of the next ``samples`` there are in this pass."""
@@ -141,6 +144,7 @@ class Loop:
         self.turn = 0
         """Passes through loop bodies that this worker has begun."""
         self.reductions = Reductions(self)
+        self.skips = SkippedParts()
         self._told: dict[str, Any] = {}
         self._unit_began = 0.0
         self._passes: list[float] = []
@@ -262,6 +266,7 @@ class Loop:
 
     def changed(self, change: Change) -> None:
         """Other members: ranks, shares and the split of the batch are new."""
+        self.skips.source = None  # whoever was ahead has passed its state on
         self.reporter.resized()
         redone = int(change.kind == "recover" and self._begun == self.step)
         if self.membership.rank == 0:
@@ -297,6 +302,7 @@ class Loop:
         """Between two steps: the only place where members change and state is whole."""
         m = self.membership
         m.doing("outside", self.step)
+        self._meet_the_absent()
         if m.world == 1:
             self.agreement.alone()
         if self.agreement.stop:
@@ -308,6 +314,17 @@ class Loop:
         m.boundary(self)
         if m.rank == 0:
             self._lead()
+
+    def _meet_the_absent(self) -> None:
+        """Workers that skipped all of their parts take over what the others did behind ``opt.step()``."""
+        source, self.skips.source = self.skips.source, None
+        if source is None or self.membership.group is None:
+            return
+        try:
+            self.skips.meet(self.membership)
+            self.state.share(self.membership.group, source)
+        except MembershipChanged as error:
+            self.membership.recover(self, str(error))
 
     def _save(self, *, wait: bool) -> None:
         if self.keeper is not None and self.membership.rank == 0:
@@ -348,12 +365,14 @@ class Loop:
             gear.buffers.restore()
         else:
             gear.buffers.snapshot()
+            self.skips.begin()
             self._passes = []
         self._begun = self.step
         finished = self._begin_reducers(again)
         owned = self._shares.owned_by(self.membership.rank)
         if again:
             self.reductions.keep(finished)
+            self.skips.begin_again(finished)
             self.last_unit = self.last_unit if self.last_unit in finished else None
         busy = [u for u in owned if self._shares.counts[u]]
         # A worker without samples runs the body once all the same (its gradient counts nothing), so that
@@ -393,13 +412,8 @@ class Loop:
 
     def next_unit(self) -> tuple[int, int] | None:
         """(offset, samples) in the step's block of the unit to compute now; None when the step is done."""
-        if self._unit is not None and self.accumulate > 1 and not self.step_due:
-            self.unit_done()
         if self._unit is not None:
-            raise TrainError(
-                "the loop body ended without opt.step(): every batch needs one; to train on larger batches, raise "
-                "batch_size, or say job.accumulate(n) and write: if job.step_due: opt.step()"
-            )
+            self._body_ended_early(self._unit)
         if not self._pending:
             return None
         gear = self._gear
@@ -414,6 +428,37 @@ class Loop:
         self.membership.doing("computing", self.step)
         self._unit_began = time.perf_counter()
         return self._span(unit)
+
+    def _body_ended_early(self, unit: int) -> None:
+        """The body has ended without ``opt.step()``."""
+        parameters = (p for group in self._gear.optimizer.param_groups for p in group["params"])
+        if all(p.grad is None for p in parameters):
+            self._skip(unit)
+        elif self.accumulate > 1 and not self.step_due:
+            self.unit_done()
+        else:
+            raise TrainError(
+                "the loop body ended without opt.step(): every batch needs one; to train on larger batches, raise "
+                "batch_size, or say job.accumulate(n) and write: if job.step_due: opt.step()"
+            )
+
+    def _skip(self, unit: int) -> None:
+        """The script has skipped this part: it counts nothing."""
+        self._unit = None
+        if not self.skips.closing:
+            self.skips.units.add(unit)
+            self._gear.reducer.observe = None
+            self._take_in(unit)
+        if self._pending:
+            return
+        trained = None if self.skips.closing else self.skips.last_trained(self._shares, self.membership.rank)
+        if trained is not None:
+            self.skips.closing = True
+            self._pending.append(trained)
+        else:
+            self.skips.absent = True
+            self.membership.yield_gradients()
+            self.stepped = self._complete()
 
     def _span(self, unit: int) -> tuple[int, int]:
         """Offset and samples of a unit; one that has none is run on a sample that counts nothing."""
@@ -474,6 +519,16 @@ class Loop:
         if not gear.reducer.finished and self._notice() and self._changed is not None:
             gear.reducer.observe = None
             self._changed.reducer.begin(self._shares, self.membership.rank, False)
+        if self.skips.closing:
+            (self._changed or gear).layout.clear()
+        else:
+            self._take_in(unit)
+        self.stepped = not self._pending and self._complete()
+        return self.stepped
+
+    def _take_in(self, unit: int) -> None:
+        """Take a unit's gradients (none is zero) and buffers away."""
+        gear = self._gear
         if self.summed_loss:
             (self._changed or gear).layout.divide(self._shares.counts[unit])
         if self._changed is not None:
@@ -482,8 +537,6 @@ class Loop:
         if unit == 0 or self.settings.mode is not Mode.CONSISTENT:
             gear.buffers.keep()
         self._passes.append(time.perf_counter() - self._unit_began)
-        self.stepped = not self._pending and self._complete()
-        return self.stepped
 
     def _complete(self) -> bool:
         while True:
@@ -515,6 +568,7 @@ class Loop:
         gear, changed = self._gear, self._changed
         row = self.agreement.row(self.step, self.layout, self.adaptation, self._passes)
         row[Column.TRAINED] = float((changed or gear).trained.mark)
+        self.skips.say(row, self._shares)
         vector, table = self._exchange(gear, row)
         if len(set(table.all(Column.TRAINED))) > 1:
             raise TrainError(
@@ -543,7 +597,24 @@ class Loop:
 
     def _apply(self, vector: GradientVector, table: Table, sync_s: float) -> None:
         samples = self._shares.total
-        self._statistics(vector, table)
+        skipped = self.skips.hear(table)
+        if not skipped:
+            self._statistics(vector, table)
+        if skipped < samples:
+            self._use(vector, samples, skipped)
+        self._count(samples, nothing=skipped == samples)
+        if self.settings.mode is Mode.CONSISTENT:
+            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, -1))
+        if (self.step - 1) % DIGEST_EVERY == 0 and self.membership.world > 1:
+            self._compare(table)
+        self.agreement.read(table, self.adaptation, self._fits, self.step)
+        self.reporter.account(table, self._shares, self._passes, sync_s, self.membership, self.adaptation)
+
+    def _use(self, vector: GradientVector, samples: int, skipped: int) -> None:
+        """Make the step with the mean over the samples that were not skipped (or their sum)."""
+        adapts = self.adaptation is not None and self.settings.mode is Mode.ADAPTIVE
+        if skipped and (adapts or not self.summed_loss):
+            vector.gradients.mul_(samples / (samples - skipped))
         if self.summed_loss:
             vector.gradients.mul_(self._owners_batch(samples))
         elif self.accumulate > 1:
@@ -551,17 +622,20 @@ class Loop:
         if self.max_norm is not None:
             clip_norm(vector.gradients, self.max_norm * self.loss_scale())
         self.layout.publish(vector)
-        self._optimizer_step(vector.gradients, samples)
+        self._optimizer_step(vector.gradients, samples - skipped)
+
+    def _count(self, samples: int, *, nothing: bool) -> None:
+        """The step is over, whether the optimizer has stepped or there was nothing to step on."""
         self.step += 1
         self.tick += 1
         if self._feed is not None:
             self._feed.advance(samples)
-        if self.settings.mode is Mode.CONSISTENT:
-            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, -1))
-        if (self.step - 1) % DIGEST_EVERY == 0 and self.membership.world > 1:
-            self._compare(table)
-        self.agreement.read(table, self.adaptation, self._fits, self.step)
-        self.reporter.account(table, self._shares, self._passes, sync_s, self.membership, self.adaptation)
+            if nothing:
+                self._feed.skipped += 1
+        if nothing:
+            self.catching_up = True  # behind opt.step() nothing is to be done
+        if self.skips.source is not None and not self.skips.absent:
+            self.tick += 1  # ahead of the absent, until they have taken over the state
 
     def _owners_batch(self, samples: int) -> int:
         """Samples of a step as the owner meant it: where the batch adapts, learning rates follow it instead."""
@@ -617,6 +691,8 @@ class Loop:
         """
         m, result, have = self.membership, None, False
         while key not in self._told:
+            if self.inside and self.skips.impossible():
+                return compute()
             self.catching_up = False
             m.doing("evaluating", self.step)
             if m.rank == 0 and not have:

@@ -170,9 +170,7 @@ class PhasedLoop(Loop):
         if self._sequence is None:
             self._sequence = calls
         if calls != self._sequence or calls[: len(self.made)] != self.made:
-            raise TrainError(
-                f"parts of one batch do not step the same optimizers in the same order: {_ALIKE}"
-            )
+            raise TrainError(f"parts of one batch do not step the same optimizers in the same order: {_ALIKE}")
 
     def stepping(self, number: int) -> bool:
         """The body has called ``step()`` of an optimizer; True if that was a real step."""

@@ -43,6 +43,9 @@ class Column(IntEnum):
     """Leader: how many samples its gradient noise is an average of."""
     TRAINED = 14
     """Which parameters this worker trains (``TrainedParameters.mark``)."""
+    SKIPPED = 15
+    """Samples of parts that the script skipped here, and whether it never came by ``opt.step()`` (``skipping``)."""
+    ABSENT = 16
 
 
 FIXED = len(Column)

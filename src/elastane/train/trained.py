@@ -88,7 +88,8 @@ class TrainedParameters:
 def take_selection(names: ParameterNames, *optimizers: torch.optim.Optimizer) -> dict[str, Any]:
     """The selection as JSON values."""
     groups, *more = (
-        [[names.name(p) for p in group["params"]] for group in optimizer.param_groups] for optimizer in optimizers
+        [[names.name(p) for p in group["params"]] for group in optimizer.param_groups]
+        for optimizer in optimizers
     )
     return {
         "groups": groups,

@@ -34,7 +34,9 @@ torch.manual_seed(0)
 extra = [[nn.BatchNorm1d(8), nn.Dropout(0.2)] if options.norm else [] for _ in range(2)]
 loss = "sum" if options.sum else "mean"
 net_g = job.model(nn.Sequential(nn.Linear(3, 8), *extra[0], nn.Tanh(), nn.Linear(8, 4)), loss=loss, name="g")
-net_d = job.model(nn.Sequential(nn.Linear(4, 8), *extra[1][:1], nn.Tanh(), nn.Linear(8, 1)), loss=loss, name="d")
+net_d = job.model(
+    nn.Sequential(nn.Linear(4, 8), *extra[1][:1], nn.Tanh(), nn.Linear(8, 1)), loss=loss, name="d"
+)
 rate = 0.001 if options.sum else 0.02
 opt_d = job.optimizer(torch.optim.Adam(net_d.parameters(), lr=0.01))
 opt_g = job.optimizer(torch.optim.SGD(net_g.parameters(), lr=rate, momentum=0.9), max_grad_norm=0.5)
