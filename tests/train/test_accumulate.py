@@ -99,10 +99,12 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> et.Job:
 def test_a_group_needs_a_step_at_its_end(job: et.Job) -> None:
     data = job.loader(TensorDataset(torch.ones(8, 1)), batch_size=2)
     job.accumulate(2)
+    model = job._state.model
+    assert model is not None
     turns = iter(data)
-    next(turns)
+    model(next(turns)[0]).sum().backward()
     assert not job.step_due
-    next(turns)
+    model(next(turns)[0]).sum().backward()
     assert job.step_due
     with pytest.raises(TrainError, match=r"if job\.step_due: opt\.step"):
         next(turns)

@@ -15,7 +15,9 @@ import elastane.train as et
 
 parser = argparse.ArgumentParser()
 parser.add_argument("out")
-parser.add_argument("--pattern", default="gan", help="gan, critic (the generator every third batch), twice")
+parser.add_argument(
+    "--pattern", default="gan", help="gan, critic (generator every third batch), twice, ranks (wrong)"
+)
 parser.add_argument("--norm", action="store_true", help="BatchNorm, dropout and noise drawn in the body")
 parser.add_argument("--accumulate", type=int, default=1)
 parser.add_argument("--piece", type=int, default=None, help="what a worker can hold at once")
@@ -73,6 +75,8 @@ for epoch in job.epochs(options.epochs or 100_000):
             if job.step == options.die and job.stepped and job.rank == 1 and not (job.run / "died").exists():
                 (job.run / "died").touch()
                 os.kill(os.getpid(), signal.SIGKILL)
+        if options.pattern == "ranks" and job.rank:
+            continue
         if options.pattern != "critic" or data.steps % 3 == 2:
             opt_g.zero_grad()
             score(fake, 1.0).backward()
