@@ -26,6 +26,7 @@ from elastane.suggest import did_you_mean
 from elastane.train.adapt.controller import Adaptation
 from elastane.train.adapt.rules import BatchRule
 from elastane.train.adapt.settings import AdaptationSettings
+from elastane.train.chained import Chained
 from elastane.train.checkpoint import CheckpointStore
 from elastane.train.control import runner
 from elastane.train.data import rng, source_of
@@ -475,7 +476,7 @@ class Job:
         model, optimizer = self._state.model, self._state.optimizer
         if model is None or optimizer is None:
             raise TrainError("call job.model(...) and job.optimizer(...) before training begins")
-        if self._loop.phased and self.mode is Mode.ADAPTIVE:
+        if self.mode is Mode.ADAPTIVE and (self._loop.phased or isinstance(optimizer, Chained)):
             raise TrainError(
                 "mode: adaptive works with one optimizer that steps once per batch; use fixed or consistent"
             )
