@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from elastane.train.control.wishes import Wish
 from elastane.train.job import Job
 from elastane.train.reports.journal import load_run
 from elastane.train.reports.summary import summarise
-from train.running import train
+from train.running import CHANGES, train
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -81,12 +80,7 @@ def test_micro_steps_end_alike_alone_and_with_three_workers(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_two_networks_train_against_each_other_through_resizes_and_a_kill(tmp_path: Path) -> None:
-    wishes = (
-        Wish(3, "resize", 3, steps=True),
-        Wish(0, "kill", settled=True),
-        Wish(0, "resize", 1, settled=True),
-    )
-    done = train("until_enough.py", tmp_path / "run", str(EXAMPLES / "gan_digits.py"), wishes=wishes)
+    done = train("until_enough.py", tmp_path / "run", str(EXAMPLES / "gan_digits.py"), wishes=CHANGES)
     assert done.ended.outcome == "finished", done.ended
     assert len(done.lost) == 1
     assert max(change.after for change in done.resized) == 3

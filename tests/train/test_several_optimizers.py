@@ -12,19 +12,8 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 import elastane.train as et
-from elastane.train.control.wishes import Wish
 from elastane.train.errors import TrainError
-from train.running import alone, train
-
-WISHES = (
-    Wish(3, "resize", 3, steps=True),
-    Wish(0, "kill", settled=True),
-    Wish(0, "resize", 1, settled=True),
-)
-
-
-def numbers(path: Path) -> list[float]:
-    return [float(value) for value in path.read_text().split()]
+from train.running import CHANGES, alone, numbers, train
 
 
 def plain(epochs: int, pattern: str = "gan", reduction: str = "mean") -> list[float]:
@@ -98,7 +87,7 @@ def test_it_does_so_in_several_parts_and_with_sums(tmp_path: Path, workers: int,
 def test_it_does_so_through_resizes_and_a_kill(tmp_path: Path, pattern: str) -> None:
     out = tmp_path / "out"
     arguments = (str(out), "--pause=0.01", f"--pattern={pattern}")
-    done = train("gan.py", tmp_path / "run", *arguments, wishes=WISHES)
+    done = train("gan.py", tmp_path / "run", *arguments, wishes=CHANGES)
     assert done.ended.outcome == "finished", done.ended
     assert len(done.lost) == 1
     found = numbers(out)
@@ -111,7 +100,7 @@ def test_consistent_mode_gives_the_same_bits_for_1_2_and_4_workers_through_resiz
 ) -> None:
     out = tmp_path / "out"
     done = train(
-        "gan.py", tmp_path / "run", str(out), "--norm", "--pause=0.002", wishes=WISHES, mode="consistent"
+        "gan.py", tmp_path / "run", str(out), "--norm", "--pause=0.002", wishes=CHANGES, mode="consistent"
     )
     assert done.ended.outcome == "finished", done.ended
     assert len(done.lost) == 1

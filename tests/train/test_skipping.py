@@ -10,19 +10,8 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import elastane.train as et
-from elastane.train.control.wishes import Wish
 from elastane.train.errors import TrainError
-from train.running import alone, train
-
-WISHES = (
-    Wish(3, "resize", 3, steps=True),
-    Wish(0, "kill", settled=True),
-    Wish(0, "resize", 1, settled=True),
-)
-
-
-def numbers(path: Path) -> list[float]:
-    return [float(value) for value in path.read_text().split()]
+from train.running import CHANGES, alone, numbers, train
 
 
 def plain(epochs: int, parts: int) -> list[float]:
@@ -69,7 +58,7 @@ def test_accumulated_batches_can_be_skipped(tmp_path: Path, workers: int) -> Non
 
 def test_consistent_mode_gives_the_same_bits_through_resizes_and_a_kill(tmp_path: Path) -> None:
     out, other = tmp_path / "out", tmp_path / "other"
-    done = train("skipping.py", tmp_path / "run", str(out), "--pause=0.002", wishes=WISHES, mode="consistent")
+    done = train("skipping.py", tmp_path / "run", str(out), "--pause=0.002", wishes=CHANGES, mode="consistent")
     assert done.ended.outcome == "finished", done.ended
     assert len(done.lost) == 1
     epochs = int(numbers(out)[0])
