@@ -19,6 +19,12 @@ from elastane.train.reports.journal import load_run
 SCRIPTS = Path(__file__).parent / "scripts"
 PATIENCE_S = 240.0
 """A run that takes longer hangs; it is ended, and its processes with it."""
+CHANGES = (
+    Wish(3, "resize", 3, steps=True),
+    Wish(0, "kill", settled=True),
+    Wish(0, "resize", 1, settled=True),
+)
+"""A run grows to three workers, loses one, and goes on with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,11 @@ def alone(script: Path | str, run: Path, *arguments: str, mode: str = "fixed") -
     )
     assert done.returncode == 0, done.stdout
     return done.stdout.splitlines()
+
+
+def numbers(path: Path) -> list[float]:
+    """What a script wrote, as numbers."""
+    return [float(value) for value in path.read_text().split()]
 
 
 def processes_of(run: Path) -> list[int]:

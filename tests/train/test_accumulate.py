@@ -11,19 +11,8 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 import elastane.train as et
-from elastane.train.control.wishes import Wish
 from elastane.train.errors import TrainError
-from train.running import alone, train
-
-WISHES = (
-    Wish(3, "resize", 3, steps=True),
-    Wish(0, "kill", settled=True),
-    Wish(0, "resize", 1, settled=True),
-)
-
-
-def numbers(path: Path) -> list[float]:
-    return [float(value) for value in path.read_text().split()]
+from train.running import CHANGES, alone, numbers, train
 
 
 def plain(epochs: int) -> list[float]:
@@ -57,7 +46,7 @@ def test_it_trains_as_one_large_batch_does(tmp_path: Path, arguments: list[str],
 @pytest.mark.parametrize("mode", ["fixed", "consistent"])
 def test_it_does_through_resizes_and_a_kill(tmp_path: Path, mode: str) -> None:
     out, other = tmp_path / "out", tmp_path / "other"
-    done = train("accumulating.py", tmp_path / "run", str(out), "--pause=0.01", wishes=WISHES, mode=mode)
+    done = train("accumulating.py", tmp_path / "run", str(out), "--pause=0.01", wishes=CHANGES, mode=mode)
     assert done.ended.outcome == "finished", done.ended
     assert len(done.lost) == 1
     found = numbers(out)
@@ -99,10 +88,12 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> et.Job:
 def test_a_group_needs_a_step_at_its_end(job: et.Job) -> None:
     data = job.loader(TensorDataset(torch.ones(8, 1)), batch_size=2)
     job.accumulate(2)
+    model = job._state.model
+    assert model is not None
     turns = iter(data)
-    next(turns)
+    model(next(turns)[0]).sum().backward()
     assert not job.step_due
-    next(turns)
+    model(next(turns)[0]).sum().backward()
     assert job.step_due
     with pytest.raises(TrainError, match=r"if job\.step_due: opt\.step"):
         next(turns)

@@ -16,6 +16,7 @@ import pytest
 from elastane.train.job import Job
 from elastane.train.reports.journal import load_run
 from elastane.train.reports.summary import summarise
+from train.running import CHANGES, train
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -42,6 +43,7 @@ def run(command: list[str], directory: Path) -> subprocess.CompletedProcess[str]
     [
         ("digits_mlp.py", [], 24),
         ("micro_steps.py", ["--blocks=256"], 4),
+        ("gan_digits.py", [], 28),
         pytest.param("digits_cnn.py", [], 24, marks=pytest.mark.slow),
         pytest.param("digits_cnn.py", ["--mode=adaptive"], 24, marks=pytest.mark.slow),
         pytest.param("transformer.py", ["--sentences=640"], 10, marks=pytest.mark.slow),
@@ -76,6 +78,16 @@ def test_micro_steps_end_alike_alone_and_with_three_workers(tmp_path: Path) -> N
     run(["-m", "elastane", "train", "--workers=3", "--run=three", *arguments], tmp_path)
     three = summarise(load_run(tmp_path / "three")).final_metrics
     assert three == pytest.approx(alone, rel=1e-2)
+
+
+@pytest.mark.slow
+def test_two_networks_train_against_each_other_through_resizes_and_a_kill(tmp_path: Path) -> None:
+    done = train("until_enough.py", tmp_path / "run", str(EXAMPLES / "gan_digits.py"), wishes=CHANGES)
+    assert done.ended.outcome == "finished", done.ended
+    assert len(done.lost) == 1
+    assert max(change.after for change in done.resized) == 3
+    metrics = summarise(done.events).final_metrics
+    assert metrics["spread"] < 0.6  # of pixels between -1 and 1; 0 is that of the digits
 
 
 @cache

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from elastane.train.adapt.adabatch import AdaBatch
     from elastane.train.adapt.cabs import Cabs
     from elastane.train.adapt.rules import Fixed, PolluxRule
+    from elastane.train.chained import Chained
     from elastane.train.data import SeekableStream, sample_generator
     from elastane.train.errors import TrainError
     from elastane.train.job import Job, init
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AdaBatch": "adapt.adabatch",
     "Cabs": "adapt.cabs",
+    "Chained": "chained",
     "Fixed": "adapt.rules",
     "Job": "job",
     "PolluxRule": "adapt.rules",
@@ -31,6 +33,7 @@ _HOME = {
 __all__ = [
     "AdaBatch",
     "Cabs",
+    "Chained",
     "Fixed",
     "Job",
     "PolluxRule",

@@ -4,6 +4,9 @@ A forward changes them, in place or by putting another tensor there, so a step t
 twice.  The buffers of one unit (the first) are everybody's after the step; they travel in the tail of the
 reduction.  Buffers that are no part of a model's state (``persistent=False``) may change their shape: from then on
 each worker has its own.
+
+They are written through ``data``, as a forward does: a script may still have a backward before it whose forward
+has seen them (a GAN's generator, when the discriminator has stepped), and PyTorch must not take it for spoilt.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ class _Buffer:
         """Give it these values: in place, unless the model has put another tensor there."""
         now = self._module._buffers.get(self._key)
         if now is self._first or now is None:
-            self._first.copy_(values)
+            self._first.data.copy_(values)
         else:
             self._module._buffers[self._key] = values.clone()
 

@@ -87,6 +87,10 @@ class Clipping:
         for detour in self._detours:
             detour.close()
 
+    def forget(self) -> None:
+        """A step of a body with several is made, or passed by: what was asked for it is not for the next one."""
+        self._asked = []
+
     def apply(self, layout: GradientLayout, vector: GradientVector) -> None:
         """Clip the mean gradient of a step, as it was asked."""
         for request in (*self._always, *self._asked):

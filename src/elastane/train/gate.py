@@ -25,7 +25,7 @@ def gate_optimizer(
     def step(_self: torch.optim.Optimizer, closure: Any = None) -> None:
         if closure is not None:
             raise TrainError("opt.step(closure) is not supported: a closure would be run on part of a batch")
-        loop.unit_done()
+        loop.stepping(number)
 
     def zero_grad(set_to_none: bool = True) -> None:
         """Drop the gradients; never zeroed in place, since a newcomer may still be sent the last ones."""
@@ -41,7 +41,7 @@ def gate_optimizer(
         if not (replaying() and all(id(p) in known for p in given)):
             raw_add({**param_group, "params": given})
 
-    loop.raw_step = raw
+    number = loop.enlist(raw)
     # A bound method, because LR schedulers look for the function behind it.
     optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
     optimizer.zero_grad = zero_grad  # type: ignore[method-assign]

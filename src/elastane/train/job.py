@@ -26,6 +26,7 @@ from elastane.suggest import did_you_mean
 from elastane.train.adapt.controller import Adaptation
 from elastane.train.adapt.rules import BatchRule
 from elastane.train.adapt.settings import AdaptationSettings
+from elastane.train.chained import Chained
 from elastane.train.checkpoint import CheckpointStore
 from elastane.train.control import runner
 from elastane.train.data import rng, source_of
@@ -36,8 +37,9 @@ from elastane.train.errors import TrainError
 from elastane.train.gate import gate_optimizer, gate_scaler, gate_scheduler
 from elastane.train.keeper import Keeper
 from elastane.train.loader import ElasticLoader
-from elastane.train.loop import Loop, LoopSettings
+from elastane.train.loop import LoopSettings
 from elastane.train.outlet import Outlet
+from elastane.train.phased import PhasedLoop
 from elastane.train.reduce.heap import keep_freed_memory
 from elastane.train.reductions import CallCounter
 from elastane.train.reporting import Reporter
@@ -128,7 +130,7 @@ class Job:
         chosen = run or os.environ.get("ELASTANE_RUN")
         self.run = Path(chosen) if chosen else default_run(sys.argv[0], time.time())
         self._outlet = Outlet(self._membership, self.run)
-        self._loop = Loop(
+        self._loop = PhasedLoop(
             LoopSettings(mode, seed, virtual if mode is Mode.CONSISTENT else 0),
             self._membership,
             self._state,
@@ -146,6 +148,8 @@ class Job:
         self._interval = SaveInterval(time.monotonic(), checkpoint_every)
         self._rules = (batch_rule, lr_rule)
         self._loaders: dict[str, ElasticLoader] = {}
+        self._losses: dict[str, str | None] = {}
+        self._schedulers = 0
         self._limits: dict[str, Any] = {}
         self._entered = False
         self._finished = False
@@ -205,20 +209,25 @@ class Job:
 
     # Setting up.
 
-    def model(self, module: _Module, *, loss: str | None = None) -> _Module:
+    def model(self, module: _Module, *, loss: str | None = None, name: str | None = None) -> _Module:
         """Train this module; returns it unchanged.
 
         ``loss`` is ``mean`` or ``sum``: whether the loss that the script computes for a batch is the mean or the sum
         over its samples.  Unsaid it is taken for a mean, with a warning if it looks like a sum.
+        ``name`` is what it is saved under where there are several; ``model``, ``model2`` and so on.
         """
         if loss not in (None, "mean", "sum"):
             raise TrainError(f"job.model(loss=...): must be 'mean' or 'sum', not {loss!r}")
-        self._loop.summed_loss = loss == "sum"
-        self._loop.loss_guard.wanted = loss is None
-        if self._state.model is not None:
-            raise TrainError("job.model() was called twice; put both parts into one module")
+        self._refuse_late("model")
+        models = self._state.models
+        name = name or _numbered("model", len(models))
+        if name in models or not name.isidentifier():
+            raise TrainError(
+                f"job.model(name=...): give each a name of its own, like a variable's, not {name!r}"
+            )
         refuse_unsuited(module)
-        self._state.model = module
+        models[name] = module
+        self._losses[name] = loss
         if self.mode is Mode.ADAPTIVE:
             module.register_forward_pre_hook(self._remember_inputs, with_kwargs=True)
         return module
@@ -228,19 +237,36 @@ class Job:
         if module.training:
             self._loop.last_inputs = kwargs if kwargs and not args else args
 
-    def optimizer(self, optimizer: _Optimizer, *, max_grad_norm: float | None = None) -> _Optimizer:
-        """Use this optimizer; ``max_grad_norm`` clips the mean gradient of each step."""
-        if self._state.optimizer is not None:
-            raise TrainError("job.optimizer() was called twice; use parameter groups in one optimizer")
+    def _refuse_late(self, what: str) -> None:
+        if self._entered:
+            raise TrainError(
+                f"job.{what}(...) was called when training had begun; call it before job.epochs(...)"
+            )
+
+    def optimizer(
+        self, optimizer: _Optimizer, *, max_grad_norm: float | None = None, repeats: bool = False
+    ) -> _Optimizer:
+        """Use this optimizer; ``max_grad_norm`` clips the mean gradient of each step.
+
+        There may be several, each stepping on gradients of its own (a GAN).  ``repeats`` says that a lone optimizer
+        may step several times for one batch.
+        """
+        self._refuse_late("optimizer")
+        if self._loop.scaled:
+            raise TrainError("job.scaler(...) works with one optimizer; train in bfloat16, which needs none")
         refuse_optimizer(optimizer)
-        self._state.optimizer = optimizer
+        number = len(self._state.optimizers)
+        self._state.optimizers.append(optimizer)
         if max_grad_norm is not None:
-            self._loop.max_norm = max_grad_norm
+            self._clip_to(max_grad_norm, number)
         gate_optimizer(optimizer, self._loop, lambda: self.replaying)
+        self._loop.phased = self._loop.phased or repeats
         return optimizer
 
-    def scheduler(self, scheduler: _Thing, name: str = "scheduler") -> _Thing:
+    def scheduler(self, scheduler: _Thing, name: str | None = None) -> _Thing:
         """Save this LR scheduler with the job, and let its ``step`` act on whole steps only."""
+        self._schedulers += 1
+        name = name or _numbered("scheduler", self._schedulers - 1)
         stateful = _stateful(name, scheduler)
         gate_scheduler(scheduler, self._loop, lambda: self.replaying)
         # A scheduler's state is all it has, and now it has our gate, too.
@@ -255,6 +281,8 @@ class Job:
         """Use this ``GradScaler`` (call after ``job.optimizer``)."""
         if self._state.optimizer is None:
             raise TrainError("call job.optimizer(...) before job.scaler(...)")
+        if self._loop.phased:
+            raise TrainError("job.scaler(...) works with one optimizer; train in bfloat16, which needs none")
         gate_scaler(scaler, self._loop)
         return self.register("scaler", scaler)
 
@@ -266,10 +294,7 @@ class Job:
         """
         if batches < 1:
             raise TrainError(f"job.accumulate: must be 1 or more, not {batches}")
-        if self._entered:
-            raise TrainError(
-                "job.accumulate(...) was called when training had begun; call it before job.epochs(...)"
-            )
+        self._refuse_late("accumulate")
         self._loop.accumulate = batches
 
     @property
@@ -383,11 +408,10 @@ class Job:
         def run() -> Any:
             nonlocal measured
             measured = True
-            model = self._state.model
-            was_training = model is not None and model.training
+            training = [model for model in self._state.models.values() if model.training]
             with torch.no_grad():
                 result = plain(measure(*args, **kwargs))
-            if was_training and model is not None:
+            for model in training:
                 model.train()
             return result
 
@@ -436,12 +460,18 @@ class Job:
         """Clip the mean gradient of the step (not this worker's part of it) to ``max_norm``.
 
         Returned is the norm of this worker's part.  PyTorch's own ``clip_grad_norm_`` does the same in the loop body.
+        With several optimizers, it is for the next step of those whose ``parameters`` these are.
         """
         return self._loop.clipping.norm(parameters, max_norm, norm_type)
 
     def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
         """Clip each number of the mean gradient of the step to [-``clip_value``, ``clip_value``]."""
         self._loop.clipping.value(parameters, clip_value)
+
+    def _clip_to(self, norm: float, number: int) -> None:
+        self._loop.norms[number] = norm
+        if number == 0:
+            self._loop.max_norm = norm
 
     def print(self, *values: Any) -> None:
         """Print on one worker only."""
@@ -456,8 +486,13 @@ class Job:
         model, optimizer = self._state.model, self._state.optimizer
         if model is None or optimizer is None:
             raise TrainError("call job.model(...) and job.optimizer(...) before training begins")
+        if self.mode is Mode.ADAPTIVE and (self._loop.phased or isinstance(optimizer, Chained)):
+            raise TrainError(
+                "mode: adaptive works with one optimizer that steps once per batch; use fixed or consistent"
+            )
         self._entered = True
-        self._loop.attach(model, optimizer)
+        self._declare_sums()
+        self._loop.attach(model, *self._state.optimizers)
         for loader in list(self._loaders.values())[:1]:
             self._adapt(loader)
         reporter = self._loop.reporter
@@ -474,6 +509,28 @@ class Job:
         self._loop.reporter.begin()
         if self.is_leader and not self._membership.elastic:
             self._outlet.emit(self._started())
+
+    def _declare_sums(self) -> None:
+        """Which optimizers train models whose loss is a sum over samples."""
+        self._loop.summed_loss = "sum" in self._losses.values()
+        self._loop.loss_guard.wanted = all(loss is None for loss in self._losses.values())
+        if not self._loop.phased:
+            return
+        sums = {
+            id(p)
+            for name, model in self._state.models.items()
+            for p in model.parameters()
+            if self._losses[name] == "sum"
+        }
+        for number, optimizer in enumerate(self._state.optimizers):
+            flags = {id(p) in sums for p in parameters_of(optimizer)}
+            if len(flags) > 1:
+                raise TrainError(
+                    "job.model(loss=...): one optimizer trains models of which some have 'mean' and some 'sum'; "
+                    "give all of them the same"
+                )
+            if True in flags:
+                self._loop.sums.add(number)
 
     def _adapt(self, loader: ElasticLoader) -> None:
         optimizer = self._state.optimizer
@@ -597,6 +654,16 @@ class Job:
             signal.signal(signal.SIGTERM, stop)
             if not self._membership.elastic:
                 signal.signal(signal.SIGINT, stop)
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[nn.Parameter]:
+    """Every parameter that an optimizer steps."""
+    return (p for group in optimizer.param_groups for p in group["params"])
+
+
+def _numbered(word: str, before: int) -> str:
+    """``word`` for the first of its kind, then with a number."""
+    return f"{word}{before + 1}" if before else word
 
 
 def _stateful(name: str, thing: Any) -> Stateful:

@@ -40,6 +40,7 @@ class ElasticLoader:
         self.passes = 0
         self.steps = 0
         """Whole steps made in the present loop, by whoever made them: the same on every worker."""
+        self.skipped = 0
         self._loops_done = 0
         self._loops_seen = 0
         self._epoch = 0
@@ -108,6 +109,7 @@ class ElasticLoader:
             loop.catching_up = False
             loop.boundary()
             if self._enough() or not loop.begin(self):
+                self._refuse_untrained()
                 if not self._next_pass():
                     self._end_loop()
                 continue
@@ -143,7 +145,14 @@ class ElasticLoader:
 
     def _end_loop(self) -> None:
         self._loops_done += 1
-        self.steps = 0
+        self.steps = self.skipped = 0
+
+    def _refuse_untrained(self) -> None:
+        if self.steps and self.skipped == self.steps:
+            raise TrainError(
+                f"loader {self.name!r}: every batch was skipped, none had a backward() and an opt.step(); to evaluate, "
+                "loop over a plain DataLoader in a function given to job.evaluate(...)"
+            )
 
     def _turn_epoch(self) -> None:
         """Count loops per epoch: those the script has come by, and those that are done."""
@@ -180,6 +189,7 @@ class ElasticLoader:
             "passes": self.passes,
             "position": self.position,
             "steps": self.steps,
+            "skipped": self.skipped,
             "epoch": self._epoch,
             "loops": self._loops_done,
         }
@@ -187,5 +197,5 @@ class ElasticLoader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go there."""
         self.passes, self.position = int(state["passes"]), int(state["position"])
-        self.steps = int(state.get("steps", 0))
+        self.steps, self.skipped = int(state.get("steps", 0)), int(state.get("skipped", 0))
         self._epoch, self._loops_done = int(state["epoch"]), int(state["loops"])

@@ -45,6 +45,7 @@ from elastane.train.reports.events import Diverged as DivergedEvent
 from elastane.train.reports.events import Event, Resized, Warned
 from elastane.train.shadow import ShadowReceiver, ShadowSender, can_follow
 from elastane.train.shares import Mode, consistent_shares, divided_shares
+from elastane.train.skipping import SkippedParts
 from elastane.train.sparse import give_sparse
 from elastane.train.state import Selection, TrainingState
 from elastane.train.structure import ModelStructure
@@ -61,6 +62,8 @@ class Feed(Protocol):
     name: str
     batch_size: int
     adapts: bool
+    skipped: int
+    """Steps of the present loop of which the script skipped every part."""
 
     def available(self, samples: int) -> int:
         """How many of the next ``samples`` there are in this pass."""
@@ -82,7 +85,7 @@ class LoopSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Gear:
+class Gear:
     """What training needs, once the script has named it."""
 
     model: nn.Module
@@ -133,8 +136,8 @@ class Loop:
         self.last_inputs: object = None
         self.facts: Callable[[], dict[str, Any]] = dict
         self.started: Callable[[], Event] | None = None
-        self._ready: _Gear | None = None
-        self._changed: _Gear | None = None
+        self._ready: Gear | None = None
+        self._changed: Gear | None = None
         """For what the script wants to train now, until all workers are known to want it."""
         self._refitted = False
         self._feed: Feed | None = None
@@ -148,26 +151,36 @@ class Loop:
         self.turn = 0
         """Passes through loop bodies that this worker has begun."""
         self.reductions = Reductions(self)
+        self.skips = SkippedParts()
         self._told: dict[str, Any] = {}
         self._unit_began = 0.0
         self._passes: list[float] = []
 
     # Setting up.
 
-    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """The model and its optimizer, once both are known."""
-        self._names = names = ParameterNames(model, optimizer)
+    def enlist(self, raw_step: Callable[[], None]) -> int:
+        """One more optimizer, by its own ``step``; returns the number it has here."""
+        self.raw_step = raw_step
+        return 0
+
+    def stepping(self, number: int) -> bool:  # noqa: ARG002
+        """The body has called ``step()`` of an optimizer; True if that was a real step."""
+        return self.unit_done()
+
+    def attach(self, model: nn.Module, *optimizers: torch.optim.Optimizer) -> None:
+        """The model and what optimizes it, once both are known."""
+        self._names = names = ParameterNames(model, *optimizers)
         self._structure = ModelStructure(model)
-        self._ready = self._geared(model, optimizer, BufferKeeper(model))
+        self._ready = self._geared(model, optimizers[0], BufferKeeper(model))
         self.state.selection = Selection(
-            lambda: take_selection(names, optimizer),
-            lambda selection: put_selection(names, optimizer, selection),
+            lambda: take_selection(names, *optimizers),
+            lambda selection: put_selection(names, selection, *optimizers),
             self._settle,
         )
         if names.outside:
             self.state.add("parameters outside the model", names.take_outside, names.put_outside)
 
-    def _geared(self, model: nn.Module, optimizer: torch.optim.Optimizer, buffers: BufferKeeper) -> _Gear:
+    def _geared(self, model: nn.Module, optimizer: torch.optim.Optimizer, buffers: BufferKeeper) -> Gear:
         """What it takes to train the parameters that are selected now."""
         layout = GradientLayout([group["params"] for group in optimizer.param_groups])
         reducer: Reducer = (
@@ -175,7 +188,7 @@ class Loop:
             if self.settings.mode is Mode.CONSISTENT
             else MeanReducer(layout)
         )
-        return _Gear(model, optimizer, layout, reducer, buffers, TrainedParameters(self._names, optimizer))
+        return Gear(model, optimizer, layout, reducer, buffers, TrainedParameters(self._names, optimizer))
 
     # Parameters that are frozen, unfrozen or added while training goes on.
 
@@ -201,14 +214,14 @@ class Loop:
             self.adaptation.relayout(self.layout)
 
     @property
-    def _gear(self) -> _Gear:
+    def _gear(self) -> Gear:
         if self._ready is None:
             raise TrainError("call job.model(...) and job.optimizer(...) before training begins")
         return self._ready
 
     def _trained(self) -> Iterator[nn.Parameter]:
-        """What the job's optimizer has, frozen or not."""
-        groups = self.state.optimizer.param_groups if self.state.optimizer is not None else []
+        """What the job's optimizers have, frozen or not."""
+        groups = (group for optimizer in self.state.optimizers for group in optimizer.param_groups)
         return (p for group in groups for p in group["params"])
 
     def _measure(self, vector: Tensor) -> None:
@@ -268,6 +281,7 @@ class Loop:
 
     def changed(self, change: Change) -> None:
         """Other members: ranks, shares and the split of the batch are new."""
+        self.skips.source = None  # whoever was ahead has passed its state on
         self.reporter.resized()
         redone = int(change.kind == "recover" and self._begun == self.step)
         if self.membership.rank == 0:
@@ -303,6 +317,7 @@ class Loop:
         """Between two steps: the only place where members change and state is whole."""
         m = self.membership
         m.doing("outside", self.step)
+        self._meet_the_absent()
         if m.world == 1:
             self.agreement.alone()
         if self.agreement.stop:
@@ -314,6 +329,17 @@ class Loop:
         m.boundary(self)
         if m.rank == 0:
             self._lead()
+
+    def _meet_the_absent(self) -> None:
+        """Workers that skipped all of their parts take over what the others did behind ``opt.step()``."""
+        source, self.skips.source = self.skips.source, None
+        if source is None or self.membership.group is None:
+            return
+        try:
+            self.skips.meet(self.membership)
+            self.state.share(self.membership.group, source)
+        except MembershipChanged as error:
+            self.membership.recover(self, str(error))
 
     def _save(self, *, wait: bool) -> None:
         if self.keeper is not None and self.membership.rank == 0:
@@ -349,34 +375,40 @@ class Loop:
         if not samples:
             self._shares = Shares((), ())
             return
-        m = self.membership
         self._shares = self._cut(samples, feed)
-        kept = not self._notice() and again  # gradients of units that were computed before
         if again:
             gear.buffers.restore()
         else:
             self._structure.check()
             gear.buffers.snapshot()
+            self.skips.begin()
             self._passes = []
         self._begun = self.step
+        finished = self._begin_reducers(again)
+        owned = self._shares.owned_by(self.membership.rank)
+        if again:
+            self.reductions.keep(finished)
+            self.skips.begin_again(finished)
+            self.last_unit = self.last_unit if self.last_unit in finished else None
+        busy = [u for u in owned if self._shares.counts[u]]
+        # A worker without samples runs the body once all the same (its gradient counts nothing), so that
+        # schedulers and counters in the script move alike everywhere.
+        self._pending = deque(u for u in (busy or owned[:1]) if u not in finished)
+
+    def _begin_reducers(self, again: bool) -> frozenset[int]:
+        """Make ready for the units of the step; returns those whose gradients are there already."""
+        gear = self._gear
+        kept = not self._notice() and again  # gradients of units that were computed before
         for each in (gear, self._changed):
             if each is not None:
-                each.reducer.begin(self._shares, m.rank, kept)
+                each.reducer.begin(self._shares, self.membership.rank, kept)
                 if not again:
                     each.layout.begin()
         if self.adaptation is not None:
             self.adaptation.epoch = float(self.epoch)
             measured = self.adaptation.statistics.begin(self.step, again)
             gear.reducer.observe = self._measure if measured and self._changed is None else None
-        owned = self._shares.owned_by(m.rank)
-        finished = gear.reducer.finished
-        if again:
-            self.reductions.keep(finished)
-            self.last_unit = self.last_unit if self.last_unit in finished else None
-        busy = [u for u in owned if self._shares.counts[u]]
-        # A worker without samples runs the body once all the same (its gradient counts nothing), so that
-        # schedulers and counters in the script move alike everywhere.
-        self._pending = deque(u for u in (busy or owned[:1]) if u not in finished)
+        return gear.reducer.finished
 
     def _wanted(self, feed: Feed) -> int:
         if self.adaptation is not None and feed.adapts and self.settings.mode is Mode.ADAPTIVE:
@@ -398,13 +430,8 @@ class Loop:
 
     def next_unit(self) -> tuple[int, int] | None:
         """(offset, samples) in the step's block of the unit to compute now; None when the step is done."""
-        if self._unit is not None and self.accumulate > 1 and not self.step_due:
-            self.unit_done()
         if self._unit is not None:
-            raise TrainError(
-                "the loop body ended without opt.step(): every batch needs one; to train on larger batches, raise "
-                "batch_size, or say job.accumulate(n) and write: if job.step_due: opt.step()"
-            )
+            self._body_ended_early(self._unit)
         if not self._pending:
             return None
         gear = self._gear
@@ -419,6 +446,42 @@ class Loop:
         self._body_begins(self._shares.counts[unit])
         self.membership.doing("computing", self.step)
         self._unit_began = time.perf_counter()
+        return self._span(unit)
+
+    def _body_ended_early(self, unit: int) -> None:
+        """The body has ended without ``opt.step()``."""
+        self._body_ends()
+        parameters = (p for group in self._gear.optimizer.param_groups for p in group["params"])
+        if all(p.grad is None for p in parameters):
+            self._skip(unit)
+        elif self.accumulate > 1 and not self.step_due:
+            self.unit_done()
+        else:
+            raise TrainError(
+                "the loop body ended without opt.step(): every batch needs one; to train on larger batches, raise "
+                "batch_size, or say job.accumulate(n) and write: if job.step_due: opt.step()"
+            )
+
+    def _skip(self, unit: int) -> None:
+        """The script has skipped this part: it counts nothing."""
+        self._unit = None
+        if not self.skips.closing:
+            self.skips.units.add(unit)
+            self._gear.reducer.observe = None
+            self._take_in(unit)
+        if self._pending:
+            return
+        trained = None if self.skips.closing else self.skips.last_trained(self._shares, self.membership.rank)
+        if trained is not None:
+            self.skips.closing = True
+            self._pending.append(trained)
+        else:
+            self.skips.absent = True
+            self.membership.yield_gradients()
+            self.stepped = self._complete()
+
+    def _span(self, unit: int) -> tuple[int, int]:
+        """Offset and samples of a unit; one that has none is run on a sample that counts nothing."""
         offset, count = unit_spans(0, self._shares.counts)[unit]
         return (offset, count) if count else (0, 1)
 
@@ -491,6 +554,16 @@ class Loop:
         if not gear.reducer.finished and self._notice() and self._changed is not None:
             gear.reducer.observe = None
             self._changed.reducer.begin(self._shares, self.membership.rank, False)
+        if self.skips.closing:
+            (self._changed or gear).layout.clear()
+        else:
+            self._take_in(unit)
+        self.stepped = not self._pending and self._complete()
+        return self.stepped
+
+    def _take_in(self, unit: int) -> None:
+        """Take a unit's gradients (none is zero) and buffers away."""
+        gear = self._gear
         if self.summed_loss:
             (self._changed or gear).layout.divide(self._shares.counts[unit])
         if self._changed is not None:
@@ -499,8 +572,6 @@ class Loop:
         if unit == 0 or self.settings.mode is not Mode.CONSISTENT:
             gear.buffers.keep()
         self._passes.append(time.perf_counter() - self._unit_began)
-        self.stepped = not self._pending and self._complete()
-        return self.stepped
 
     def _complete(self) -> bool:
         while True:
@@ -532,6 +603,7 @@ class Loop:
         gear, changed = self._gear, self._changed
         row = self.agreement.row(self.step, self.layout, self.adaptation, self._passes)
         row[Column.TRAINED] = float((changed or gear).trained.mark)
+        self.skips.say(row, self._shares)
         vector, table = self._exchange(gear, row)
         if len(set(table.all(Column.TRAINED))) > 1:
             raise TrainError(
@@ -545,7 +617,7 @@ class Loop:
         row[Column.NOISE] = 0.0
         return self._exchange(changed, row)
 
-    def _exchange(self, gear: _Gear, row: Sequence[float]) -> tuple[GradientVector, Table]:
+    def _exchange(self, gear: Gear, row: Sequence[float]) -> tuple[GradientVector, Table]:
         m = self.membership
         size = width(len(gear.layout.groups))
         table_size = m.world * size
@@ -563,27 +635,47 @@ class Loop:
 
     def _apply(self, vector: GradientVector, table: Table, sync_s: float) -> None:
         samples = self._shares.total
-        self._statistics(vector, table)
-        if self.summed_loss:
-            vector.gradients.mul_(self._owners_batch(samples))
-        elif self.accumulate > 1:
-            vector.gradients.mul_(self.accumulate)
-        if self.max_norm is not None:
-            _clip(vector.gradients, self.max_norm * self.loss_scale())
-        self.clipping.apply(self.layout, vector)
-        self.layout.publish(vector)
-        give_sparse(self._gear.optimizer)
-        self._optimizer_step(vector.gradients, samples)
-        self.step += 1
-        self.tick += 1
-        if self._feed is not None:
-            self._feed.advance(samples)
+        skipped = self.skips.hear(table)
+        if not skipped:
+            self._statistics(vector, table)
+        if skipped < samples:
+            self._use(vector, samples, skipped)
+        self._count(samples, nothing=skipped == samples)
         if self.settings.mode is Mode.CONSISTENT:
             seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, -1))
         if (self.step - 1) % DIGEST_EVERY == 0 and self.membership.world > 1:
             self._compare(table)
         self.agreement.read(table, self.adaptation, self._fits, self.step)
         self.reporter.account(table, self._shares, self._passes, sync_s, self.membership, self.adaptation)
+
+    def _use(self, vector: GradientVector, samples: int, skipped: int) -> None:
+        """Make the step with the mean over the samples that were not skipped (or their sum)."""
+        adapts = self.adaptation is not None and self.settings.mode is Mode.ADAPTIVE
+        if skipped and (adapts or not self.summed_loss):
+            vector.gradients.mul_(samples / (samples - skipped))
+        if self.summed_loss:
+            vector.gradients.mul_(self._owners_batch(samples))
+        elif self.accumulate > 1:
+            vector.gradients.mul_(self.accumulate)
+        if self.max_norm is not None:
+            clip_norm(vector.gradients, self.max_norm * self.loss_scale())
+        self.clipping.apply(self.layout, vector)
+        self.layout.publish(vector)
+        give_sparse(self._gear.optimizer)
+        self._optimizer_step(vector.gradients, samples - skipped)
+
+    def _count(self, samples: int, *, nothing: bool) -> None:
+        """The step is over, whether the optimizer has stepped or there was nothing to step on."""
+        self.step += 1
+        self.tick += 1
+        if self._feed is not None:
+            self._feed.advance(samples)
+            if nothing:
+                self._feed.skipped += 1
+        if nothing:
+            self.catching_up = True  # behind opt.step() nothing is to be done
+        if self.skips.source is not None and not self.skips.absent:
+            self.tick += 1  # ahead of the absent, until they have taken over the state
 
     def _owners_batch(self, samples: int) -> int:
         """Samples of a step as the owner meant it: where the batch adapts, learning rates follow it instead."""
@@ -639,6 +731,8 @@ class Loop:
         """
         m, result, have = self.membership, None, False
         while key not in self._told:
+            if self.inside and self.skips.impossible():
+                return compute()
             self.catching_up = False
             m.doing("evaluating", self.step)
             if m.rank == 0 and not have:
@@ -683,7 +777,8 @@ class Loop:
         self._told, self.agreement.total = dict(state["told"]), int(state["total"])
 
 
-def _clip(gradient: Tensor, limit: float) -> None:
+def clip_norm(gradient: Tensor, limit: float) -> None:
+    """Scale a gradient down to this norm, if it is longer."""
     norm = torch.linalg.vector_norm(gradient)
     gradient.mul_(torch.clamp(limit / (norm + 1e-6), max=1.0))
 

@@ -64,11 +64,34 @@ class TrainingState:
     """The registry of one worker."""
 
     def __init__(self) -> None:
-        self.model: nn.Module | None = None
-        self.optimizer: torch.optim.Optimizer | None = None
+        self.models: dict[str, nn.Module] = {}
+        self.optimizers: list[torch.optim.Optimizer] = []
         self.selection = Selection()
+        self._together: nn.ModuleDict | None = None
         self._parts: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {}
         self._early: dict[str, Any] = {}
+
+    @property
+    def model(self) -> nn.Module | None:
+        """The module that is trained; one around all of them, by their names, where there are several."""
+        if len(self.models) < 2:
+            return next(iter(self.models.values()), None)
+        if self._together is None or len(self._together) != len(self.models):
+            self._together = nn.ModuleDict(self.models)
+        return self._together
+
+    @model.setter
+    def model(self, model: nn.Module) -> None:
+        self.models = {"model": model}
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer | None:
+        """The optimizer; the first one, where there are several."""
+        return self.optimizers[0] if self.optimizers else None
+
+    @optimizer.setter
+    def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizers = [optimizer]
 
     def add(self, name: str, take: Callable[[], Any], put: Callable[[Any], Any]) -> None:
         """Register a part; state of that name which arrived before is put at once."""
@@ -96,6 +119,7 @@ class TrainingState:
             {
                 "model": model_state(self.model) if self.model is not None else None,
                 "optimizer": self.optimizer.state_dict() if self.optimizer is not None else None,
+                "more_optimizers": [optimizer.state_dict() for optimizer in self.optimizers[1:]],
                 "trained": self.selection.take(),
                 "parts": self.parts(),
             }
@@ -110,8 +134,17 @@ class TrainingState:
             self.selection.put(state["trained"])
             self.selection.settle()
         if self.optimizer is not None and state["optimizer"] is not None:
-            _load(self.optimizer.load_state_dict, state["optimizer"], "optimizer")
+            self._put_optimizers([state["optimizer"], *state.get("more_optimizers", [])])
         self.put_parts(state["parts"])
+
+    def _put_optimizers(self, saved: list[Any]) -> None:
+        if len(saved) != len(self.optimizers):
+            raise TrainError(
+                f"the saved optimizer does not fit this script's optimizer: {len(saved)} were saved, and there are "
+                f"{len(self.optimizers)} now"
+            )
+        for optimizer, state in zip(self.optimizers, saved, strict=True):
+            _load(optimizer.load_state_dict, state, "optimizer")
 
     def take_small(self, followed: Iterable[nn.Parameter]) -> Packed:
         """Everything but the parameters that were ``followed``, and their optimizer state."""

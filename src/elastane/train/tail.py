@@ -6,6 +6,7 @@ table, exactly.  Decisions read from it are the same everywhere, at the same ste
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -42,6 +43,9 @@ class Column(IntEnum):
     """Leader: how many samples its gradient noise is an average of."""
     TRAINED = 14
     """Which parameters this worker trains (``TrainedParameters.mark``)."""
+    SKIPPED = 15
+    """Samples of parts that the script skipped here, and whether it never came by ``opt.step()`` (``skipping``)."""
+    ABSENT = 16
 
 
 FIXED = len(Column)
@@ -62,6 +66,12 @@ class Table:
     def read(cls, tail: Tensor, world: int) -> Table:
         """The table that a tail holds."""
         return cls(tail.view(world, -1).tolist())
+
+    @classmethod
+    def summed(cls, tables: Sequence[Table]) -> Table:
+        """The columns of several tables of the same members, added up."""
+        ranks = zip(*(table.rows for table in tables), strict=True)
+        return cls([[sum(row[column] for row in rows) for column in Column] for rows in ranks])
 
     def leader(self, column: Column) -> int:
         """A whole number that the leader wrote."""

@@ -26,15 +26,17 @@ _EXACT = 2**24
 class ParameterNames:
     """The parameters that exist when training begins, by name."""
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self, model: nn.Module, *optimizers: torch.optim.Optimizer) -> None:
         self.by_name = {plain_name(name): parameter for name, parameter in model.named_parameters()}
         known = {id(p) for p in self.by_name.values()}
         self.outside: dict[str, nn.Parameter] = {}
-        """Those the optimizer has and the model has not."""
-        for number, group in enumerate(optimizer.param_groups):
-            for index, parameter in enumerate(group["params"]):
-                if id(parameter) not in known:
-                    self.outside[f"group {number}, parameter {index}"] = parameter
+        """Those the optimizers have and the model has not."""
+        for which, optimizer in enumerate(optimizers):
+            place = f"optimizer {which}, " if which else ""
+            for number, group in enumerate(optimizer.param_groups):
+                for index, parameter in enumerate(group["params"]):
+                    if id(parameter) not in known:
+                        self.outside[f"{place}group {number}, parameter {index}"] = parameter
         self.by_name |= self.outside
         self._names = {id(parameter): name for name, parameter in self.by_name.items()}
         for name, parameter in self.by_name.items():
@@ -97,23 +99,32 @@ class TrainedParameters:
         )
 
 
-def take_selection(names: ParameterNames, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def take_selection(names: ParameterNames, *optimizers: torch.optim.Optimizer) -> dict[str, Any]:
     """The selection as JSON values."""
+    groups, *more = (
+        [[names.name(p) for p in group["params"]] for group in optimizer.param_groups]
+        for optimizer in optimizers
+    )
     return {
-        "groups": [[names.name(p) for p in group["params"]] for group in optimizer.param_groups],
+        "groups": groups,
+        "more": more,
         "frozen": sorted(name for name, p in names.by_name.items() if not p.requires_grad),
     }
 
 
 def put_selection(
-    names: ParameterNames, optimizer: torch.optim.Optimizer, selection: Mapping[str, Any]
+    names: ParameterNames, selection: Mapping[str, Any], *optimizers: torch.optim.Optimizer
 ) -> None:
     """Train what another worker, or an earlier run of this one, trained."""
     frozen = set(selection["frozen"])
     for name, parameter in names.by_name.items():
         if parameter.requires_grad is (name in frozen):
             parameter.requires_grad_(name not in frozen)
-    wanted = [[names.parameter(name) for name in group] for group in selection["groups"]]
+    for optimizer, groups in zip(optimizers, [selection["groups"], *selection.get("more", [])], strict=False):
+        _put_groups(optimizer, [[names.parameter(name) for name in group] for group in groups])
+
+
+def _put_groups(optimizer: torch.optim.Optimizer, wanted: list[list[nn.Parameter]]) -> None:
     groups = optimizer.param_groups
     del groups[len(wanted) :]
     for group, parameters in zip(groups, wanted, strict=False):
