@@ -232,11 +232,31 @@ def test_a_break_between_two_steps_of_several_parts_is_one_clear_line(pair: Pair
         next(iter(data))
 
 
-def test_clipping_is_told_which_optimizer_it_is_for(pair: Pair) -> None:
+@pytest.mark.parametrize("parts", [4, 2])
+def test_clipping_is_for_the_optimizer_whose_parameters_it_is_given(pair: Pair, parts: int) -> None:
+    job, first, opt1, second, opt2 = pair
+    before = [[p.detach().clone() for p in net.parameters()] for net in (first, second)]
+    for (x,) in ones(job, max_per_worker=parts):
+        for net, opt in ((first, opt1), (second, opt2)):
+            opt.zero_grad()
+            (100 * net(x)).sum().backward()
+            if net is second:
+                torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+            opt.step()
+        if job.step:
+            break
+    moved = [
+        torch.cat([(p - old).flatten() for p, old in zip(net.parameters(), was, strict=True)]).norm().item()
+        for net, was in zip((first, second), before, strict=True)
+    ]
+    rates = [opt.param_groups[0]["lr"] for opt in (opt1, opt2)]
+    assert moved[0] / rates[0] > 10.0
+    assert moved[1] / rates[1] == pytest.approx(0.5 * job.step, rel=0.01)
+
+
+def test_clipping_over_several_optimizers_is_one_clear_line(pair: Pair) -> None:
     job, first, _, second, _ = pair
-    job.clip_grad_norm_(second.parameters(), 0.5)
-    assert job._loop.norms == {1: 0.5}
-    with pytest.raises(TrainError, match="the parameters of one of them at a time"):
+    with pytest.raises(TrainError, match="those of one of them at a time"):
         job.clip_grad_norm_([*first.parameters(), *second.parameters()], 0.5)
 
 

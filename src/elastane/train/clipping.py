@@ -7,7 +7,7 @@ here while the body runs) are noted, and carried out between the reduction and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,8 +63,10 @@ def total_norm(pieces: Sequence[Tensor], norm_type: float) -> Tensor:
 class Clipping:
     """What one worker's script has asked for."""
 
-    def __init__(self, trained: Callable[[], Iterable[nn.Parameter]], scale: Callable[[], float]) -> None:
-        self._trained = trained
+    def __init__(
+        self, optimizers: Callable[[], Sequence[torch.optim.Optimizer]], scale: Callable[[], float]
+    ) -> None:
+        self._optimizers = optimizers
         self._scale = scale
         self._always: list[_Request] = []
         self._asked: list[_Request] = []
@@ -117,7 +119,12 @@ class Clipping:
     def _chosen(self, parameters: Any) -> list[nn.Parameter]:
         """Those the job trains; others must not have a say in the norm without being known."""
         given = _listed(parameters)
-        trained = {id(p) for p in self._trained()}
+        trained = self._trained()
+        if len({trained[id(p)] for p in given if id(p) in trained}) > 1:
+            raise TrainError(
+                "clip_grad_norm_ was given parameters of several optimizers, which step one after the other; give it "
+                "those of one of them at a time"
+            )
         for parameter in given:
             if id(parameter) not in trained and parameter.grad is not None:
                 shape = "x".join(map(str, parameter.shape))
@@ -129,8 +136,17 @@ class Clipping:
 
     # PyTorch's own functions, called in the loop body.
 
+    def _trained(self) -> dict[int, int]:
+        """The number of the optimizer that each parameter (by id) belongs to, frozen ones included."""
+        return {
+            id(p): number
+            for number, optimizer in enumerate(self._optimizers())
+            for group in optimizer.param_groups
+            for p in group["params"]
+        }
+
     def _ours(self, parameters: Any) -> bool:
-        trained = {id(p) for p in self._trained()}
+        trained = self._trained()
         return any(id(p) in trained for p in parameters)
 
     def _torch_norm(

@@ -12,7 +12,7 @@ import contextlib
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -128,7 +128,7 @@ class Loop:
         """The script's loss is a sum over samples, not their mean."""
         self.accumulate = 1
         """Batches of a loader that make one step; the script divides its loss by it."""
-        self.clipping = Clipping(self._trained, lambda: self.loss_scale())
+        self.clipping = Clipping(lambda: state.optimizers, lambda: self.loss_scale())
         self.loss_guard = LossGuard(lambda: (self.loss_scale(), float(self.accumulate)), self._warn)
         self.agreement = Agreement(settings.mode, membership, reporter)
         self.keeper: Keeper | None = None
@@ -218,11 +218,6 @@ class Loop:
         if self._ready is None:
             raise TrainError("call job.model(...) and job.optimizer(...) before training begins")
         return self._ready
-
-    def _trained(self) -> Iterator[nn.Parameter]:
-        """What the job's optimizers have, frozen or not."""
-        groups = (group for optimizer in self.state.optimizers for group in optimizer.param_groups)
-        return (p for group in groups for p in group["params"])
 
     def _measure(self, vector: Tensor) -> None:
         if self.adaptation is not None:
