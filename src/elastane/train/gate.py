@@ -42,6 +42,8 @@ def gate_optimizer(
             raw_add({**param_group, "params": given})
 
     number = loop.enlist(raw)
+    # Schedulers made before look for their own mark on it, and warn; what they did to it is behind ours.
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
     # A bound method, because LR schedulers look for the function behind it.
     optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
     optimizer.zero_grad = zero_grad  # type: ignore[method-assign]

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_TH
 class Agent:
     """One node's nurseries."""
 
-    def __init__(self, layout: Layout, node: str, enclosure: Enclosure | None = None) -> None:
+    def __init__(self, layout: Layout, node: str, *, alone: bool = False) -> None:
+        """``alone``: nothing else goes on in this process, so it may adopt orphans."""
+        self._alone = alone
         self._layout = layout
         self._node = node
         self._name = secrets.token_hex(8)
@@ -51,12 +54,17 @@ class Agent:
         self._strangers = Strangers()
         self._spare: subprocess.Popen[bytes] | None = None
         self._over = asyncio.Event()
-        self._enclosure = enclosure or Enclosure(layout, node)
         self._watchers: set[asyncio.StreamWriter] = set()
+
+    @cached_property
+    def _enclosure(self) -> Enclosure:
+        """What keeps our processes together; made when the agent begins, which ends what the last one left."""
+        return Enclosure(self._layout, self._node, adopts=self._alone)
 
     async def run(self) -> None:
         """Until somebody says stop."""
         kill_marked(self._layout.home, lambda mark: mark.node == self._node)
+        self._enclosure.note(())
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=BUFFER_BYTES)
         port = server.sockets[0].getsockname()[1]
         facts = {
@@ -255,7 +263,7 @@ async def _main(home: str, node: str) -> None:
     lock = Lock(layout.agent_lock(node))
     if not lock.take():
         return  # another one is here already
-    agent = Agent(layout, node, Enclosure(layout, node, adopts=True))
+    agent = Agent(layout, node, alone=True)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, agent.stop)
     loop.add_signal_handler(signal.SIGINT, lambda: None)

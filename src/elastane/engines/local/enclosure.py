@@ -27,11 +27,11 @@ class Enclosure:
         """``adopts``: this process is there for the node alone, so that every child it did not start is a stray."""
         layout.node(node).mkdir(parents=True, exist_ok=True)
         self._adopts = adopts
+        end_leftovers(layout, node)
         self._notes = kin.Notes(layout.node(node) / _NOTES)
         self._place = cgroups_of(layout.home)
         self._node = node
         self._limits = limits_memory(self._place)
-        end_leftovers(layout, node)
         if adopts:
             kin.adopt_orphans()
         if self._place is not None:
@@ -99,6 +99,8 @@ def end_leftovers(layout: Layout, node: str) -> None:
     kin.Notes(layout.node(node) / _NOTES).end()
     for place in _known_places(layout, node):
         Cgroup(place / node).end()
+        with contextlib.suppress(OSError):  # other nodes have theirs there
+            place.rmdir()
     (layout.node(node) / _GROUPS).unlink(missing_ok=True)
 
 
@@ -107,10 +109,6 @@ def end_everything(layout: Layout) -> None:
     for node in layout.nodes():
         if not Lock(layout.agent_lock(node)).held:
             end_leftovers(layout, node)
-    place = cgroups_of(layout.home)
-    if place is not None:
-        with contextlib.suppress(OSError):
-            place.rmdir()
 
 
 def _known_places(layout: Layout, node: str) -> set[Path]:
