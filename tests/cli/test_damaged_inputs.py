@@ -11,6 +11,7 @@ import pytest
 from elastane.cli.main import main
 from elastane.codec import decoded
 from elastane.predict.devices import Device
+from elastane.predict.eta.logs import records
 from elastane.predict.profile import load_profile
 
 POLLUX = "name,time,application,num_replicas,batch_size\n"
@@ -80,7 +81,13 @@ def test_a_prediction_that_is_none_is_named(say, tmp_path: Path, text: str) -> N
 
 @pytest.mark.parametrize(
     ("row", "column"),
-    [("1,0,64,16,0.1", "m"), ("1,32,-1,16,0.1", "n"), ("1,32,64,1e300,0.1", "k"), ("1,32,64,16,-1", "time_ms")],
+    [
+        ("1,0,64,16,0.1", "m"),
+        ("1,32,-1,16,0.1", "n"),
+        ("1,32,64,1e300,0.1", "k"),
+        ("1,32,64,16,-1", "time_ms"),
+        ("1,32,64,16,1e308", "time_ms"),
+    ],
 )
 def test_a_layer_of_an_impossible_size_is_named(say, tmp_path: Path, row: str, column: str) -> None:
     path = tmp_path / "product_t4.csv"
@@ -120,6 +127,14 @@ def test_a_refused_device_is_counted_and_its_field_named(say, tmp_path: Path, ro
     told = say("predict", "devices", "--device-file", tmp_path / "d.json")
     assert "d.json" in told
     assert words in told
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000, "\0", ""])
+def test_a_checkpoint_state_that_is_none_tells_nothing(tmp_path: Path, text: str) -> None:
+    folder = tmp_path / "checkpoint-20"
+    folder.mkdir()
+    (folder / "trainer_state.json").write_text(text)
+    assert list(records(tmp_path)) == []
 
 
 def test_a_cell_of_a_device_table_is_named(say, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from elastane.errors import ElastaneError
 from elastane.predict.eta.lines import Lines, Record, record_of
 from elastane.predict.eta.tail import Tail
+from elastane.textfiles import read_json
 
 _NAMES = (
     "events.jsonl",
@@ -113,8 +113,8 @@ def _states_of(log: Path) -> list[Path]:
 def _state(path: Path) -> list[Record]:
     """HF Trainer keeps no times, but its checkpoints have been written at some: their files tell."""
     try:
-        state = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        state = read_json(path)
+    except (OSError, ElastaneError):
         return []  # being written, or just removed
     if not isinstance(state, dict):
         return []

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from elastane.predict.timings.published import LAYOUTS
 from elastane.textfiles import UNREADABLE, is_packed, lines_of, open_text
 
 _MOST_ROWS = 500_000
+_LONGEST_S = 86_400.0
 _ENDINGS = (".csv", ".csv.gz")
 
 
@@ -86,8 +86,8 @@ def _sets(path: Path, devices: Sequence[Device] | None) -> Iterator[TimingSet]:
         try:
             device = known.get(asked) or known.setdefault(asked, find(asked, devices))
             timing = read(row, device)
-            if not 0.0 < timing.seconds < math.inf:
-                raise ValueError(f"time_ms is {row['time_ms']!r:.40}, not a number above 0")
+            if not 0.0 < timing.seconds <= _LONGEST_S:
+                raise ValueError(f"time_ms is {row['time_ms']!r:.40}, not a number above 0 and up to a day")
         except (TypeError, ValueError, LookupError, ArithmeticError, ElastaneError) as error:
             raise ElastaneError(f"{path}, line {line}: {error}") from error
         by_name[device.name].append(timing)
