@@ -29,6 +29,7 @@ class LossGuard:
         self._factors = factors
         self._warn = warn
         self._original: Callable[..., Any] | None = None
+        self._looked = False
 
     def open(self, samples: int) -> None:
         """A loop body begins with so many samples."""
@@ -47,9 +48,11 @@ class LossGuard:
         """The body has ended."""
         if self._original is not None:
             torch.Tensor.backward = self._original  # type: ignore[method-assign]
-            self._original, self.wanted = None, False
+            self._original = None
+            self.wanted = self.wanted and not self._looked
 
     def _look(self, loss: torch.Tensor, samples: int) -> None:
+        self._looked = True
         try:
             suspicious = self.wanted and is_sum(loss, Batch(samples, self._factors()))
         except (
