@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,9 @@ def pids(living: House, job: Launch) -> list[int]:
 
 
 @pytest.mark.slow
-def test_an_adaptive_script_grows_in_the_interpreter_it_was_submitted_with(tmp_path: Path) -> None:
+def test_an_adaptive_script_grows_and_survives_a_kill_in_the_interpreter_it_was_submitted_with(
+    tmp_path: Path,
+) -> None:
     python = make_venv(tmp_path / "other", *EVERYTHING)
     out = tmp_path / "counts.txt"
 
@@ -45,6 +48,9 @@ def test_an_adaptive_script_grows_in_the_interpreter_it_was_submitted_with(tmp_p
             await living.until(lambda: living.on(job) == {"n0": 1})
             living.want(job, {"n0": 2})
             await living.until(lambda: living.on(job) == {"n0": 2})
+            killed, _ = pids(living, job)
+            os.kill(killed, signal.SIGKILL)
+            await living.until(lambda: killed not in pids(living, job) and living.on(job) == {"n0": 2})
             for pid in pids(living, job):
                 assert Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0] == os.fsencode(python)
             (job.run / "enough").touch()
