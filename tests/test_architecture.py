@@ -19,7 +19,9 @@ ROOMS: dict[str, set[str]] = {
     "models": {"jobs", "cluster"},
     "market": {"models"},
     "policies": {"models", "market"},
-    "lookahead": {"policies"},
+    "scheduling": {"policies"},
+    "lookahead": {"scheduling"},
+    "testing": {"scheduling"},
     "sim": {"lookahead", "policies"},
     "train": {"models"},
     "engines": {"jobs", "cluster", "train"},
@@ -32,7 +34,7 @@ ROOMS: dict[str, set[str]] = {
 USERS = {"client", "demo"}
 """Rooms that only talk to the service, from outside."""
 
-GROUND = {"codec", "errors", "page", "resources", "suggest", "textfiles"}
+GROUND = {"codec", "errors", "lazy", "page", "resources", "suggest", "textfiles"}
 """Modules below every room."""
 
 DOORS = {"cli", "__init__", "__main__"}

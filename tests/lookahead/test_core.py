@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from elastane.cluster import Cluster, Grant
 from elastane.errors import ElastaneError
+from elastane.jobs.kinds import Kind
 from elastane.lookahead.core import Outage, World
 from elastane.lookahead.job import Arrival
 from elastane.lookahead.physics import Physics
@@ -20,7 +21,7 @@ from elastane.policies.contract import Needs, Policy
 from elastane.policies.fifo import Fifo
 from elastane.policies.plan import Admission, Exact, Plan, Verdict
 from elastane.policies.registry import make_policy
-from elastane.policies.view import ELASTIC, RIGID, Request, View
+from elastane.policies.view import Request, View
 from elastane.sim.truth.fixed import FixedJob
 
 FREE = Physics(restart_s=0.0)
@@ -28,12 +29,12 @@ FREE = Physics(restart_s=0.0)
 
 def rigid(name, gpus, seconds, at=0.0, **arrival):
     request = Request(workers=gpus, max_workers=gpus)
-    return Arrival(name, at, FixedJob(seconds, gpus), request, RIGID, declared_work=seconds, **arrival)
+    return Arrival(name, at, FixedJob(seconds, gpus), request, Kind.RIGID, declared_work=seconds, **arrival)
 
 
 def elastic(name, seconds, most=8):
     request = Request(workers=1, max_workers=most)
-    return Arrival(name, 0.0, FixedJob(seconds, 1, linear=True), request, ELASTIC)
+    return Arrival(name, 0.0, FixedJob(seconds, 1, linear=True), request, Kind.ADAPTIVE)
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def test_a_run_may_stop_anywhere_and_go_on():
 
 def test_a_job_that_makes_no_progress_does_not_stop_the_clock():
     # Two workers for a job that can use only one: an end that never comes is no event.
-    stuck = Arrival("stuck", 0.0, FixedJob(10, 1), Request(workers=1, max_workers=2), ELASTIC)
+    stuck = Arrival("stuck", 0.0, FixedJob(10, 1), Request(workers=1, max_workers=2), Kind.ADAPTIVE)
     world = World(Cluster.uniform(1, 4), script({0.0: {"stuck": one(workers=2)}}), [stuck], FREE)
     world.run()
     assert world.now_s == 0.0
@@ -172,15 +173,14 @@ def test_a_job_whose_node_dies_goes_back_to_its_checkpoint_and_waits_for_the_nod
     jobs = [rigid("a", 4, 1000), rigid("b", 4, 300)]
     outage = Outage("n000", 260.0, 400.0)
     seen = []
-    world = World(
-        Cluster.uniform(2, 4), Fifo(), jobs, physics, outages=[outage], on_decision=lambda *x: seen.append(x)
-    )
+    world = World(Cluster.uniform(2, 4), Fifo(), jobs, physics, outages=[outage], on_decision=seen.append)
     world.run()
     # Training since 10; at 260 the last of the checkpoints at 110 and 210 holds 200 s of work.
     # b ends at 310 on the other node, where a resumes: 800 s of work and a restart.
     assert ran(world, "a") == [(0, 260), (310, 310 + 10 + 800)]
     assert ran(world, "b") == [(0, 310)]
-    for view, _, decision in seen:
+    for decision in seen:
+        view = decision.view
         if outage.down_s <= decision.now_s < outage.up_s:
             assert "n000" not in view.nodes
             assert all("n000" not in grant.nodes for grant in decision.grants.values())
@@ -277,7 +277,7 @@ def log(policy, jobs, seed=0):
         Physics(restart_s=3.0, interference=0.3, observation_noise=0.1),
         seed=seed,
         outages=[Outage("n001", 33.0, 77.0)],
-        on_decision=lambda view, plan, decision: decisions.append((view.seed, plan.explain, decision)),
+        on_decision=lambda d: decisions.append((d.view.seed, d.plan.explain, d.now_s, d.grants, d.waiting)),
     )
     world.run()
     return decisions
@@ -310,7 +310,8 @@ def test_capacity_holds_everybody_finishes_and_nothing_is_faster_than_possible(s
     total = cluster.total_gpus
     jobs = [rigid(f"j{i:02d}", min(w, total), t, at) for i, (w, t, at) in enumerate(sizes)]
 
-    def check(view, plan, decision):
+    def check(decision):
+        view = decision.view
         used = Counter()
         for job_id, grant in decision.grants.items():
             assert grant.workers == view.jobs[job_id].request.workers

@@ -7,7 +7,7 @@ from pathlib import Path
 import elastane
 from elastane.errors import ElastaneError
 from elastane.policies.registry import make_policy, policy_class, policy_names
-from elastane.policies.testing import PolicyConformance
+from elastane.testing.policies import PolicyConformance
 
 VARIANTS = {
     "fifo": ("fifo(mode=hoard)", "fifo(mode=fit)"),

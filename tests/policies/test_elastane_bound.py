@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from elastane.cluster import Cluster
+from elastane.jobs.kinds import Kind
 from elastane.lookahead.behaviour import Pace
 from elastane.lookahead.core import World
 from elastane.lookahead.job import Arrival, JobRun
 from elastane.lookahead.physics import Physics
 from elastane.models.estimate import Estimate, Provenance
 from elastane.policies.elastane import ElastaneOracle
-from elastane.policies.view import ELASTIC, RIGID, Request
+from elastane.policies.view import Request
 from elastane.sim.truth.true_speed import TrueSpeed
 
 BOUND = 3.0
@@ -71,10 +72,10 @@ def stream(rng: np.random.Generator, gpus: int) -> list[Arrival]:
         job = PowerJob(work, float(rng.uniform(0.3, 1.0)), int(rng.integers(1, gpus + 1)))
         if rng.random() < 0.2:
             wide = int(rng.integers(1, gpus + 1))
-            request, able = Request(workers=wide, min_workers=wide, max_workers=wide), RIGID
+            request, able = Request(workers=wide, min_workers=wide, max_workers=wide), Kind.RIGID
             job = PowerJob(work, job.q, wide)
         else:
-            request, able = Request(workers=1, max_workers=job.most), ELASTIC
+            request, able = Request(workers=1, max_workers=job.most), Kind.ADAPTIVE
         jobs.append(Arrival(f"j{index}", float(at_s), job, request, able, declared_work=work))
     return jobs
 
@@ -134,10 +135,10 @@ def test_a_gang_gets_its_turn_among_jobs_that_cannot_be_stopped() -> None:
     """One GPU or the other is always taken, unless somebody sees to it that the gang finds both free."""
     single, gang = Request(preemptible=False), Request(workers=2, min_workers=2, max_workers=2)
     stream = [
-        Arrival(f"s{i}", 60.0 * i, PowerJob(100.0, 1.0, 1), single, RIGID, declared_work=100.0)
+        Arrival(f"s{i}", 60.0 * i, PowerJob(100.0, 1.0, 1), single, Kind.RIGID, declared_work=100.0)
         for i in range(60)
     ]
-    stream.append(Arrival("gang", 70.0, PowerJob(200.0, 1.0, 2), gang, RIGID, declared_work=200.0))
+    stream.append(Arrival("gang", 70.0, PowerJob(200.0, 1.0, 2), gang, Kind.RIGID, declared_work=200.0))
     world = World(Cluster.uniform(1, 2), ElastaneOracle(bound=BOUND), stream, Physics(restart_s=0.0))
     world.run()
     finish_s = world.jobs["gang"].finish_s

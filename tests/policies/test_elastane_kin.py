@@ -12,8 +12,8 @@ from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.throughput import ThroughputParams
 from elastane.policies.elastane import Elastane
 from elastane.policies.elastane.kin import _CACHE, Kin
-from elastane.policies.testing.changes import through_json
 from elastane.policies.view import Facts, JobView, Request, View
+from elastane.testing.policies.variants import through_json
 from helpers.pollux_views import view
 
 SEEN = Elastane.needs.info

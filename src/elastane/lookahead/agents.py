@@ -15,6 +15,7 @@ from elastane.models.online import Learner, choose_batches, refit
 from elastane.models.ps_learner import ServerLearner
 from elastane.policies.contract import Needs
 from elastane.policies.view import Ability, Info, has
+from elastane.scheduling.abilities import ABILITIES
 
 Recall = Callable[[Arrival], Memory | None]
 """What past jobs tell of one that arrives."""
@@ -41,7 +42,7 @@ class Agents:
         limits = arrival.behaviour.limits
         if limits is None:
             return None
-        adapts = self._needs.rebatch and has(arrival.abilities, Ability.REBATCH)
+        adapts = self._needs.rebatch and has(ABILITIES[arrival.kind], Ability.REBATCH)
         if limits.fixed is None and not adapts:
             limits = replace(limits, fixed=arrival.batch or limits.initial)
         return Learner(limits, memory if self._uses_models else None)

@@ -6,7 +6,7 @@ import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -16,12 +16,13 @@ from elastane.errors import ElastaneError
 from elastane.lookahead.agents import Agents, Recall
 from elastane.lookahead.job import Arrival, JobRun
 from elastane.lookahead.physics import Physics
-from elastane.lookahead.views import CHANGING, ViewBuilder
+from elastane.lookahead.views import ViewBuilder
 from elastane.models.online import first_batch
 from elastane.policies.contract import Policy
-from elastane.policies.lowering import lower
-from elastane.policies.plan import Plan, Verdict
 from elastane.policies.view import Tenant, View, has
+from elastane.scheduling.changes import End, Refuse, Renew, Suspend, changes
+from elastane.scheduling.decide import Decision, decide
+from elastane.scheduling.views import CHANGING
 
 _MOST_IDLE_ROUNDS = 1000
 
@@ -45,16 +46,6 @@ class Outage:
     up_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One recorded decision, for tests and replay."""
-
-    now_s: float
-    trigger: str
-    grants: Mapping[str, Grant]
-    waiting: Mapping[str, str]
-
-
 class World:
     """A cluster, its jobs and one policy, moving through time."""
 
@@ -68,7 +59,7 @@ class World:
         seed: int = 0,
         outages: Sequence[Outage] = (),
         tenants: Mapping[str, Tenant] | None = None,
-        on_decision: Callable[[View, Plan, Decision], None] | None = None,
+        on_decision: Callable[[Decision], None] | None = None,
         on_progress: Callable[[int], None] | None = None,
         timer: Callable[[], float] = time.perf_counter,
         recall: Recall | None = None,
@@ -256,22 +247,18 @@ class World:
         self._catch_up()
         if not self.active:
             return
-        view = self.view(trigger)
-        started = self._timer()
-        plan = self.policy.decide(view)
-        self.decision_ms.append((self._timer() - started) * 1e3)
-        turned_away = self._reject(plan)
-        lowered = lower(plan, _without(view, turned_away))
-        self._memory = plan.memory
+        decision = decide(self.policy, self.view(trigger), self._timer)
+        self.decision_ms.append(decision.took_ms)
+        self._memory = decision.plan.memory
         self._plans += 1
-        self.waiting = lowered.waiting
-        self._apply(lowered.grants)
+        self.waiting = decision.lowered.waiting
+        self._apply(decision)
         if not self.physics.rounds_only:
-            for wake_s in filter(np.isfinite, plan.wake_s):
+            for wake_s in filter(np.isfinite, decision.plan.wake_s):
                 self._push(max(wake_s, self.now_s), _Kind.WAKE, number=self._plans)
         self._start_ticking()
         if self._on_decision:
-            self._on_decision(view, plan, Decision(self.now_s, trigger, lowered.grants, dict(lowered.waiting)))
+            self._on_decision(decision)
 
     def _catch_up(self) -> None:
         """Bring models up to date before a decision that reads them."""
@@ -283,32 +270,35 @@ class World:
                     self._retire(run)
         self._reschedule(self._agents.catch_up(self.active.values()))
 
-    def _apply(self, grants: Mapping[str, Grant]) -> None:
-        changed = []
-        for run in self.active.values():
-            new = grants.get(run.id)
-            if new is not None and run.grant is not None and new.same_place(run.grant):
-                run.grant = new  # at most its lease is longer
-            elif new is not run.grant:
-                self._advance(run, self.now_s)
-                self._change(run, new)
-                changed.append(run)
-        started = [run for run in changed if run.grant is not None]
-        self._agents.rebatch(started, 0.0)
-        self._reschedule(self._interfere(changed))
-
-    def _reject(self, plan: Plan) -> set[str]:
-        """End jobs that the plan turned away or stopped: they are gone, but did not finish."""
-        gone = {i for i, a in plan.admissions.items() if a.verdict is Verdict.REJECT and i in self.active}
-        for run in [self.active[job_id] for job_id in sorted(gone)]:
-            self._advance(run, self.now_s)
-            if run.finish_s is not None:  # it ended at this very instant
-                self._retire(run)
+    def _apply(self, decision: Decision) -> None:
+        changed = set()
+        for change in changes({run.id: run.grant for run in self.active.values()}, decision):
+            run = self.active[change.job]
+            if isinstance(change, Renew):
+                run.grant = change.grant
                 continue
-            self._change(run, None)
-            del self.active[run.id]
-            self.rejected[run.id] = plan.admissions[run.id].reason
-        return gone
+            self._advance(run, self.now_s)
+            if isinstance(change, Refuse | End):
+                self._turn_away(run, change.reason)
+                continue
+            self._change(run, None if isinstance(change, Suspend) else change.grant)
+            changed.add(run.id)
+        for job in decision.downgraded:
+            if job in self.active:
+                self.active[job].downgraded = True
+                self._views.forget(job)
+        runs = [run for run in self.active.values() if run.id in changed]  # in this order they are told apart
+        self._agents.rebatch([run for run in runs if run.grant is not None], 0.0)
+        self._reschedule(self._interfere(runs))
+
+    def _turn_away(self, run: JobRun, reason: str) -> None:
+        """End a job that was refused or stopped: it is gone, but did not finish."""
+        if run.finish_s is not None:  # it ended at this very instant
+            self._retire(run)
+            return
+        self._change(run, None)
+        del self.active[run.id]
+        self.rejected[run.id] = reason
 
     def _change(self, run: JobRun, new: Grant | None) -> None:
         """Take the old grant away, give the new one, and start paying for the move."""
@@ -362,8 +352,3 @@ class World:
                 run.slowdown, run.share = slowdown, share
                 touched[run.id] = run
         return list(touched.values())
-
-
-def _without(view: View, gone: set[str]) -> View:
-    """The view without jobs that were just turned away, whose GPUs are free again."""
-    return replace(view, jobs={i: job for i, job in view.jobs.items() if i not in gone}) if gone else view

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from elastane.cluster import Batch, Grant
+from elastane.jobs.kinds import JobClass, Kind
 from elastane.lookahead.behaviour import Behaviour, Pace
 from elastane.models.estimate import Estimate
 from elastane.models.history.memory import Memory
 from elastane.models.online import Learner
 from elastane.models.ps_learner import ServerLearner, ServerTraining
 from elastane.models.stopping import StopRule
-from elastane.policies.view import ELASTIC, Ability, Request
+from elastane.policies.view import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,10 @@ class Arrival:
     submit_s: float
     behaviour: Behaviour
     request: Request
-    abilities: Ability = ELASTIC
+    kind: Kind = Kind.ADAPTIVE
     batch: int | None = None
     tenant: str = "default"
+    klass: str = "normal"
     weight: float = 1.0
     priority: int = 0
     deadline_s: float | None = None
@@ -97,11 +99,18 @@ class JobRun:
     losses: list[tuple[float, float]] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     forecast: tuple[int, Estimate | None] = (0, None)
+    downgraded: bool = False
+    """Its policy took it in as opportunistic, whatever it was submitted as."""
 
     @property
     def id(self) -> str:
         """The job's name."""
         return self.arrival.id
+
+    @property
+    def klass(self) -> str:
+        """What it may expect when the cluster is full."""
+        return JobClass.OPPORTUNISTIC.value if self.downgraded else self.arrival.klass
 
     @property
     def workers(self) -> int:

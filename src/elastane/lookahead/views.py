@@ -1,19 +1,19 @@
-"""Building the snapshot a policy sees, with only what it declared."""
+"""The view of a simulated world: its jobs' facts, and the evidence that their agents have gathered."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from elastane.cluster import Node
 from elastane.lookahead.job import JobRun
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.speed import SpeedModel
 from elastane.policies.contract import Needs
-from elastane.policies.view import Facts, Info, JobState, JobView, Ledger, Tenant, View, has
-
-CHANGING = Info.REMAINING | Info.SPEED | Info.LOSSES
-"""Facts that move with time, so that views of jobs that use them cannot be kept."""
+from elastane.policies.view import JobView, Ledger, Tenant, View, has
+from elastane.scheduling.facts import JobFacts, Situation
+from elastane.scheduling.views import CHANGING, job_view, view_of
 
 
 class ViewBuilder:
@@ -37,35 +37,45 @@ class ViewBuilder:
         memory: object,
         plans: int,
     ) -> View:
-        """The view at this instant.  The seed differs from decision to decision, but not between runs."""
+        """The view at this instant."""
         info = self._needs.info
         reuse = not has(info, CHANGING)
         jobs: dict[str, JobView] = {}
         for job_id, run in active.items():
             view = self._kept.get(job_id) if reuse else None
             if view is None:
-                view = self._kept[job_id] = self._job(run, info)
+                view = self._kept[job_id] = job_view(facts_of(run, self._needs.oracle), info)
             jobs[job_id] = view
-        return View(
+        situation = Situation(
             now_s=now_s,
-            jobs=jobs,
             nodes=nodes,
             trigger=trigger,
             tenants=self._tenants,
             memory=memory,
-            seed=(self._seed * 1_000_003 + plans) & 0x7FFFFFFF,
-            finished_service_gpu_s=tuple(self.finished_service) if has(info, Info.HISTORY) else (),
-            visible=info,
+            seed=self._seed,
+            decisions=plans,
+            finished_service_gpu_s=self.finished_service,
             min_run_s=self._min_run_s,
         )
+        return view_of(situation, jobs, info)
 
-    def _job(self, run: JobRun, info: Info) -> JobView:
-        arrival = run.arrival
-        if run.grant is not None:
-            state = JobState.RUNNING
-        else:
-            state = JobState.PENDING if run.first_start_s is None else JobState.SUSPENDED
-        ledger = Ledger(
+
+def facts_of(run: JobRun, oracle: bool = False) -> JobFacts:
+    """What is known of a simulated job; an oracle's evidence is the truth."""
+    arrival = run.arrival
+    return JobFacts(
+        id=run.id,
+        submit_s=arrival.submit_s,
+        request=arrival.request,
+        kind=arrival.kind,
+        evidence=TrueEvidence(run) if oracle else LearnedEvidence(run),
+        app=arrival.behaviour.app,
+        tenant=arrival.tenant,
+        klass=run.klass,
+        weight=arrival.weight,
+        priority=arrival.priority,
+        grant=run.grant,
+        ledger=Ledger(
             run.as_of_s,
             run.gpus,
             run.service_gpu_s,
@@ -74,26 +84,20 @@ class ViewBuilder:
             run.last_change_s,
             run.restarts,
             run.since_s,
-        )
-        return JobView(
-            id=run.id,
-            submit_s=arrival.submit_s,
-            request=arrival.request,
-            app=arrival.behaviour.app,
-            tenant=arrival.tenant,
-            weight=arrival.weight,
-            priority=arrival.priority,
-            abilities=arrival.abilities,
-            state=state,
-            grant=run.grant,
-            ledger=ledger,
-            restart_s=run.restart_s,
-            facts=self._facts(run, info),
-            visible=info,
-        )
+        ),
+        restart_s=run.restart_s,
+    )
 
-    def _remaining(self, run: JobRun) -> Estimate | None:
+
+class LearnedEvidence:
+    """What a job's own agent has measured, and what its owner declared."""
+
+    def __init__(self, run: JobRun) -> None:
+        self.run = run
+
+    def remaining(self) -> Estimate | None:
         """What the owner declared, else what the loss curve foretells, else what past jobs tell, else nothing."""
+        run = self.run
         declared = run.arrival.declared_work
         if declared is not None:
             return Estimate(max(declared - run.done, 0.0), source=Provenance.DECLARED)
@@ -102,27 +106,40 @@ class ViewBuilder:
             return replace(end, mean=max(end.mean - run.done, 0.0))
         return run.memory.remaining(run.done) if run.memory else None
 
-    def _facts(self, run: JobRun, info: Info) -> Facts:
-        if not info:
-            return Facts()
-        remaining: Estimate | None = None
-        speed: SpeedModel | None = None
-        if self._needs.oracle and has(info, Info.REMAINING | Info.SPEED):
-            limits = run.learner.limits if run.learner else None
-            left, true_speed = run.arrival.behaviour.oracle(run.done, limits)
-            remaining = left if has(info, Info.REMAINING) else None
-            speed = true_speed if has(info, Info.SPEED) else None
-        else:
-            if has(info, Info.REMAINING):
-                remaining = self._remaining(run)
-            learner = run.learner or run.server_learner
-            if has(info, Info.SPEED) and learner is not None:
-                speed = learner.model()
-        return Facts(
-            remaining=remaining,
-            declared_s=run.arrival.declared_s if has(info, Info.REMAINING) else None,
-            speed=speed,
-            losses=tuple(run.losses) if has(info, Info.LOSSES) else (),
-            deadline_s=run.arrival.deadline_s if has(info, Info.DEADLINE) else None,
-            skew=run.arrival.skew if has(info, Info.SKEW) else None,
-        )
+    def declared_s(self) -> float | None:
+        """The owner's word for the whole run."""
+        return self.run.arrival.declared_s
+
+    def speed(self) -> SpeedModel | None:
+        """The model fitted so far."""
+        learner = self.run.learner or self.run.server_learner
+        return learner.model() if learner is not None else None
+
+    def losses(self) -> Sequence[tuple[float, float]]:
+        """What the job reported."""
+        return tuple(self.run.losses)
+
+    def deadline_s(self) -> float | None:
+        """The owner's."""
+        return self.run.arrival.deadline_s
+
+    def skew(self) -> float | None:
+        """As measured by whoever made the trace."""
+        return self.run.arrival.skew
+
+
+class TrueEvidence(LearnedEvidence):
+    """The ground truth, for policies that are labelled oracles."""
+
+    def remaining(self) -> Estimate | None:
+        """Work that is really left."""
+        return self._truth[0]
+
+    def speed(self) -> SpeedModel | None:
+        """How fast the job really is."""
+        return self._truth[1]
+
+    @cached_property
+    def _truth(self) -> tuple[Estimate, SpeedModel]:
+        limits = self.run.learner.limits if self.run.learner else None
+        return self.run.arrival.behaviour.oracle(self.run.done, limits)

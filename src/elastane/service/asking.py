@@ -14,8 +14,8 @@ from typing import Any
 
 from elastane.errors import ElastaneError
 from elastane.jobs import JobSpec, parse_spec
+from elastane.jobs.kinds import Kind
 from elastane.jobs.loading import dump_json
-from elastane.jobs.spec import Kind
 from elastane.service.control import ControlPlane
 from elastane.service.facade import Principal
 from elastane.service.intake import Intake, NewJob

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from elastane.cluster import Cluster
 from elastane.errors import ElastaneError
+from elastane.jobs.kinds import Kind
 from elastane.jobs.states import State
 from elastane.lookahead.core import World
 from elastane.lookahead.job import Arrival
@@ -18,7 +19,7 @@ from elastane.lookahead.physics import Physics, core_share
 from elastane.lookahead.recorded import RecordedCommand, RecordedJob
 from elastane.policies.contract import Policy
 from elastane.service.layout import Layout
-from elastane.service.live import ABILITIES, LiveJob
+from elastane.service.live import LiveJob
 from elastane.service.messages import EventRecord
 from elastane.service.store import JobRow, Store
 
@@ -131,7 +132,7 @@ def _arrival(
         submit_s=row.submitted_s - first_s,
         behaviour=behaviour,
         request=job.request(total),
-        abilities=ABILITIES[row.kind],
+        kind=Kind.COMMAND if row.kind == "rigid" else Kind(row.kind),
         tenant=row.tenant,
         weight=job.spec.weight,
         priority=job.spec.priority,

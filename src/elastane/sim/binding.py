@@ -11,11 +11,12 @@ import numpy as np
 
 from elastane.cluster import Cluster
 from elastane.errors import ElastaneError
+from elastane.jobs.kinds import Kind
 from elastane.lookahead.job import Arrival
 from elastane.models.catalog import catalog, catalog_app
 from elastane.models.goodput import BatchLimits
 from elastane.models.online import first_batch
-from elastane.policies.view import ELASTIC, RIGID, Ability, Request
+from elastane.policies.view import Request
 from elastane.sim.declarations import Declaration, as_declared, misjudged
 from elastane.sim.server_binding import bind_servers
 from elastane.sim.truth.alone import alone_s, packed_grant
@@ -85,15 +86,20 @@ def _declared(arrival: Arrival, binding: Binding, declaration: Declaration) -> A
     return as_declared(misjudged(arrival, binding.declare_error), declaration)
 
 
+def _kind(row: TraceJob, binding: Binding, draw: list[float]) -> Kind:
+    """What the trace says, or what a draw says where it says nothing."""
+    if row.kind is not None:
+        return row.kind
+    if draw[1] < binding.rigid:
+        return Kind.RIGID
+    return Kind.RESIZABLE if draw[2] < binding.fixed_batch else Kind.ADAPTIVE
+
+
 def _arrival(row: TraceJob, cluster: Cluster, binding: Binding, draw: list[float]) -> Arrival:
     if is_server_app(row.app):
-        return bind_servers(row, cluster, ELASTIC if draw[1] >= binding.rigid else RIGID)
+        kind = _kind(row, binding, draw)
+        return bind_servers(row, cluster, Kind.RESIZABLE if kind is Kind.ADAPTIVE else kind)
     app = row.app or app_by_gpu_hours(row.gpus * (row.duration_s or 0.0) / 3600.0, draw[0])
-    abilities = ELASTIC
-    if draw[1] < binding.rigid:
-        abilities &= ~(Ability.RESIZE | Ability.REBATCH)
-    elif draw[2] < binding.fixed_batch:
-        abilities &= ~Ability.REBATCH
     limits = _limits(app, cluster, binding)
     limits = replace(limits, per_gpu_min=max(1, min(limits.per_gpu_min, limits.maximum // row.gpus)))
     pinned = (binding.pinned or {}).get(app)
@@ -110,9 +116,10 @@ def _arrival(row: TraceJob, cluster: Cluster, binding: Binding, draw: list[float
         submit_s=row.submit_s,
         behaviour=behaviour,
         request=Request(workers=row.gpus, max_workers=max(most, 1)),
-        abilities=abilities,
+        kind=_kind(row, binding, draw),
         batch=batch,
         tenant=row.tenant,
+        klass=row.klass,
         weight=row.weight,
         priority=row.priority,
         deadline_s=row.deadline_s,

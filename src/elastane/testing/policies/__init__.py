@@ -10,9 +10,9 @@ import pytest
 
 pytest.register_assert_rewrite(f"{__name__}.checks", f"{__name__}.suite")
 
-from elastane.policies.testing.jobs import Trial  # noqa: E402
-from elastane.policies.testing.suite import PolicyConformance  # noqa: E402
-from elastane.policies.testing.views import random_view, views  # noqa: E402
-from elastane.policies.testing.world import Step, World  # noqa: E402
+from elastane.testing.policies.jobs import Trial  # noqa: E402
+from elastane.testing.policies.suite import PolicyConformance  # noqa: E402
+from elastane.testing.policies.views import random_view, views  # noqa: E402
+from elastane.testing.policies.world import World  # noqa: E402
 
-__all__ = ["PolicyConformance", "Step", "Trial", "World", "random_view", "views"]
+__all__ = ["PolicyConformance", "Trial", "World", "random_view", "views"]

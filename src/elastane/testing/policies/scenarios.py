@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elastane.cluster import Cluster, Node
-from elastane.policies.testing.jobs import Trial
-from elastane.policies.testing.views import speed_model
-from elastane.policies.view import ELASTIC, RIGID, Ability, Request
+from elastane.jobs.kinds import Kind
+from elastane.policies.view import Request
+from elastane.testing.policies.jobs import Trial
+from elastane.testing.policies.views import speed_model
 
 HORIZON_S = 40_000.0
 """By then every crowd below has long finished under any policy that gets on at all."""
@@ -38,23 +39,23 @@ def rigid(workers: int, preemptible: bool = True) -> Request:
 
 
 SINGLES = (
-    Trial("one worker", 0.0, 600.0, rigid(1), RIGID),
-    Trial("rigid gang", 90.0, 900.0, rigid(4), RIGID),
+    Trial("one worker", 0.0, 600.0, rigid(1), Kind.RIGID),
+    Trial("rigid gang", 90.0, 900.0, rigid(4), Kind.RIGID),
     Trial("elastic", 90.0, 900.0, elastic(1, 2, 16)),
     Trial("elastic gang", 0.0, 900.0, elastic(2, 4, 8), model=speed_model(1)),
 )
 """Jobs that are alone."""
 
 FIXED = (
-    Trial("not preemptible", 0.0, 4_000.0, rigid(4, preemptible=False), RIGID),
-    Trial("not suspendable", 0.0, 4_000.0, rigid(2), Ability.MIGRATE),
+    Trial("not preemptible", 0.0, 4_000.0, rigid(4, preemptible=False), Kind.RIGID),
+    Trial("not suspendable", 0.0, 4_000.0, rigid(2), Kind.COMMAND),
     Trial("elastic, not preemptible", 0.0, 4_000.0, Request(2, 1, 4, preemptible=False)),
 )
 """Jobs that must be left alone once they run."""
 
 LONG = (
-    Trial("wide and long", 50.0, 10_000.0, rigid(4), RIGID),
-    Trial("narrow and long", 50.0, 10_000.0, rigid(1), RIGID),
+    Trial("wide and long", 50.0, 10_000.0, rigid(4), Kind.RIGID),
+    Trial("narrow and long", 50.0, 10_000.0, rigid(1), Kind.RIGID),
 )
 """Jobs that a stream of short ones could keep from running."""
 
@@ -68,7 +69,7 @@ def crowd(after_s: float = 0.0) -> list[Trial]:
             submit_s=after_s + 130.0 * number,
             seconds=300.0 + 250.0 * (number % 4),
             request=wish,
-            abilities=ELASTIC if wish.max_workers > wish.min_workers else RIGID,
+            kind=Kind.ADAPTIVE if wish.max_workers > wish.min_workers else Kind.RIGID,
             model=speed_model(number, 500.0 * (number + 1)),
         )
         for number, wish in enumerate(wishes)
@@ -78,4 +79,4 @@ def crowd(after_s: float = 0.0) -> list[Trial]:
 def stream(until_s: float) -> list[Trial]:
     """Short one-worker jobs, six at once and then somewhat more than four GPUs can serve."""
     times_s = [0.0] * 6 + [20.0 * i for i in range(int(until_s / 20.0))]
-    return [Trial(f"s{i:05d}", when_s, 100.0, rigid(1), RIGID) for i, when_s in enumerate(times_s)]
+    return [Trial(f"s{i:05d}", when_s, 100.0, rigid(1), Kind.RIGID) for i, when_s in enumerate(times_s)]

@@ -11,9 +11,10 @@ import pytest
 
 from elastane.cluster import Node
 from elastane.policies.contract import Policy
-from elastane.policies.testing import scenarios
-from elastane.policies.testing.changes import reordered, scrambled, through_json, with_nodes, without_node
-from elastane.policies.testing.checks import (
+from elastane.policies.view import JobView, View
+from elastane.scheduling.decide import Decision
+from elastane.testing.policies import scenarios
+from elastane.testing.policies.checks import (
     check_decision,
     check_explained,
     check_limits,
@@ -22,10 +23,10 @@ from elastane.policies.testing.checks import (
     check_settled,
     decide,
 )
-from elastane.policies.testing.jobs import Trial
-from elastane.policies.testing.views import described, random_view
-from elastane.policies.testing.world import Step, World
-from elastane.policies.view import JobView, View
+from elastane.testing.policies.jobs import Trial
+from elastane.testing.policies.variants import reordered, scrambled, through_json, with_nodes, without_node
+from elastane.testing.policies.views import described, random_view
+from elastane.testing.policies.world import World
 
 
 class PolicyConformance:
@@ -213,10 +214,10 @@ def _widened(job: JobView) -> JobView:
     return job if job.grant else replace(job, request=request)
 
 
-def _told(step: Step) -> tuple[float, dict[str, Any], dict[str, str]]:
+def _told(step: Decision) -> tuple[float, dict[str, Any], dict[str, str]]:
     return step.view.now_s, step.lowered.grants, step.lowered.waiting
 
 
-def _exhaust(steps: Iterator[Step]) -> None:
+def _exhaust(steps: Iterator[Decision]) -> None:
     for _ in steps:
         pass

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from elastane.cluster import Grant
+from elastane.jobs.kinds import Kind
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import GoodputModel
+from elastane.models.speed import SpeedModel
 from elastane.policies.contract import Needs
-from elastane.policies.testing.views import speed_model
-from elastane.policies.view import ELASTIC, Ability, Facts, JobState, JobView, Ledger, Request
+from elastane.policies.view import JobView, Ledger, Request
+from elastane.scheduling.facts import JobFacts
+from elastane.scheduling.views import job_view
+from elastane.testing.policies.views import speed_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +27,7 @@ class Trial:
     submit_s: float
     seconds: float
     request: Request = Request()
-    abilities: Ability = ELASTIC
+    kind: Kind = Kind.ADAPTIVE
     model: GoodputModel = field(default_factory=speed_model)
 
     def rate(self, nodes: int, workers: int) -> float:
@@ -81,19 +86,42 @@ class Run:
         """What a policy with these needs sees of it; speed is known once it has run, to an oracle before."""
         gpus = self.grant.workers if self.grant else 0
         ledger = (gpus, self.service_gpu_s, self.held_s, self.first_start_s, self.last_change_s, self.restarts)
-        waiting = JobState.PENDING if self.first_start_s is None else JobState.SUSPENDED
-        oracle = replace(self.trial.model, max_profiled=self.trial.model.max_useful, source=Provenance.ORACLE)
-        return JobView(
+        facts = JobFacts(
             id=self.trial.id,
             submit_s=self.trial.submit_s,
             request=self.trial.request,
-            abilities=self.trial.abilities,
-            state=JobState.RUNNING if self.grant else waiting,
+            kind=self.trial.kind,
+            evidence=_Evidence(self, needs.oracle),
             grant=self.grant,
             ledger=Ledger(now_s, *ledger),
-            facts=Facts(
-                remaining=Estimate(self.left, source=Provenance.ORACLE),
-                speed=oracle if needs.oracle else self.model,
-            ),
-            visible=needs.info,
         )
+        return job_view(facts, needs.info)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """What is known of a job of the small world: exactly what is left, and its speed once it has run."""
+
+    run: Run
+    oracle: bool
+
+    def remaining(self) -> Estimate | None:
+        return Estimate(self.run.left, source=Provenance.ORACLE)
+
+    def speed(self) -> SpeedModel | None:
+        model = self.run.trial.model
+        if self.oracle:
+            return replace(model, max_profiled=model.max_useful, source=Provenance.ORACLE)
+        return self.run.model
+
+    def losses(self) -> Sequence[tuple[float, float]]:
+        return ()
+
+    def declared_s(self) -> float | None:
+        return None
+
+    def deadline_s(self) -> float | None:
+        return None
+
+    def skew(self) -> float | None:
+        return None

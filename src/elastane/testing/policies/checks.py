@@ -10,8 +10,8 @@ from elastane.policies.contract import Policy
 from elastane.policies.lowering import Lowered, lower
 from elastane.policies.lowering.lower import UNEXPLAINED
 from elastane.policies.plan import Plan
-from elastane.policies.testing.changes import applied, through_json
 from elastane.policies.view import Ability, JobView, View, has
+from elastane.testing.policies.variants import applied, through_json
 
 
 def decide(policy: Policy, view: View) -> tuple[Plan, Lowered]:

@@ -8,27 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from elastane.cluster import Node
 from elastane.policies.contract import Policy
-from elastane.policies.lowering import Lowered, lower
-from elastane.policies.plan import Plan
-from elastane.policies.testing.changes import through_json
-from elastane.policies.testing.jobs import Run, Trial
 from elastane.policies.view import View
+from elastane.scheduling.changes import End, Refuse, Suspend, changes
+from elastane.scheduling.decide import Decision, decide
+from elastane.scheduling.facts import Situation
+from elastane.scheduling.views import view_of
+from elastane.testing.policies.jobs import Run, Trial
+from elastane.testing.policies.variants import through_json
 
 _INSTANT_S = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One decision."""
-
-    view: View
-    plan: Plan
-    lowered: Lowered
 
 
 class World:
@@ -54,6 +47,7 @@ class World:
         self.now_s = 0.0
         self.finished_s: dict[str, float] = {}
         self.started_s: dict[str, float] = {}
+        self.turned_away: dict[str, str] = {}
         self._coming = sorted(trials, key=lambda trial: (trial.submit_s, trial.id))
         self._outages = outages
         self._runs: dict[str, Run] = {}
@@ -61,7 +55,7 @@ class World:
         self._memory: Any = None
         self._wakes: tuple[float, ...] = ()
 
-    def run(self, until_s: float) -> Iterator[Step]:
+    def run(self, until_s: float) -> Iterator[Decision]:
         """Every decision until all jobs have finished or the time is over."""
         while (self._runs or self._coming) and (now_s := self._next_s()) <= until_s:
             trigger = self._move_to(now_s)
@@ -126,24 +120,30 @@ class World:
 
     def view(self, trigger: str = "tick") -> View:
         """What the policy sees now."""
-        return View(
+        needs = self.policy.needs
+        situation = Situation(
             now_s=self.now_s,
-            jobs={i: run.view(self.now_s, self.policy.needs) for i, run in self._runs.items()},
             nodes=self._usable(),
             trigger=trigger,
             memory=self._memory,
-            finished_service_gpu_s=tuple(self._service),
-            visible=self.policy.needs.info,
+            finished_service_gpu_s=self._service,
+        )
+        return view_of(
+            situation, {job: run.view(self.now_s, needs) for job, run in self._runs.items()}, needs.info
         )
 
-    def _decide(self, trigger: str) -> Step:
-        view = self.view(trigger)
+    def _decide(self, trigger: str) -> Decision:
         policy = replace(self.policy) if self.fresh else self.policy
-        plan = policy.decide(view)
-        lowered = lower(plan, view)
-        self._memory, self._wakes = self.store(plan.memory), plan.wake_s
-        for job_id, run in self._runs.items():
-            if run.grant != lowered.grants.get(job_id):
-                run.change(lowered.grants.get(job_id), self.now_s)
-                self.started_s.setdefault(job_id, self.now_s)
-        return Step(view, plan, lowered)
+        decision = decide(policy, self.view(trigger))
+        self._memory, self._wakes = self.store(decision.plan.memory), decision.plan.wake_s
+        for change in changes({job: run.grant for job, run in self._runs.items()}, decision):
+            run = self._runs[change.job]
+            if isinstance(change, Refuse | End):
+                self.turned_away[change.job] = change.reason
+                del self._runs[change.job]
+            elif isinstance(change, Suspend):
+                run.change(None, self.now_s)
+            else:
+                run.change(change.grant, self.now_s)
+                self.started_s.setdefault(change.job, self.now_s)
+        return decision
