@@ -10,9 +10,6 @@ from hypothesis import HealthCheck, settings
 
 from elastane.cluster import Cluster
 from elastane.jobs.kinds import Kind
-from elastane.lookahead.core import Outage, World
-from elastane.lookahead.job import Arrival
-from elastane.lookahead.physics import Physics
 from elastane.policies.contract import Policy
 from elastane.policies.plan import Plan
 from elastane.policies.registry import make_policy
@@ -20,6 +17,9 @@ from elastane.policies.view import Request, Tenant, View
 from elastane.resources import Resources
 from elastane.scheduling.decide import Decision
 from elastane.sim.truth.fixed import FixedJob
+from elastane.simcore.job_run import Arrival
+from elastane.simcore.physics import Physics
+from elastane.simcore.world import Outage, World
 
 # Property tests judge results, not speed: a busy machine must not turn them red.
 settings.register_profile("elastane", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from elastane.cluster import Cluster
 from elastane.jobs.kinds import Kind
-from elastane.lookahead.core import World
-from elastane.lookahead.job import Arrival
-from elastane.lookahead.physics import Physics
 from elastane.policies.easy import Easy
 from elastane.policies.fifo import Fifo
 from elastane.policies.options import OptionError
 from elastane.policies.registry import make_policy
 from elastane.policies.view import Request
 from elastane.sim.truth.fixed import FixedJob
+from elastane.simcore.job_run import Arrival
+from elastane.simcore.physics import Physics
+from elastane.simcore.world import World
 
 
 @pytest.mark.parametrize("reservations", ["one", "all"])

@@ -15,8 +15,8 @@ from elastane.models.estimate import Estimate
 from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.throughput import ThroughputParams, scaled
 from elastane.policies.elastane import Elastane
-from elastane.policies.elastane.exchange import Exchange
-from elastane.policies.elastane.sight import see
+from elastane.policies.elastane.inputs import see
+from elastane.policies.elastane.type_exchange_rates import Exchange
 from elastane.policies.lowering import lower
 from elastane.policies.view import Facts, JobView, Ledger, Request, View
 from elastane.sim.metrics import summarise

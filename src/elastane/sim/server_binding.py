@@ -7,7 +7,6 @@ from dataclasses import replace
 from elastane.cluster import Cluster, Grant
 from elastane.errors import ElastaneError
 from elastane.jobs.kinds import Kind
-from elastane.lookahead.job import Arrival
 from elastane.policies.view import Request
 from elastane.resources import Resources
 from elastane.sim.declarations import job_seed
@@ -16,6 +15,7 @@ from elastane.sim.truth.parameter_server import ServerJob, ServerKind
 from elastane.sim.truth.server_kinds import KINDS, server_arrival
 from elastane.sim.workloads.optimus_like import PREFIX
 from elastane.sim.workloads.trace import TraceJob
+from elastane.simcore.job_run import Arrival
 from elastane.suggest import did_you_mean
 
 _MOST_TASKS = 16

@@ -10,8 +10,8 @@ import os
 import sys
 
 from elastane.errors import ElastaneError
-from elastane.sim.plain import result_to_plain, spec_from_plain
 from elastane.sim.run import simulate
+from elastane.sim.serialize import result_to_plain, spec_from_plain
 
 
 def _say(**news: object) -> None:

@@ -10,7 +10,7 @@ from elastane.cluster import Cluster
 from elastane.errors import ElastaneError
 from elastane.jobs.kinds import Kind
 from elastane.models.catalog import catalog
-from elastane.sim.binding import Binding, bind
+from elastane.sim.attach_truth import Binding, bind
 from elastane.sim.run import simulate
 from elastane.sim.spec import RunSpec
 from elastane.sim.truth.server_kinds import KINDS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
-    from elastane.predict.eta.watch import LogWatch
+    from elastane.predict.eta.log_session import LogWatch
     from elastane.predict.outcomes import Outcome, Predicted
 
 

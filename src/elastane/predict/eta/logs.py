@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from elastane.errors import ElastaneError
-from elastane.predict.eta.lines import Lines, Record, record_of
+from elastane.predict.eta.log_parsers import Lines, Record, record_of
 from elastane.predict.eta.tail import Tail
 
 _NAMES = (

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from elastane.models.speed import FloatArray
 from elastane.predict.eta.regimes import cuts_of
-from elastane.predict.eta.values import Span
+from elastane.predict.eta.types import Span
 from elastane.predict.interval import Z90, Interval
 
 WARM_STEPS = 20

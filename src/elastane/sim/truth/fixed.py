@@ -11,11 +11,11 @@ import numpy as np
 
 from elastane.cluster import Batch, Grant
 from elastane.errors import ElastaneError
-from elastane.lookahead.behaviour import Pace
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits
 from elastane.models.speed import FloatArray, IntArray
 from elastane.sim.truth.true_speed import TrueSpeed
+from elastane.simcore.behaviour import Pace
 
 
 @dataclass(frozen=True)
