@@ -104,7 +104,7 @@ class JobRun:
 
     @property
     def id(self) -> str:
-        """The job's name."""
+        """The id the job was submitted under."""
         return self.arrival.id
 
     @property
@@ -114,7 +114,7 @@ class JobRun:
 
     @property
     def workers(self) -> int:
-        """Workers held."""
+        """The number of workers the job holds now."""
         return self.grant.workers if self.grant else 0
 
     def hold(self, grant: Grant | None) -> None:

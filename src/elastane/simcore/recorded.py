@@ -50,7 +50,7 @@ class RecordedJob:
         return Estimate(max(self.total_work - done, 0.0), source=Provenance.ORACLE), self.model
 
     def loss(self, done: float) -> float | None:  # noqa: ARG002
-        """It reports none."""
+        """Returns None: a recorded job has no loss curve."""
         return None
 
 
@@ -75,5 +75,5 @@ class RecordedCommand:
         raise NotImplementedError("a recorded command has no model of its speed")
 
     def loss(self, done: float) -> float | None:  # noqa: ARG002
-        """It reports none."""
+        """Returns None: a recorded job has no loss curve."""
         return None

@@ -120,7 +120,7 @@ class LearnedEvidence:
         return tuple(self.run.losses)
 
     def deadline_s(self) -> float | None:
-        """The owner's."""
+        """The deadline the owner gave."""
         return self.run.arrival.deadline_s
 
     def skew(self) -> float | None:

@@ -56,7 +56,7 @@ class _Cell:
         self.weight.append(weight)
 
     def means(self) -> tuple[float, float]:
-        """Weighted geometric means."""
+        """Returns the weighted geometric mean of each column."""
         total = sum(self.weight)
         return (
             math.exp(sum(w * x for w, x in zip(self.weight, self.gradient, strict=True)) / total),

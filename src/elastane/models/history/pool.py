@@ -96,7 +96,7 @@ class Pool:
         return tuple(dropped)
 
     def remove(self, experience_id: str) -> None:
-        """Forget a job."""
+        """Removes one job's record from the pool."""
         past = self._all.pop(experience_id)
         self._changed(past, gone=True)
         for key in past.signature.keys:

@@ -34,7 +34,7 @@ class Steps(NamedTuple):
         return found._replace(owners=numbers[found.owners])
 
     def where(self, chosen: NDArray[np.bool_]) -> Steps:
-        """Some of them."""
+        """Returns the columns selected by a mask."""
         return Steps(self.owners[chosen], self.sizes[chosen], self.gains[chosen], self.targets[chosen])
 
 

@@ -35,7 +35,7 @@ class Coming:
         return cls(*(float(value) for value in known)) if known else cls()
 
     def memory(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Returns the state to keep in the plan's memory, as JSON values."""
         return {"coming": [self.peak, self.at_s]}
 
     def with_jobs(self, count: int, now_s: float) -> Coming:

@@ -53,7 +53,7 @@ class Experience:
         return cls(float(known["total"]), int(known["count"]), dict(known["here"])) if known else cls()
 
     def memory(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Returns the state to keep in the plan's memory, as JSON values."""
         return {"total": self.total, "count": self.count, "here": dict(self.here)}
 
     def with_jobs(self, jobs: Sequence[JobView], per_node: int) -> Experience:

@@ -37,12 +37,12 @@ class Witness:
 
     @classmethod
     def of(cls, values: list[Any]) -> Witness:
-        """From JSON values."""
+        """Reads one lesson back from the plan's memory."""
         job, theta, seen, widest = values
         return cls(str(job), ThroughputParams._make(float(value) for value in theta), int(seen), int(widest))
 
     def values(self) -> list[Any]:
-        """As JSON values."""
+        """Returns one lesson as JSON values, for the plan's memory."""
         return [self.job, list(self.theta), self.seen, self.widest]
 
     def resembles(self, theta: ThroughputParams[float], per_gpu: int) -> bool:
@@ -82,7 +82,7 @@ class Kin:
         return cls(*parts)
 
     def memory(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Returns the state to keep in the plan's memory, as JSON values."""
         parts = (self.wide, self.large)
         return {"kin": [{kind: witness.values() for kind, witness in part.items()} for part in parts]}
 

@@ -46,7 +46,7 @@ class Exchange:
         return cls(tuple(known["gone"]), dict(known["here"])) if known else cls()
 
     def memory(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Returns the state to keep in the plan's memory, as JSON values."""
         return {"gone": list(self.gone), "here": dict(self.here)}
 
     def with_jobs(self, jobs: Sequence[JobView]) -> Exchange:

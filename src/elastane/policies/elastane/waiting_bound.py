@@ -80,7 +80,7 @@ class Accounts:
         return cls(float(memory["at_s"]), {job: Account(*values) for job, values in memory["fair"].items()})
 
     def memory(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Returns the state to keep in the plan's memory, as JSON values."""
         kept = {job: account.values() for job, account in self.jobs.items()}
         return {"at_s": self.at_s, "fair": kept}
 

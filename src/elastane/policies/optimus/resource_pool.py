@@ -73,7 +73,7 @@ class Stock:
         return True
 
     def take(self, need: Amounts) -> None:
-        """Hand it out."""
+        """Subtracts one task's resources from the pool."""
         for i, amount in enumerate(need):
             self._free[i] -= amount
 

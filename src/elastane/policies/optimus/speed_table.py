@@ -16,7 +16,7 @@ class Surface(Protocol):
     """Work per second with ``servers`` and ``workers``; 0 where the job could not run."""
 
     def rate(self, servers: int, workers: int) -> float:
-        """At one point."""
+        """Returns the training speed for one number of servers and workers."""
         ...
 
     def runs_later(self, servers: int, workers: int) -> bool:

@@ -102,7 +102,7 @@ class ETA:
         return self._engine.remaining()
 
     def end(self, outcome: str = "finished") -> None:
-        """It is over."""
+        """Marks the run as ended; later estimates are exact."""
         self._engine.end(outcome)
 
     @property

@@ -53,7 +53,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """Spans as columns."""
+    """Timed spans as columns, so that paces are computed in one vectorised step."""
 
     seconds: FloatArray
     work: FloatArray

@@ -50,7 +50,7 @@ class Ablation:
 
 
 def as_it_is(spec: RunSpec) -> RunSpec:
-    """No change."""
+    """Returns the policy without any change: the reference of an ablation."""
     return spec
 
 

@@ -68,7 +68,7 @@ class Protocol:
         return parse_cluster(self.cluster).total_gpus
 
     def spec(self, policy: str, cell: Cell, seed: int) -> RunSpec:
-        """One run."""
+        """Builds the run specification of one cell of the protocol."""
         return RunSpec(
             workload=self.workload(cell.workload, seed),
             policy=policy,

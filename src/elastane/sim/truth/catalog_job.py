@@ -36,7 +36,7 @@ class CatalogJob:
 
     @property
     def app(self) -> str:
-        """The application's name."""
+        """The name of the catalog application."""
         return self.source.name
 
     @property

@@ -64,7 +64,7 @@ class FixedJob:
         return Estimate(max(self.duration_s - done, 0.0), source=Provenance.ORACLE), FixedSpeed(self)
 
     def loss(self, done: float) -> float | None:  # noqa: ARG002
-        """It reports none."""
+        """Returns None: a job of fixed length reports no loss."""
         return None
 
 

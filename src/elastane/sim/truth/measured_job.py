@@ -34,7 +34,7 @@ class MeasuredJob:
 
     @property
     def app(self) -> str:
-        """The application's name."""
+        """The name of the measured application."""
         return self.source.name
 
     @cached_property

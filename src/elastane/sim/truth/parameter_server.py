@@ -83,7 +83,7 @@ class ServerJob:
 
     @property
     def app(self) -> str:
-        """The kind's name."""
+        """The name of the kind of parameter-server job."""
         return self.kind.name
 
     @property

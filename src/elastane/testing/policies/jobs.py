@@ -31,7 +31,7 @@ class Trial:
     model: GoodputModel = field(default_factory=speed_model)
 
     def rate(self, nodes: int, workers: int) -> float:
-        """Work per second."""
+        """Returns the work per second on so many nodes and workers."""
         return float(self.model.rates(np.array([nodes]), np.array([workers]))[0])
 
     @property

@@ -48,7 +48,7 @@ class NonsenseSpeed:
         return np.full(np.shape(workers), self.rate)
 
     def best_batch(self, nodes: int, workers: int, gpu_type: str = "") -> Batch | None:  # noqa: ARG002
-        """None."""
+        """Returns no batch at all."""
         return None
 
 
