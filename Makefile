@@ -62,7 +62,7 @@ bench: install ## figures of the ground floor; fails where a gate is missed
 	@$(BENCH) benchmarks.ground_floor
 
 bench-policies: install ## our own policy against Pollux, and its waiting bound in 1,000 streams (about half an hour)
-	@ELASTANE_STREAMS=1000 $(BIN)/pytest -m slow tests/policies/test_elastane_bound.py
+	@ELASTANE_STREAMS=1000 $(BIN)/pytest -m slow tests/policies/test_elastane_waiting_bound.py
 	@$(BENCH) benchmarks.policies
 
 bench-genetic: install ## fidelity of Pollux's genetic search (about 15 minutes)

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.figures import Figures, shared_data
-from elastane.lookahead.job import Arrival
 from elastane.models.history import Experience, Memory, Pool, save_pool
 from elastane.models.online import Learner
+from elastane.sim.history import gathered, identity, recaller, signature_of
 from elastane.sim.metrics import summarise
-from elastane.sim.past import gathered, identity, recaller, signature_of
 from elastane.sim.run import prepare, simulate
 from elastane.sim.spec import RunSpec
+from elastane.simcore.job_run import Arrival
 
 PAST, NEW = (201, 202, 203), 204
 PLACES = ((1, 1), (1, 2), (1, 4), (2, 8), (4, 16), (8, 32))

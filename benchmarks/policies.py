@@ -24,8 +24,8 @@ from benchmarks.views import crowded_view, settled, with_work
 from elastane.models.history import save_pool
 from elastane.policies.elastane import Elastane
 from elastane.policies.view import View
+from elastane.sim.history import gathered
 from elastane.sim.metrics import Summary, summarise
-from elastane.sim.past import gathered
 from elastane.sim.run import simulate
 from elastane.sim.spec import RunSpec
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from benchmarks.figures import shared_data
-from elastane.lookahead.physics import Physics
 from elastane.sim.metrics import summarise
 from elastane.sim.result import RunResult
 from elastane.sim.run import simulate
 from elastane.sim.spec import RunSpec
+from elastane.simcore.physics import Physics
 
 MEAN_JCT_S = {
     "pollux": {1: 2089.0, 3: 2188.0, 5: 2674.0, 6: 2446.0},

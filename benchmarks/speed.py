@@ -15,10 +15,10 @@ from benchmarks.views import crowded_view, settled
 from elastane.models.fitting import Observations, fit_throughput
 from elastane.models.speed import FloatArray, IntArray
 from elastane.models.throughput import gradient_time_s, overlapped_s, sync_time_s
-from elastane.policies.division.layout import lay_out
-from elastane.policies.division.objective import contribution
-from elastane.policies.division.problem import Problem, build_problem
-from elastane.policies.division.solver import best_counts
+from elastane.policies.allocation.layout import lay_out
+from elastane.policies.allocation.objective import contribution
+from elastane.policies.allocation.problem import Problem, build_problem
+from elastane.policies.allocation.solver import best_counts
 from elastane.policies.pollux import Pollux
 from elastane.policies.view import View
 

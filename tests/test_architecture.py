@@ -19,20 +19,22 @@ ROOMS: dict[str, set[str]] = {
     "models": {"jobs", "cluster"},
     "market": {"models"},
     "policies": {"models", "market"},
-    "lookahead": {"policies"},
-    "sim": {"lookahead", "policies"},
+    "scheduling": {"policies"},
+    "simcore": {"scheduling"},
+    "testing": {"scheduling"},
+    "sim": {"simcore", "policies"},
     "train": {"models"},
     "engines": {"jobs", "cluster", "train"},
     "compat": {"train"},
     "predict": {"models"},
-    "service": {"lookahead", "policies", "engines", "predict"},
+    "service": {"simcore", "policies", "engines", "predict"},
     "client": {"service"},
     "demo": {"client"},
 }
 USERS = {"client", "demo"}
 """Rooms that only talk to the service, from outside."""
 
-GROUND = {"codec", "errors", "page", "resources", "suggest", "textfiles"}
+GROUND = {"codec", "errors", "lazy", "page", "resources", "suggest", "textfiles"}
 """Modules below every room."""
 
 DOORS = {"cli", "__init__", "__main__"}

@@ -11,7 +11,7 @@ import pytest
 from elastane.errors import ElastaneError
 from elastane.jobs.yamlio import read_yaml
 from elastane.predict.devices import load_devices
-from elastane.predict.eta.lines import Lines
+from elastane.predict.eta.log_parsers import Lines
 from elastane.predict.prices import load_prices
 from elastane.sim.truth.measured import MeasuredApp
 from elastane.sim.workloads.loader import load

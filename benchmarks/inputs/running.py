@@ -32,18 +32,6 @@ class Ran:
 
 def warm() -> None:
     """Import what verbs import when they are asked for."""
-    import elastane.cli.main
-    import elastane.cli.predict.backtest
-    import elastane.client.client
-    import elastane.jobs.sbatch
-    import elastane.jobs.yamlio
-    import elastane.models.history.files
-    import elastane.predict.backtesting.held_out
-    import elastane.predict.capturing
-    import elastane.predict.eta.watch
-    import elastane.sim.batch
-    import elastane.sim.report
-    import elastane.sim.run  # noqa: F401
 
 
 def run(command: Sequence[str], folder: Path) -> Ran:

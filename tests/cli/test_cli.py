@@ -15,7 +15,7 @@ import pytest
 from elastane.cli.main import app
 from elastane.cli.output import check_targets
 from elastane.errors import ElastaneError
-from elastane.sim import batch
+from elastane.sim import run_many
 
 
 def elastane(
@@ -134,7 +134,7 @@ def test_wrong_values_are_refused_before_any_simulation(
         raise AssertionError("a simulation was started")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(batch, "simulate", simulated)
+    monkeypatch.setattr(run_many, "simulate", simulated)
     (tmp_path / "file").touch()
     arguments = ["sim", "pollux:1", "--jobs", "1", "--no-cache", "--policy", "fifo", *options.split()]
     with pytest.raises(ElastaneError) as caught:

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from elastane.models.speed import IntArray
-from elastane.policies.division.problem import Problem
-from elastane.policies.division.settle import Rows
-from elastane.policies.division.solver import best_counts
+from elastane.policies.allocation.problem import Problem
+from elastane.policies.allocation.solve_and_compare import Rows
+from elastane.policies.allocation.solver import best_counts
 from helpers.pollux_views import job, problem
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from elastane.cluster import Batch, Grant, Node
 from elastane.models.estimate import Provenance
 from elastane.models.speed import FloatArray, IntArray
-from elastane.policies.division.problem import Problem, build_problem
+from elastane.policies.allocation.problem import Problem, build_problem
 from elastane.policies.view import Facts, Info, JobView, Ledger, Request, View
 
 

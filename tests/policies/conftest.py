@@ -9,15 +9,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from elastane.cluster import Cluster
-from elastane.lookahead.core import Decision, Outage, World
-from elastane.lookahead.job import Arrival
-from elastane.lookahead.physics import Physics
+from elastane.jobs.kinds import Kind
 from elastane.policies.contract import Policy
 from elastane.policies.plan import Plan
 from elastane.policies.registry import make_policy
-from elastane.policies.view import RIGID, Ability, Request, Tenant, View
+from elastane.policies.view import Request, Tenant, View
 from elastane.resources import Resources
+from elastane.scheduling.decide import Decision
 from elastane.sim.truth.fixed import FixedJob
+from elastane.simcore.job_run import Arrival
+from elastane.simcore.physics import Physics
+from elastane.simcore.world import Outage, World
 
 # Property tests judge results, not speed: a busy machine must not turn them red.
 settings.register_profile("elastane", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -79,7 +81,7 @@ def job() -> Callable[..., Arrival]:
         *,
         estimate: float | None = -1.0,
         worker: Resources = ONE_GPU,
-        abilities: Ability = RIGID,
+        kind: Kind = Kind.RIGID,
         preemptible: bool = True,
         max_nodes: int | None = None,
         **arrival: object,
@@ -93,7 +95,7 @@ def job() -> Callable[..., Arrival]:
             at,
             FixedJob(seconds, gpus),
             request,
-            abilities,
+            kind,
             declared_work=declared,
             **arrival,  # type: ignore[arg-type]
         )
@@ -125,7 +127,7 @@ def schedule() -> Callable[..., Schedule]:
             physics,
             outages=outages,
             tenants=tenants,
-            on_decision=lambda *entry: decisions.append(entry),
+            on_decision=lambda made: decisions.append((made.view, made.plan, made)),
         )
         world.run(until_s)
         return Schedule(world, decisions)

@@ -13,8 +13,8 @@ import pytest
 from elastane.cluster import Grant
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.plan import Exact, Fill, Order, Plan, Spread, Want, Wants
-from elastane.policies.testing import PolicyConformance, scenarios
 from elastane.policies.view import Info, JobView, MaskedInformation, View
+from elastane.testing.policies import PolicyConformance, scenarios
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastane.cluster import Cluster
-from elastane.lookahead.core import World
-from elastane.lookahead.job import Arrival
-from elastane.lookahead.physics import Physics
+from elastane.jobs.kinds import Kind
 from elastane.policies.easy import Easy
 from elastane.policies.fifo import Fifo
 from elastane.policies.options import OptionError
 from elastane.policies.registry import make_policy
-from elastane.policies.view import RIGID, Request
+from elastane.policies.view import Request
 from elastane.sim.truth.fixed import FixedJob
+from elastane.simcore.job_run import Arrival
+from elastane.simcore.physics import Physics
+from elastane.simcore.world import World
 
 
 @pytest.mark.parametrize("reservations", ["one", "all"])
@@ -144,7 +145,7 @@ def test_with_exact_estimates_and_one_arrival_time_conservative_is_never_later_t
     # Each job's first reservation is no later than its strict start, and exact estimates keep it.
     def starts(policy):
         jobs = [
-            Arrival(f"j{i:02d}", 0.0, FixedJob(t, w), Request(w, max_workers=w), RIGID, declared_work=t)
+            Arrival(f"j{i:02d}", 0.0, FixedJob(t, w), Request(w, max_workers=w), Kind.RIGID, declared_work=t)
             for i, (w, t) in enumerate(sizes)
         ]
         world = World(Cluster.uniform(1, 6), policy, jobs, Physics(restart_s=0.0))

@@ -9,9 +9,9 @@ import pytest
 
 from elastane.models.estimate import Estimate
 from elastane.policies.elastane import Elastane
-from elastane.policies.elastane.outlook import Belief, look, sizes_up_to
-from elastane.policies.elastane.promise import Account, Accounts, Owed
-from elastane.policies.elastane.worth import shadow_prices
+from elastane.policies.elastane.job_estimates import Belief, look, sizes_up_to
+from elastane.policies.elastane.shadow_prices import shadow_prices
+from elastane.policies.elastane.waiting_bound import Account, Accounts, Owed
 from elastane.policies.lowering import lower
 from elastane.policies.options import OptionError
 from elastane.policies.view import JobView, View

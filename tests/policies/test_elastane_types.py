@@ -15,16 +15,16 @@ from elastane.models.estimate import Estimate
 from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.throughput import ThroughputParams, scaled
 from elastane.policies.elastane import Elastane
-from elastane.policies.elastane.exchange import Exchange
-from elastane.policies.elastane.sight import see
+from elastane.policies.elastane.inputs import see
+from elastane.policies.elastane.type_exchange_rates import Exchange
 from elastane.policies.lowering import lower
-from elastane.policies.testing.changes import reordered
-from elastane.policies.testing.checks import check_decision, check_same, check_settled, decide
-from elastane.policies.testing.views import TYPES, random_view
 from elastane.policies.view import Facts, JobView, Ledger, Request, View
 from elastane.sim.metrics import summarise
 from elastane.sim.run import simulate
 from elastane.sim.spec import RunSpec
+from elastane.testing.policies.checks import check_decision, check_same, check_settled, decide
+from elastane.testing.policies.variants import reordered
+from elastane.testing.policies.views import TYPES, random_view
 
 NOW_S = 3600.0
 SEEN = Elastane.needs.info

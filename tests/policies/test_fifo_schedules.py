@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from elastane.cluster import Cluster
-from elastane.lookahead.core import Outage
 from elastane.policies.options import OptionError
 from elastane.policies.registry import make_policy
+from elastane.simcore.world import Outage
 
 
 @pytest.fixture

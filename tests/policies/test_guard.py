@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from elastane.cluster import Grant, Node, Slice
 from elastane.policies.lowering.guard import guard
-from elastane.policies.testing.checks import check_limits
-from elastane.policies.testing.views import random_view, views
 from elastane.policies.view import ELASTIC, RIGID, Ability, JobState, JobView, Ledger, Request, View
 from elastane.resources import Resources
+from elastane.testing.policies.checks import check_limits
+from elastane.testing.policies.views import random_view, views
 
 NODES = (Node("a", 4), Node("b", 4), Node("c", 4, "v100"), Node("d", 4, draining=True))
 

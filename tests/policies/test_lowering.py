@@ -13,11 +13,11 @@ from elastane.cluster import Grant, Node
 from elastane.policies.lowering import Lowered, lower
 from elastane.policies.lowering.lower import UNEXPLAINED
 from elastane.policies.plan import Exact, Fill, Intent, Order, Plan, Shares, Spread, Want, Wants
-from elastane.policies.testing.changes import applied
-from elastane.policies.testing.checks import check_limits
-from elastane.policies.testing.views import views
 from elastane.policies.view import ELASTIC, Ability, JobState, JobView, Ledger, Request, View
 from elastane.resources import Resources
+from elastane.testing.policies.checks import check_limits
+from elastane.testing.policies.variants import applied
+from elastane.testing.policies.views import views
 
 
 def job(name: str, workers: int = 1, *held: tuple[str, int], **rest: object) -> JobView:

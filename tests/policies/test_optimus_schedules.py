@@ -9,10 +9,6 @@ import numpy as np
 import pytest
 
 from elastane.cluster import Batch, Cluster, Grant, Node
-from elastane.lookahead.behaviour import Pace
-from elastane.lookahead.core import World
-from elastane.lookahead.job import Arrival
-from elastane.lookahead.physics import Physics
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits
 from elastane.models.parameter_server import ParameterServerSpeed, Updates
@@ -20,10 +16,14 @@ from elastane.models.ps_learner import FittedServerSpeed
 from elastane.models.speed import FloatArray, IntArray, SpeedModel
 from elastane.policies.lowering import lower
 from elastane.policies.optimus import Optimus, OptimusOracle
-from elastane.policies.optimus.stock import Stock
+from elastane.policies.optimus.resource_pool import Stock
 from elastane.policies.plan import Exact, Plan, Spread, Want, Wants
 from elastane.policies.view import ELASTIC, RIGID, Ability, Facts, JobView, Ledger, Request, View
 from elastane.resources import Resources
+from elastane.simcore.behaviour import Pace
+from elastane.simcore.job_run import Arrival
+from elastane.simcore.physics import Physics
+from elastane.simcore.world import World
 
 SLOT = Resources(cpus=1.0)
 TWO_CPUS = Resources(cpus=2.0)

@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given, settings
 
 from elastane.models.speed import IntArray
-from elastane.policies.division import mixed
-from elastane.policies.division.layout import lay_out
-from elastane.policies.division.packing import fitting_below, packing
-from elastane.policies.division.problem import Problem
-from elastane.policies.division.settle import objective
-from elastane.policies.division.tidy import tidied
+from elastane.policies.allocation import multi_type
+from elastane.policies.allocation.defragment import tidied
+from elastane.policies.allocation.layout import lay_out
+from elastane.policies.allocation.packing import fitting_below, packing
+from elastane.policies.allocation.problem import Problem
+from elastane.policies.allocation.solve_and_compare import objective
 from helpers.layouts import check_layout, crowded_clusters
 from helpers.pollux_views import job, problem
 
@@ -49,13 +49,13 @@ def test_what_a_job_holds_or_asks_for_it_may_have() -> None:
 
 def test_no_gpu_is_idle_for_the_sake_of_order() -> None:
     made = problem([job("a", 0.01), job("stays", grant=[("n0", 1)], preemptible=False, most=1)], [4], p=1.0)
-    (rows,) = mixed.solve((made,))
+    (rows,) = multi_type.solve((made,))
     assert sum(sum(row.values()) for row in rows.values()) == 4
 
 
 def test_nor_beyond_a_node() -> None:
     made = problem([job("a", 0.01), job("stays", grant=[("n0", 1)], preemptible=False, most=1)], [4, 4], p=1.0)
-    (rows,) = mixed.solve((made,))
+    (rows,) = multi_type.solve((made,))
     assert sum(sum(row.values()) for row in rows.values()) == 8
 
 

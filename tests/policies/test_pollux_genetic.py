@@ -18,11 +18,11 @@ from hypothesis.extra.numpy import arrays
 
 from elastane.cluster import Node
 from elastane.models.speed import FloatArray
-from elastane.policies.division.layout import lay_out
-from elastane.policies.division.objective import contribution
-from elastane.policies.division.problem import Problem
-from elastane.policies.division.settle import as_rows, objective
-from elastane.policies.division.solver import best_counts
+from elastane.policies.allocation.layout import lay_out
+from elastane.policies.allocation.objective import contribution
+from elastane.policies.allocation.problem import Problem
+from elastane.policies.allocation.solve_and_compare import as_rows, objective
+from elastane.policies.allocation.solver import best_counts
 from elastane.policies.options import OptionError
 from elastane.policies.pollux import Pollux
 from elastane.policies.pollux.genetic import Worth, evolve

@@ -12,11 +12,11 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from elastane.models.speed import FloatArray, IntArray
-from elastane.policies.division.layout import lay_out
-from elastane.policies.division.objective import contribution
-from elastane.policies.division.problem import Problem
-from elastane.policies.division.settle import objective
-from elastane.policies.division.solver import _climb_hulls, _dynamic_programme, best_counts, hull_steps
+from elastane.policies.allocation.layout import lay_out
+from elastane.policies.allocation.objective import contribution
+from elastane.policies.allocation.problem import Problem
+from elastane.policies.allocation.solve_and_compare import objective
+from elastane.policies.allocation.solver import _climb_hulls, _dynamic_programme, best_counts, hull_steps
 from elastane.policies.pollux import Pollux
 from helpers.layouts import check_layout, crowded_clusters
 from helpers.pollux_views import job, problem, view

@@ -10,8 +10,8 @@ import pytest
 from elastane.policies.lowering import lower
 from elastane.policies.record import decide_again, lowered_to_json, plain, view_from_json, view_to_json
 from elastane.policies.registry import make_policy
-from elastane.policies.testing.views import random_view
 from elastane.policies.view import masked
+from elastane.testing.policies.views import random_view
 
 POLICIES = ["fifo", "easy", "drf", "srtf", "tiresias", "optimus", "pollux", "elastane"]
 

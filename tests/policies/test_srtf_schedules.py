@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from elastane.lookahead.physics import Physics
 from elastane.policies.options import OptionError
 from elastane.policies.registry import make_policy
+from elastane.simcore.physics import Physics
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from elastane.cluster import Cluster
-from elastane.lookahead.core import Outage
-from elastane.lookahead.physics import Physics
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Spread
 from elastane.policies.registry import make_policy
 from elastane.policies.tiresias import Tiresias, gittins_index
 from elastane.policies.view import Info, JobView, Ledger, Request, View
+from elastane.simcore.physics import Physics
+from elastane.simcore.world import Outage
 
 
 @pytest.mark.parametrize("fifo", ["arrival", "start"])

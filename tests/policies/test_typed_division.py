@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from elastane.models.speed import FloatArray
-from elastane.policies.division.objective import contribution
-from elastane.policies.division.typed import Division, best_division
+from elastane.policies.allocation.objective import contribution
+from elastane.policies.allocation.typed import Division, best_division
 
 NOT = -np.inf
 

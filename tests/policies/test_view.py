@@ -8,7 +8,6 @@ import pytest
 
 from elastane.cluster import Cluster, Grant, Node
 from elastane.models.estimate import Estimate
-from elastane.policies.testing.views import speed_model
 from elastane.policies.view import (
     ELASTIC,
     Ability,
@@ -24,6 +23,7 @@ from elastane.policies.view import (
     masked,
 )
 from elastane.resources import Resources
+from elastane.testing.policies.views import speed_model
 
 FACTS = Facts(Estimate(5.0), speed_model(), ((0.0, 1.0),), 60.0, 0.5)
 READERS = {

@@ -10,21 +10,21 @@ import pytest
 
 from elastane.cluster import Cluster, Link, Node
 from elastane.errors import ElastaneError
-from elastane.lookahead.core import World
-from elastane.lookahead.job import Arrival
-from elastane.lookahead.physics import Physics
 from elastane.models.catalog import catalog, catalog_app
 from elastane.models.convergence import PATIENCE_EPOCHS
 from elastane.models.estimate import Provenance
 from elastane.policies.fifo import Fifo
 from elastane.policies.optimus import Optimus
 from elastane.policies.registry import make_policy
-from elastane.sim.binding import Binding, bind
+from elastane.sim.attach_truth import Binding, bind
 from elastane.sim.declarations import Declaration, as_declared, job_seed
 from elastane.sim.truth.catalog_job import CatalogJob
 from elastane.sim.truth.made_up_loss import EPOCHS
 from elastane.sim.workloads import Trace, TraceJob, load, parse_workload
 from elastane.sim.workloads.formats.tiresias import skew_of
+from elastane.simcore.job_run import Arrival
+from elastane.simcore.physics import Physics
+from elastane.simcore.world import World
 
 CLUSTER = Cluster.uniform(4, 4)
 

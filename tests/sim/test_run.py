@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from elastane.errors import ElastaneError
-from elastane.lookahead.core import World
-from elastane.lookahead.physics import Physics
 from elastane.models.catalog import catalog, catalog_app
 from elastane.policies.registry import make_policy
-from elastane.sim.batch import simulate_all
-from elastane.sim.binding import app_by_gpu_hours, bind
+from elastane.sim.attach_truth import app_by_gpu_hours, bind
 from elastane.sim.cache import cache_directory, cache_key, load_result, save_result
 from elastane.sim.metrics import summarise
 from elastane.sim.report import to_json, without_timings
 from elastane.sim.run import simulate
+from elastane.sim.run_many import simulate_all
 from elastane.sim.spec import RunSpec, parse_cluster
 from elastane.sim.workloads.trace import Trace, TraceJob
+from elastane.simcore.physics import Physics
+from elastane.simcore.world import World
 
 SMALL = RunSpec("pollux:1,jobs=12", "tiresias", cluster="4x4:t4")
 

@@ -9,9 +9,6 @@ from hypothesis import strategies as st
 
 from elastane.cluster import Cluster, Grant, Node
 from elastane.errors import ElastaneError
-from elastane.lookahead.core import Outage, World
-from elastane.lookahead.job import Arrival
-from elastane.lookahead.physics import Physics
 from elastane.models.convergence import converged
 from elastane.models.estimate import Provenance
 from elastane.models.parameter_server import SpeedSample, Updates
@@ -26,6 +23,9 @@ from elastane.resources import Resources
 from elastane.sim.truth.even_transfer import even_transfer
 from elastane.sim.truth.parameter_server import ServerJob, ServerKind, TrueServerSpeed, layout_of
 from elastane.sim.truth.server_kinds import KINDS, PreRuns, server_arrival
+from elastane.simcore.job_run import Arrival
+from elastane.simcore.physics import Physics
+from elastane.simcore.world import Outage, World
 
 MACHINE = Resources(cpus=8.0)
 REQUEST = Request(max_workers=8, worker=Resources(cpus=1.0), server=Resources(cpus=1.0), max_servers=8)

@@ -100,7 +100,7 @@ def _policies(text: str, reference: str) -> tuple[str, ...]:
 
 def _runner(title: str, bar: Progress, workers: int, use_cache: bool) -> Runner:
     """Simulates in processes and counts finished runs."""
-    from elastane.sim.batch import simulate_each
+    from elastane.sim.run_many import simulate_each
 
     def run(specs: Sequence[RunSpec], on_result: Callable[[int, RunResult], None]) -> None:
         task = bar.add_task(title, total=len(specs))

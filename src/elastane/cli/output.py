@@ -91,7 +91,7 @@ def progress(counted: str, quiet: bool = False) -> Progress:
 def record_history(results: Sequence[RunResult], path: Path) -> None:
     """What the jobs of these runs leave to others."""
     from elastane.models.history import save_pool
-    from elastane.sim.past import gathered
+    from elastane.sim.history import gathered
 
     count = save_pool(gathered(results), path)
     typer.echo(f"history: {path} ({count:,} jobs)", err=True)

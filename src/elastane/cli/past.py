@@ -33,7 +33,7 @@ def build(
     """Write a history."""
     from dataclasses import replace
 
-    from elastane.sim.past import gathered_from_files
+    from elastane.sim.history import gathered_from_files
 
     pool = gathered_from_files(results)
     past = [replace(each, shared=True) for each in pool] if share else list(pool)

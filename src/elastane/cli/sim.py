@@ -72,8 +72,8 @@ def command(
     no_cache: bool = typer.Option(False, "--no-cache", help="Neither read nor write the cache of results."),
 ) -> None:
     """Run policies × seeds × sweep values and report."""
-    from elastane.lookahead.physics import Physics
     from elastane.sim.spec import RunSpec, parse_cluster
+    from elastane.simcore.physics import Physics
 
     output.check_targets(json_path, html, record_history)
     names, numbers = lists.policies(policy), lists.seeds(seed)
@@ -141,7 +141,7 @@ def _swept(points: Sequence[_Point]) -> str | None:
 
 def run(specs: list[RunSpec], processes: int, use_cache: bool, quiet: bool = False) -> list[RunResult]:
     """Run all with a progress bar on standard error."""
-    from elastane.sim.batch import simulate_all
+    from elastane.sim.run_many import simulate_all
 
     with output.progress("jobs", quiet) as bar:
         tasks = [bar.add_task(_title(spec, specs), total=None) for spec in specs]

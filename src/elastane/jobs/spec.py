@@ -6,13 +6,13 @@ Read one with :func:`elastane.jobs.load_spec`, which explains mistakes; the clas
 from __future__ import annotations
 
 from datetime import datetime
-from enum import Enum
 from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from elastane.jobs.command import Command, name_of
 from elastane.jobs.fields import Count, Deadline, Environment, Filled, Name, Names, Section
+from elastane.jobs.kinds import JobClass, Kind
 from elastane.jobs.parts import (
     BatchSize,
     Checkpoint,
@@ -27,23 +27,6 @@ from elastane.jobs.parts import (
 from elastane.jobs.problems import conflict
 from elastane.jobs.value import Value
 from elastane.resources import Resources
-
-
-class Kind(Enum):
-    """How a job takes a change of its worker count."""
-
-    AUTO = "auto"  # rigid until its process calls into elastane.train
-    ADAPTIVE = "adaptive"  # uses elastane.train: workers and batch change while it runs
-    RESIZABLE = "resizable"  # restarts from its own checkpoint with another worker count
-    RIGID = "rigid"  # one size, all workers start together
-
-
-class JobClass(Enum):
-    """What a job may expect when the cluster is full."""
-
-    GUARANTEED = "guaranteed"
-    NORMAL = "normal"
-    OPPORTUNISTIC = "opportunistic"
 
 
 class JobSpec(Section):

@@ -11,7 +11,7 @@ from elastane.models.estimate import Provenance
 from elastane.models.fitting import Fit, Observations, fit_throughput
 from elastane.models.goodput import BatchLimits, GoodputModel, split_one
 from elastane.models.history.experience import NoisePath, Timing, thinned
-from elastane.models.history.memory import Comparison, Memory, joined
+from elastane.models.history.prior import Comparison, Memory, joined
 from elastane.models.throughput import ThroughputParams
 
 _MEMORY_MASS = 2.0

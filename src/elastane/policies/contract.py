@@ -46,6 +46,11 @@ class Policy(ABC):
     def decide(self, view: View) -> Plan:
         """The complete desired state for this view.  No clock, no I/O, no global randomness."""
 
+    @property
+    def ends_jobs(self) -> bool:
+        """Whether a REJECT of a job that has run means its end; otherwise it concerns jobs that never ran only."""
+        return False
+
     def parameters(self) -> dict[str, object]:
         """Parameter values, for reports and for the cache key."""
         return {f.name: getattr(self, f.name) for f in fields(self)}

@@ -45,6 +45,11 @@ class Easy(Policy):
         if not 0.0 < self.inflation < _NEVER:
             raise OptionError(f"easy: inflation must be a positive number, not {self.inflation}")
 
+    @property
+    def ends_jobs(self) -> bool:
+        """Batch systems end jobs at their limit; here only if asked to."""
+        return self.kill_on_overrun
+
     def decide(self, view: View) -> Plan:
         """Keep what runs, start from the head, and fill the gaps."""
         running, queue = running_and_queue(view)

@@ -90,7 +90,7 @@ class Tiresias(Policy):
 
     @cached_property
     def limits(self) -> tuple[float, ...]:
-        """Thresholds as numbers."""
+        """Returns the queue thresholds in GPU seconds, parsed from the option."""
         try:
             return tuple(float(part) for part in str(self.thresholds).split("/"))
         except ValueError:

@@ -125,7 +125,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """One unfinished job."""
+    """One unfinished job, as a policy sees it."""
 
     id: str
     submit_s: float
@@ -187,7 +187,7 @@ class JobView:
 
     @property
     def workers(self) -> int:
-        """Workers held now."""
+        """The number of workers the job holds now."""
         return self.grant.workers if self.grant else 0
 
     @property

@@ -65,7 +65,7 @@ class AllReduce(Enum):
 
     @property
     def seconds(self) -> Scheme:
-        """Its formula."""
+        """Evaluates the collective's cost formula."""
         return _SCHEMES[self]
 
 

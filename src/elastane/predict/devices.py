@@ -73,7 +73,7 @@ class Device:
 
     @property
     def bandwidth(self) -> float:
-        """Bytes per second."""
+        """Memory bandwidth in bytes per second."""
         return self.bandwidth_gb_per_s * 1e9
 
     @property
@@ -122,7 +122,7 @@ def problem(device: Device) -> str | None:
 
 @cache
 def catalog() -> tuple[Device, ...]:
-    """The built-in devices."""
+    """Reads the catalog of devices that ships with the package."""
     text = files("elastane.predict").joinpath("data/devices.json").read_text(encoding="utf-8")
     return tuple(decoded(Device, row) for row in json.loads(text))
 

@@ -50,7 +50,7 @@ class Outcome:
 
     @property
     def error(self) -> float:
-        """log(measured / predicted)."""
+        """The logarithmic error, log(measured / predicted)."""
         return math.log(self.measured_s / self.predicted_s)
 
 

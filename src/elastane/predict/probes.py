@@ -32,7 +32,7 @@ class CardProbes:
 
     @property
     def by_kind(self) -> dict[Kind, float]:
-        """The factors."""
+        """Maps each kind of operator to its correction factor."""
         return {Kind(name): factor for name, factor in self.factors.items()}
 
     def save(self, path: Path) -> None:

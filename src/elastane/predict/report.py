@@ -30,7 +30,7 @@ def duration(seconds: float) -> str:
 
 
 def spread(value: Interval) -> str:
-    """Middle and borders."""
+    """Formats an interval: its middle and its borders."""
     return f"{duration(value.middle)} [{duration(value.low)} – {duration(value.high)}]"
 
 
@@ -55,7 +55,7 @@ def capture_json(capture: StepCapture) -> dict[str, Any]:
 
 
 def step_json(estimate: StepEstimate) -> dict[str, Any]:
-    """One device."""
+    """Returns one device's prediction as JSON values."""
     return {
         "device": estimate.machine.device.name,
         "precision": estimate.precision,

@@ -39,7 +39,7 @@ class Machine:
 
     @classmethod
     def local(cls, profile: Profile) -> Machine:
-        """The calibrated machine."""
+        """Returns the predictor of this machine, as it was calibrated."""
         about = f"calibrated {_age(profile.made_at_s)} ago, {len(profile.measured)} operators"
         if profile.drift_sd >= 0.05:
             about += f", when this machine's speed varied by ±{profile.drift_sd:.0%}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from elastane.engines.contract import Examined
 from elastane.jobs import JobSpec
+from elastane.jobs.kinds import Kind
 from elastane.jobs.parts import WorkerRange
-from elastane.jobs.spec import Kind
 
 
 def as_looked_at(spec: JobSpec, looked: Examined) -> tuple[JobSpec, tuple[str, ...]]:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from elastane.cluster import Node
 from elastane.jobs.states import State
-from elastane.lookahead.physics import core_share
 from elastane.policies.view import Ability
 from elastane.service.estimating import end_of, nodes_for
 from elastane.service.live import ABILITIES, LiveJob
 from elastane.service.messages import Eta
+from elastane.simcore.physics import core_share
 
 _DOUBT = 0.15
 """How much longer or shorter training may take than the model of its speed says."""

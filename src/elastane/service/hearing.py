@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from elastane.engines.contract import Cause, Over, Report, Running, Told
 from elastane.jobs.states import State
-from elastane.lookahead.physics import core_share
 from elastane.service.containing import SERVICE_WIDE, Containing, unreadable
 from elastane.service.live import LiveJob, places_of
 from elastane.service.running import after_end, after_running, is_set_aside, overlap
 from elastane.service.store import Transaction
+from elastane.simcore.physics import core_share
 
 _STORE_TRAINING_S = 2.0
 """How often what jobs report is stored; it can be read again from their own reports."""

@@ -18,8 +18,8 @@ from elastane.cluster import Node
 from elastane.engines.contract import Ending, Engine, Launch, Wanted
 from elastane.engines.local.layout import Layout
 from elastane.errors import ElastaneError
+from elastane.jobs.kinds import Kind
 from elastane.jobs.parts import Checkpoint
-from elastane.jobs.spec import Kind
 from elastane.jobs.states import EDGES, Event, State
 from elastane.policies.contract import Policy
 from elastane.policies.registry import make_policy

@@ -11,16 +11,17 @@ from itertools import pairwise
 
 from elastane.cluster import Cluster
 from elastane.errors import ElastaneError
+from elastane.jobs.kinds import Kind
 from elastane.jobs.states import State
-from elastane.lookahead.core import World
-from elastane.lookahead.job import Arrival
-from elastane.lookahead.physics import Physics, core_share
-from elastane.lookahead.recorded import RecordedCommand, RecordedJob
 from elastane.policies.contract import Policy
 from elastane.service.layout import Layout
-from elastane.service.live import ABILITIES, LiveJob
+from elastane.service.live import LiveJob
 from elastane.service.messages import EventRecord
 from elastane.service.store import JobRow, Store
+from elastane.simcore.job_run import Arrival
+from elastane.simcore.physics import Physics, core_share
+from elastane.simcore.recorded import RecordedCommand, RecordedJob
+from elastane.simcore.world import World
 
 _RUNNING = (State.RUNNING.value, State.RESIZING.value)
 
@@ -131,7 +132,7 @@ def _arrival(
         submit_s=row.submitted_s - first_s,
         behaviour=behaviour,
         request=job.request(total),
-        abilities=ABILITIES[row.kind],
+        kind=Kind.COMMAND if row.kind == "rigid" else Kind(row.kind),
         tenant=row.tenant,
         weight=job.spec.weight,
         priority=job.spec.priority,

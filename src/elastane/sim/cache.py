@@ -13,8 +13,8 @@ from importlib.resources import files
 from pathlib import Path
 
 import elastane
-from elastane.sim.plain import result_from_plain, result_to_plain, spec_to_plain
 from elastane.sim.result import RunResult
+from elastane.sim.serialize import result_from_plain, result_to_plain, spec_to_plain
 from elastane.sim.spec import RunSpec
 
 

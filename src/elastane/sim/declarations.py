@@ -9,10 +9,10 @@ from zlib import crc32
 import numpy as np
 
 from elastane.errors import ElastaneError
-from elastane.lookahead.job import Arrival
 from elastane.sim.truth.catalog_job import CatalogJob
 from elastane.sim.truth.measured_job import MeasuredJob
 from elastane.sim.truth.parameter_server import ServerJob
+from elastane.simcore.job_run import Arrival
 from elastane.suggest import did_you_mean
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from elastane.cluster import Batch, Cluster, Grant
-from elastane.lookahead.job import JobRun
 from elastane.models.speed import FloatArray
 from elastane.sim.truth.alone import alone_s, packed_grant
+from elastane.simcore.job_run import JobRun
 
 
 class Contention:

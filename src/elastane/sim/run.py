@@ -8,16 +8,16 @@ from collections.abc import Callable
 import numpy as np
 
 from elastane.cluster import Cluster
-from elastane.lookahead.core import Outage, World
-from elastane.lookahead.job import Arrival, JobRun
 from elastane.policies.contract import Policy
 from elastane.policies.registry import make_policy
-from elastane.sim.binding import bind
+from elastane.sim.attach_truth import bind
 from elastane.sim.fairness import Contention, Isolation
-from elastane.sim.past import experience_of, pool_at, recaller
+from elastane.sim.history import experience_of, pool_at, recaller
 from elastane.sim.result import JobRecord, RunResult, Stretch
 from elastane.sim.spec import RunSpec, parse_cluster
 from elastane.sim.workloads import parse_workload
+from elastane.simcore.job_run import Arrival, JobRun
+from elastane.simcore.world import Outage, World
 
 Progress = Callable[[int, int], None]
 """Called with (jobs finished, jobs in all)."""

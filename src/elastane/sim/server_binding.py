@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from elastane.cluster import Cluster, Grant
 from elastane.errors import ElastaneError
-from elastane.lookahead.job import Arrival
-from elastane.policies.view import Ability, Request
+from elastane.jobs.kinds import Kind
+from elastane.policies.view import Request
 from elastane.resources import Resources
 from elastane.sim.declarations import job_seed
 from elastane.sim.truth.alone import alone_s, packed_grant, reference_type
@@ -15,6 +15,7 @@ from elastane.sim.truth.parameter_server import ServerJob, ServerKind
 from elastane.sim.truth.server_kinds import KINDS, server_arrival
 from elastane.sim.workloads.optimus_like import PREFIX
 from elastane.sim.workloads.trace import TraceJob
+from elastane.simcore.job_run import Arrival
 from elastane.suggest import did_you_mean
 
 _MOST_TASKS = 16
@@ -24,7 +25,7 @@ _SERVER = Resources(cpus=1.0)
 """A server computes little.  Where CPUs are not accounted it takes nothing from anybody."""
 
 
-def bind_servers(row: TraceJob, cluster: Cluster, abilities: Ability) -> Arrival:
+def bind_servers(row: TraceJob, cluster: Cluster, kind: Kind) -> Arrival:
     """The row as a job that ends by its stop rule, whose owner nevertheless knows when that will be.
 
     Policies without a notion of servers give it ``row.gpus`` workers with a server each, as the paper's own
@@ -42,8 +43,9 @@ def bind_servers(row: TraceJob, cluster: Cluster, abilities: Ability) -> Arrival
     arrival = server_arrival(row.id, row.submit_s, job, request, roomiest.capacity, len(nodes))
     return replace(
         arrival,
-        abilities=abilities & ~Ability.REBATCH,
+        kind=kind,
         tenant=row.tenant,
+        klass=row.klass,
         weight=row.weight,
         priority=row.priority,
         deadline_s=row.deadline_s,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from elastane.cluster import Cluster, Node
 from elastane.errors import ElastaneError
-from elastane.lookahead.physics import Physics
-from elastane.sim.binding import Binding
+from elastane.sim.attach_truth import Binding
 from elastane.sim.declarations import Declaration
+from elastane.simcore.physics import Physics
 from elastane.suggest import did_you_mean
 
 COMPAT = ("osdi21",)

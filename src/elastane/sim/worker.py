@@ -1,6 +1,6 @@
 """A worker process: reads specs as JSON lines, writes progress and results as JSON lines.
 
-Started by ``sim.batch``; ends when its input ends, or when nobody reads its output any more.
+Started by ``sim.run_many``; ends when its input ends, or when nobody reads its output any more.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import os
 import sys
 
 from elastane.errors import ElastaneError
-from elastane.sim.plain import result_to_plain, spec_from_plain
 from elastane.sim.run import simulate
+from elastane.sim.serialize import result_to_plain, spec_from_plain
 
 
 def _say(**news: object) -> None:

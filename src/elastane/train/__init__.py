@@ -5,8 +5,9 @@ Importing it is cheap: PyTorch comes with the first name that needs it.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from elastane.lazy import lazy_names
 
 if TYPE_CHECKING:
     from elastane.train.adapt.adabatch import AdaBatch
@@ -43,8 +44,4 @@ __all__ = [
     "sample_generator",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOME)

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from elastane.models.convergence import Verdict
 from elastane.predict.eta import ETA, Doing, EarlyStop, EtaEngine, Goal, Plan, Span
+from elastane.predict.eta.log_session import LogWatch
 from elastane.predict.eta.logs import follow, records
 from elastane.predict.eta.stopping import forecast_stop
-from elastane.predict.eta.watch import LogWatch
 from elastane.predict.interval import Interval, Unknown
 from predict.eta.driving import Run, descent
 

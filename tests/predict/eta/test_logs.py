@@ -12,9 +12,9 @@ import pytest
 
 from elastane.errors import ElastaneError
 from elastane.predict.eta import Doing, EarlyStop
-from elastane.predict.eta.lines import Lines
+from elastane.predict.eta.log_parsers import Lines
+from elastane.predict.eta.log_session import LogWatch
 from elastane.predict.eta.logs import follow, records
-from elastane.predict.eta.watch import LogWatch
 from elastane.predict.interval import Interval, Unknown
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from elastane.cluster import Cluster
 from elastane.errors import ElastaneError
+from elastane.jobs.kinds import Kind
 from elastane.models.catalog import catalog
-from elastane.policies.view import RIGID
-from elastane.sim.binding import Binding, bind
+from elastane.sim.attach_truth import Binding, bind
 from elastane.sim.run import simulate
 from elastane.sim.spec import RunSpec
 from elastane.sim.truth.server_kinds import KINDS
@@ -72,7 +72,7 @@ def test_a_row_becomes_a_job_with_servers() -> None:
         assert arrival.request.workers == row.gpus
         assert arrival.request.max_workers == arrival.request.max_servers == 8  # all there is
         assert arrival.server_training is not None
-        assert arrival.abilities == RIGID
+        assert arrival.kind is Kind.RIGID
         assert arrival.declared_s is not None
         assert arrival.declared_s > 0.0
 

@@ -13,8 +13,8 @@ from elastane.cli.predict import options
 from elastane.cli.predict.judging import Judge, read_predicted
 
 if TYPE_CHECKING:
-    from elastane.predict.eta.early import EarlyStop
-    from elastane.predict.eta.watch import LogWatch
+    from elastane.predict.eta.log_session import LogWatch
+    from elastane.predict.eta.stop_rule import EarlyStop
     from elastane.predict.interval import Interval, Unknown
 
 HELP = "Time left of a running training, from its log."
@@ -43,9 +43,9 @@ def command(
     as_json: bool = options.JSON,
 ) -> None:
     """Read a log once, or follow it."""
+    from elastane.predict.eta.log_session import LogWatch
     from elastane.predict.eta.logs import follow as followed
     from elastane.predict.eta.logs import records
-    from elastane.predict.eta.watch import LogWatch
 
     watch = LogWatch(total_steps, epochs, _rule(metric, target, patience, higher), metric)
     judge = Judge(read_predicted(predicted), log) if predicted is not None else None
@@ -76,7 +76,7 @@ def _rule(
     metric: str | None, target: float | None, patience: int | None, higher: bool | None
 ) -> EarlyStop | None:
     from elastane.errors import ElastaneError
-    from elastane.predict.eta.early import EarlyStop
+    from elastane.predict.eta.stop_rule import EarlyStop
 
     if target is None and patience is None:
         if metric is not None or higher is not None:

@@ -12,7 +12,7 @@ from elastane.codec import decoded
 from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
-    from elastane.predict.eta.watch import LogWatch
+    from elastane.predict.eta.log_session import LogWatch
     from elastane.predict.outcomes import Outcome, Predicted
 
 

@@ -2,8 +2,8 @@
 
 from elastane.models.history.experience import Experience, NoisePoint, Timing
 from elastane.models.history.files import load_pool, save_pool
-from elastane.models.history.memory import Memory
 from elastane.models.history.pool import Pool
+from elastane.models.history.prior import Memory
 from elastane.models.history.signature import Signature
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from elastane.models.history.experience import Experience, merged
-from elastane.models.history.memory import Memory
-from elastane.models.history.pooling import Neighbour, recollect
+from elastane.models.history.merge import Neighbour, recollect
+from elastane.models.history.prior import Memory
 from elastane.models.history.signature import Signature, similarity
 from elastane.models.history.transfer import Ratios, one_gpu_ratios
 
@@ -96,7 +96,7 @@ class Pool:
         return tuple(dropped)
 
     def remove(self, experience_id: str) -> None:
-        """Forget a job."""
+        """Removes one job's record from the pool."""
         past = self._all.pop(experience_id)
         self._changed(past, gone=True)
         for key in past.signature.keys:

@@ -22,21 +22,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elastane.models.speed import FloatArray
+from elastane.policies.allocation import multi_type
+from elastane.policies.allocation.multi_type import Parts
+from elastane.policies.allocation.problem import Problem
+from elastane.policies.allocation.solve_and_compare import counts_of, explain
 from elastane.policies.contract import Needs, Policy
-from elastane.policies.division import mixed
-from elastane.policies.division.mixed import Parts
-from elastane.policies.division.problem import Problem
-from elastane.policies.division.settle import counts_of, explain
-from elastane.policies.elastane.coming import Coming
-from elastane.policies.elastane.kin import Kin
-from elastane.policies.elastane.moves import horizons_s, next_look_s, unsure, what_a_move_leaves
-from elastane.policies.elastane.network import calmer
-from elastane.policies.elastane.outlook import Outlook
-from elastane.policies.elastane.owing import owed_on
-from elastane.policies.elastane.promise import Accounts, Owed, owed
-from elastane.policies.elastane.sight import see
-from elastane.policies.elastane.unknown import lengths
-from elastane.policies.elastane.worth import shadow_prices
+from elastane.policies.elastane.expected_arrivals import Coming
+from elastane.policies.elastane.inputs import see
+from elastane.policies.elastane.job_estimates import Outlook
+from elastane.policies.elastane.move_cost import horizons_s, next_look_s, unsure, what_a_move_leaves
+from elastane.policies.elastane.shadow_prices import shadow_prices
+from elastane.policies.elastane.similar_jobs import Kin
+from elastane.policies.elastane.sync_extrapolation import calmer
+from elastane.policies.elastane.unknown_length import lengths
+from elastane.policies.elastane.waiting_bound import Accounts, Owed, owed
+from elastane.policies.elastane.waiting_bound_by_type import owed_on
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Exact, Plan
 from elastane.policies.view import Info, JobView, View
@@ -93,26 +93,28 @@ class Elastane(Policy):
         sight = see(calmer(kin.told(view)), self.explore, self._first(view), self.caution)
         plain, outlook = sight.parts, sight.outlook
         accounts = Accounts.of(view.memory, view.now_s).carried_on(view, outlook)
-        due = owed(accounts, outlook, mixed.whole(plain).most, self.bound)
+        due = owed(accounts, outlook, multi_type.whole(plain).most, self.bound)
         accounts = accounts.owing(due, outlook)
         left_s = self._left_s(outlook, view)
         coming = Coming.of(view.memory).with_jobs(len(view.jobs), view.now_s)
         prices = self._prices(outlook, left_s, coming)
-        parts = mixed.connected(tuple(self._weighed(part, prices) for part in plain))
-        rows, there = mixed.held_rows(parts), parts
+        parts = multi_type.connected(tuple(self._weighed(part, prices) for part in plain))
+        rows, there = multi_type.held_rows(parts), parts
         for _ in range(_MOST_PASSES):
-            there = self._priced_parts(there, mixed.holding(plain, there), outlook, left_s, due, view.now_s)
-            better = mixed.solve(there)
-            if not mixed.improves(there, better):
+            there = self._priced_parts(
+                there, multi_type.holding(plain, there), outlook, left_s, due, view.now_s
+            )
+            better = multi_type.solve(there)
+            if not multi_type.improves(there, better):
                 break
-            rows, there = better, mixed.as_if(parts, better)
+            rows, there = better, multi_type.as_if(parts, better)
         given = Counter[int]()
         for mine in rows:
             given.update(counts_of(mine))
-        whole = mixed.whole(parts)
+        whole = multi_type.whole(parts)
         return Plan(
-            Exact(mixed.grants_of(parts, rows)),
-            explain={**explain(whole, given), **_reservations(mixed.whole(plain), due, given)},
+            Exact(multi_type.grants_of(parts, rows)),
+            explain={**explain(whole, given), **_reservations(multi_type.whole(plain), due, given)},
             memory={**accounts.memory(), **sight.memory, **coming.memory(), **kin.memory()},
             wake_s=self._wakes(view, due, [whole.jobs[row] for row in sorted(given)]),
         )

@@ -12,10 +12,10 @@ from statistics import median
 from typing import ClassVar
 
 from elastane.policies.contract import Needs, Policy
-from elastane.policies.optimus.claims import Claims
-from elastane.policies.optimus.climb import Claim, climb
-from elastane.policies.optimus.settle import counts_may_not_fit, settle
-from elastane.policies.optimus.stock import Stock
+from elastane.policies.optimus.fit_to_nodes import counts_may_not_fit, settle
+from elastane.policies.optimus.greedy import Claim, climb
+from elastane.policies.optimus.initial_allocation import Claims
+from elastane.policies.optimus.resource_pool import Stock
 from elastane.policies.plan import Plan, Spread, Want, Wants
 from elastane.policies.view import Info, View
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elastane.models.speed import FloatArray, IntArray
-from elastane.policies.division.objective import contribution
-from elastane.policies.division.problem import Problem
-from elastane.policies.division.settle import as_rows
+from elastane.policies.allocation.objective import contribution
+from elastane.policies.allocation.problem import Problem
+from elastane.policies.allocation.solve_and_compare import as_rows
 from elastane.policies.pollux.nsga2 import Standing, standing, survivors, tournament
 from elastane.policies.pollux.population import first_population, remember
 from elastane.policies.pollux.variation import States, Variation

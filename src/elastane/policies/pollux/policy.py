@@ -9,9 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from elastane.policies.allocation.problem import build_problem
+from elastane.policies.allocation.solve_and_compare import (
+    as_rows,
+    counts_of,
+    explain,
+    grants_of,
+    improves,
+    solve,
+)
 from elastane.policies.contract import Needs, Policy
-from elastane.policies.division.problem import build_problem
-from elastane.policies.division.settle import as_rows, counts_of, explain, grants_of, improves, solve
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Exact, Plan
 from elastane.policies.pollux.genetic import evolve

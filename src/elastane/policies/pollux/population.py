@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from elastane.policies.division.problem import Problem
+from elastane.policies.allocation.problem import Problem
 from elastane.policies.pollux.variation import States
 
 _TYPE = np.dtype("<i2")

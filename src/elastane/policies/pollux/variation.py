@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elastane.models.speed import IntArray
-from elastane.policies.division.problem import Problem
+from elastane.policies.allocation.problem import Problem
 
 States = NDArray[np.int16]
 

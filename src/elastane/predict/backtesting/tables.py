@@ -36,7 +36,7 @@ def unseen_table(found: Iterable[Unseen]) -> Table:
 
 
 def backtest_json(rows: Iterable[HeldOut], cards: Iterable[Unseen]) -> dict[str, Any]:
-    """All figures."""
+    """Returns all figures of a backtest as JSON values."""
     return {"held_out": [asdict(each) for each in rows], "unseen_cards": [asdict(each) for each in cards]}
 
 

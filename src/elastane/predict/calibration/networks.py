@@ -47,7 +47,7 @@ class Residual(nn.Module):
         self.short = nn.Identity() if plain else nn.Conv2d(c_in, c_out, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block."""
+        """Runs the block and adds its input (a residual connection)."""
         return functional.relu(self.body(x) + self.short(x))
 
 

@@ -91,12 +91,12 @@ class Call:
 
     @property
     def elements_read(self) -> int:
-        """Of all inputs."""
+        """Counts the elements of all input tensors."""
         return sum(math.prod(shape) for shape, _ in self.read)
 
     @property
     def elements_written(self) -> int:
-        """Of all outputs."""
+        """Counts the elements of all output tensors."""
         return sum(math.prod(shape) for shape, _ in self.written)
 
     @property

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 
 from elastane.codec import decoded, encoded
 from elastane.errors import ElastaneError
-from elastane.predict.capturing.held import Held
+from elastane.predict.capturing.memory_footprint import Held
 from elastane.predict.capturing.recorder import Recorder
 from elastane.predict.operators import Method, Phase, StepCapture
 

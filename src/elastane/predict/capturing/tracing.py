@@ -18,7 +18,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from elastane.errors import ElastaneError
-from elastane.predict.capturing.held import Held
 from elastane.predict.capturing.isolation import (
     hollow_copy,
     hollowed,
@@ -26,6 +25,7 @@ from elastane.predict.capturing.isolation import (
     real_copy,
     untouched_randomness,
 )
+from elastane.predict.capturing.memory_footprint import Held
 from elastane.predict.capturing.recorder import Recorder
 from elastane.predict.capturing.scaling import carried_on
 from elastane.predict.job import JobFactory, TrainingJob

@@ -47,12 +47,12 @@ class Monotone:
 
     @property
     def name(self) -> str:
-        """The other model's."""
+        """The name of the wrapped cost model."""
         return self.inner.name
 
     @property
     def basis(self) -> Basis:
-        """The other model's."""
+        """What the wrapped cost model rests on."""
         return self.inner.basis
 
     def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:

@@ -62,7 +62,7 @@ class Flat:
     sd: float
 
     def predict(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The constant."""
+        """Returns the constant for every row."""
         return np.full(len(rows), self.value), np.full(len(rows), self.sd)
 
 
@@ -74,7 +74,7 @@ class Boosted:
     sd: float = 1.0
 
     def predict(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The trees' mean."""
+        """Returns the mean over all trees."""
         return self.trees.predict(rows), np.full(len(rows), self.sd)
 
 

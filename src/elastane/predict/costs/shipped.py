@@ -83,13 +83,13 @@ class ShippedFits:
 
     @cached_property
     def by_kind(self) -> dict[Kind, KindFit]:
-        """The fits."""
+        """Maps each kind of operator to its fit."""
         return {Kind(name): fit for name, fit in self.kinds.items()}
 
 
 @cache
 def shipped_fits() -> ShippedFits:
-    """The built-in fits."""
+    """Reads the fits that ship with the package."""
     text = files("elastane.predict").joinpath("data/fits.json").read_text(encoding="utf-8")
     return decoded(ShippedFits, json.loads(text))
 

@@ -24,7 +24,7 @@ from typing import Any
 from elastane.errors import ElastaneError
 from elastane.predict.eta.engine import EtaEngine
 from elastane.predict.eta.plan import Plan
-from elastane.predict.eta.values import Doing, Goal, Span
+from elastane.predict.eta.types import Doing, Goal, Span
 from elastane.predict.interval import Interval, Unknown
 from elastane.predict.outcomes import COMPARED, Predicted, remember
 from elastane.predict.profile import history_path
@@ -102,7 +102,7 @@ class ETA:
         return self._engine.remaining()
 
     def end(self, outcome: str = "finished") -> None:
-        """It is over."""
+        """Marks the run as ended; later estimates are exact."""
         self._engine.end(outcome)
 
     @property

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from elastane.predict.eta.occasions import Occasions, gap_between
+from elastane.predict.eta.periodic_events import Occasions, gap_between
 from elastane.predict.eta.rates import PAUSE, PAUSE_LEAST_S, Rate, rate_of
 from elastane.predict.eta.stopping import StopForecast, forecast_stop
-from elastane.predict.eta.values import Doing, Goal, Span
+from elastane.predict.eta.types import Doing, Goal, Span
 from elastane.predict.interval import Interval, Unknown
 
 _KEPT = 20_000

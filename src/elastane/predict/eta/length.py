@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastane.predict.eta.lines import Record
+from elastane.predict.eta.log_parsers import Record
 
 
 class LogLength:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from elastane.errors import ElastaneError
-from elastane.predict.eta.lines import Lines, Record, record_of
+from elastane.predict.eta.log_parsers import Lines, Record, record_of
 from elastane.predict.eta.tail import Tail
 from elastane.textfiles import read_json
 

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass, replace
 
 from elastane.errors import ElastaneError
-from elastane.predict.eta.early import EarlyStop
-from elastane.predict.eta.values import Goal
+from elastane.predict.eta.stop_rule import EarlyStop
+from elastane.predict.eta.types import Goal
 
 
 @dataclass(frozen=True, slots=True)

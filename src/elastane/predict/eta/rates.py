@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from elastane.models.speed import FloatArray
 from elastane.predict.eta.regimes import cuts_of
-from elastane.predict.eta.values import Span
+from elastane.predict.eta.types import Span
 from elastane.predict.interval import Z90, Interval
 
 WARM_STEPS = 20
@@ -53,7 +53,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """Spans as columns."""
+    """Timed spans as columns, so that paces are computed in one vectorised step."""
 
     seconds: FloatArray
     work: FloatArray

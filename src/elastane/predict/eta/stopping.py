@@ -26,7 +26,7 @@ import numpy as np
 from elastane.models.convergence import Verdict
 from elastane.models.speed import FloatArray
 from elastane.predict.eta.curves import LEAST_POINTS, futures
-from elastane.predict.eta.early import EarlyStop
+from elastane.predict.eta.stop_rule import EarlyStop
 from elastane.predict.interval import Interval
 
 _BEYOND_SLACK = 0.25

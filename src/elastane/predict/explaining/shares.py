@@ -76,7 +76,7 @@ class Shares:
 
     @property
     def seconds(self) -> float:
-        """The step."""
+        """Predicted seconds of the whole step."""
         return math.fsum(each.seconds for each in self.rows)
 
     def needed(self, part: float) -> int:

@@ -42,7 +42,7 @@ def shares_table(estimate: StepEstimate, shares: Shares) -> Table:
 
 
 def shares_json(estimate: StepEstimate, shares: Shares) -> dict[str, Any]:
-    """The same figures."""
+    """Returns the figures of the table as JSON values."""
     return {
         "device": estimate.machine.device.name,
         "grouped_by": shares.by.value,

@@ -89,7 +89,7 @@ class ConvolutionRow:
 
 
 def convolution(row: Row, device: Device) -> Timing:
-    """A convolution layer."""
+    """Builds the operators of one measured convolution layer."""
     layer = ConvolutionRow.read(row)
     flops, moved = layer.flops, layer.words
     if layer.optimizer:
@@ -120,7 +120,7 @@ def product(row: Row, device: Device) -> Timing:
 
 
 def seconds(row: Row) -> float:
-    """The measured time."""
+    """Reads the measured time of a row, in seconds."""
     return _number(row["time_ms"]) / 1e3
 
 

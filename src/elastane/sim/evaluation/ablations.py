@@ -17,7 +17,7 @@ from elastane.sim.evaluation.outcomes import MEAN_JCT, Outcome
 from elastane.sim.evaluation.protocol import Cell, Protocol
 from elastane.sim.evaluation.statistics import Difference, paired
 from elastane.sim.evaluation.study import Runner, outcomes_of
-from elastane.sim.past import gathered
+from elastane.sim.history import gathered
 from elastane.sim.result import RunResult
 from elastane.sim.spec import RunSpec
 
@@ -50,7 +50,7 @@ class Ablation:
 
 
 def as_it_is(spec: RunSpec) -> RunSpec:
-    """No change."""
+    """Returns the policy without any change: the reference of an ablation."""
     return spec
 
 

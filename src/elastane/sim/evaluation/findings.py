@@ -26,7 +26,7 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """Says the finding in one sentence."""
         return (
             f"{self.cell.title}: {self.policy} {written(self.difference, self.measure)} ({self.verdict.value})"
         )

@@ -17,7 +17,7 @@ from elastane.sim.evaluation.table import footnotes, told
 
 
 def page(study: Study, ablations: Sequence[Ablation]) -> str:
-    """The whole page."""
+    """Renders the whole HTML page."""
     protocol = study.protocol
     workloads = dict.fromkeys(cell.workload for cell in protocol.cells)
     facts = {

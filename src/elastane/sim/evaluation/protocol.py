@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elastane.errors import ElastaneError
-from elastane.lookahead.physics import Physics
 from elastane.sim.spec import RunSpec, parse_cluster
 from elastane.sim.workloads.weeks import WEEKS
+from elastane.simcore.physics import Physics
 from elastane.suggest import did_you_mean
 
 _POLLUX_JOBS_PER_GPU = 2.5  # 160 jobs for 64 GPUs, as published
@@ -68,7 +68,7 @@ class Protocol:
         return parse_cluster(self.cluster).total_gpus
 
     def spec(self, policy: str, cell: Cell, seed: int) -> RunSpec:
-        """One run."""
+        """Builds the run specification of one cell of the protocol."""
         return RunSpec(
             workload=self.workload(cell.workload, seed),
             policy=policy,

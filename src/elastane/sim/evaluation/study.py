@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from elastane.policies.registry import make_policy
-from elastane.sim.batch import simulate_each
 from elastane.sim.evaluation.outcomes import Measure, Outcome, outcome_of
 from elastane.sim.evaluation.protocol import Cell, Protocol
 from elastane.sim.evaluation.statistics import Difference, paired
 from elastane.sim.report.compare import Figure, figure
 from elastane.sim.result import RunResult
+from elastane.sim.run_many import simulate_each
 from elastane.sim.spec import RunSpec
 
 Runner = Callable[[Sequence[RunSpec], Callable[[int, RunResult], None]], None]

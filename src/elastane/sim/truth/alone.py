@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from elastane.cluster import Batch, Cluster, Grant
-from elastane.lookahead.behaviour import Behaviour
+from elastane.simcore.behaviour import Behaviour
 
 
 def reference_type(cluster: Cluster) -> str:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from elastane.cluster import Batch, Grant
-from elastane.lookahead.behaviour import Pace
 from elastane.models.catalog import CatalogApp
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits, GoodputModel
@@ -14,6 +13,7 @@ from elastane.models.speed import FloatArray
 from elastane.models.stopping import StopRule
 from elastane.models.throughput import times_s
 from elastane.sim.truth.made_up_loss import reported_losses, stop_rule
+from elastane.simcore.behaviour import Pace
 
 _SEGMENTS = 50
 """Gradient noise drifts; it is taken as constant within each of this many equal parts of the work."""
@@ -36,7 +36,7 @@ class CatalogJob:
 
     @property
     def app(self) -> str:
-        """The application's name."""
+        """The name of the catalog application."""
         return self.source.name
 
     @property

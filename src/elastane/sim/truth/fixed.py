@@ -11,11 +11,11 @@ import numpy as np
 
 from elastane.cluster import Batch, Grant
 from elastane.errors import ElastaneError
-from elastane.lookahead.behaviour import Pace
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits
 from elastane.models.speed import FloatArray, IntArray
 from elastane.sim.truth.true_speed import TrueSpeed
+from elastane.simcore.behaviour import Pace
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class FixedJob:
         return Estimate(max(self.duration_s - done, 0.0), source=Provenance.ORACLE), FixedSpeed(self)
 
     def loss(self, done: float) -> float | None:  # noqa: ARG002
-        """It reports none."""
+        """Returns None: a job of fixed length reports no loss."""
         return None
 
 

@@ -9,7 +9,6 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from elastane.cluster import Batch, Grant
-from elastane.lookahead.behaviour import Pace
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits, split_one
 from elastane.models.online import first_batch
@@ -18,6 +17,7 @@ from elastane.models.stopping import StopRule
 from elastane.sim.truth.made_up_loss import reported_losses, stop_rule
 from elastane.sim.truth.measured import MeasuredApp
 from elastane.sim.truth.true_speed import TrueSpeed
+from elastane.simcore.behaviour import Pace
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class MeasuredJob:
 
     @property
     def app(self) -> str:
-        """The application's name."""
+        """The name of the measured application."""
         return self.source.name
 
     @cached_property

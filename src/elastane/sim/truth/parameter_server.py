@@ -21,7 +21,6 @@ import numpy as np
 
 from elastane.cluster import Batch, Grant
 from elastane.errors import ElastaneError
-from elastane.lookahead.behaviour import Pace
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits
 from elastane.models.parameter_server import Updates
@@ -30,6 +29,7 @@ from elastane.models.speed import FloatArray, IntArray
 from elastane.models.stopping import StopRule
 from elastane.sim.truth.even_transfer import even_transfer
 from elastane.sim.truth.true_speed import TrueSpeed
+from elastane.simcore.behaviour import Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class ServerJob:
 
     @property
     def app(self) -> str:
-        """The kind's name."""
+        """The name of the kind of parameter-server job."""
         return self.kind.name
 
     @property

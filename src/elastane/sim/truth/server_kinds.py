@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from elastane.errors import ElastaneError
-from elastane.lookahead.job import Arrival
 from elastane.models.parameter_server import PRE_RUNS, SpeedSample, Updates, pre_run_pairs
 from elastane.models.placement import Layout, fewest_machines
 from elastane.models.ps_learner import PRE_RUN_S, ServerTraining
 from elastane.policies.view import Request
 from elastane.resources import Resources
 from elastane.sim.truth.parameter_server import ServerJob, ServerKind
+from elastane.simcore.job_run import Arrival
 
 _SYNC, _ASYNC = Updates.SYNC, Updates.ASYNC
 

@@ -12,7 +12,7 @@ class TrueSpeed(ABC):
 
     @property
     def source(self) -> Provenance:
-        """The truth itself."""
+        """The provenance of this speed: the ground truth."""
         return Provenance.ORACLE
 
     @property

@@ -172,6 +172,8 @@ def _moved(job: TraceJob, by_s: float) -> TraceJob:
         job.skew,
         job.data_zone,
         job.data_gb,
+        job.klass,
+        job.kind,
     )
 
 

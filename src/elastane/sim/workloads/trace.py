@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from elastane.jobs.kinds import Kind
+
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
@@ -14,7 +16,7 @@ class TraceJob:
     and undisturbed, takes that long; without it the application's own work to its target is done.
     ``deadline_s`` is absolute, on the clock of ``submit_s``.  ``skew`` is the share of the model's largest tensor,
     None where the trace does not tell.  ``data_gb`` of training data lie in ``data_zone`` and must be brought to
-    the zone of the nodes before the first start.
+    the zone of the nodes before the first start.  ``kind`` None leaves it to the run (``--rigid``, ``--fixed-batch``).
     """
 
     id: str
@@ -30,6 +32,8 @@ class TraceJob:
     skew: float | None = None
     data_zone: str = ""
     data_gb: float = 0.0
+    klass: str = "normal"
+    kind: Kind | None = None
 
     @property
     def label(self) -> str:

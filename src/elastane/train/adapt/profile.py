@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from elastane.models.goodput import BatchLimits, GoodputModel
-from elastane.models.history.memory import Memory
+from elastane.models.history.prior import Memory
 from elastane.models.online import Learner, refit
 from elastane.models.throughput import TINY_S
 from elastane.train.errors import TrainError

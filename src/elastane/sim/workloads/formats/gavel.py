@@ -57,7 +57,7 @@ class GavelFormat(Format[Row]):
             yield Row(line, layouts.get(len(values), {}), values)
 
     def entry(self, record: Row, options: Options, /) -> Entry:
-        """One job."""
+        """Reads one job from one line of the trace."""
         if not record.columns:
             known = " or ".join(str(len(names)) for names in self.layouts)
             reason = f"has {len(record.values)} tab-separated columns, not {known}"

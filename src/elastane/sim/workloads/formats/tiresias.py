@@ -33,7 +33,7 @@ class TiresiasFormat(CsvFormat):
     unit_s: float = 1.0
 
     def job(self, row: Row, options: Options, /) -> Entry:
-        """One line."""
+        """Reads one job from one line of the trace."""
         gpus = row.whole("num_gpu")
         if gpus == 0:
             return LeftOut(NO_GPU)

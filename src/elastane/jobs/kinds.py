@@ -1,0 +1,28 @@
+"""The kinds of jobs (how much one can take part in changes of its workers) and their classes."""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+
+
+class Kind(StrEnum):
+    """What a job is able to do, from most to least; ``elastane.scheduling.abilities`` says what follows from it."""
+
+    AUTO = "auto"
+    """Found out from the script, and corrected when its process calls into ``elastane.train``."""
+    ADAPTIVE = "adaptive"
+    """Uses ``elastane.train``: workers and batch change while it trains."""
+    RESIZABLE = "resizable"
+    """Restarts from its own checkpoint with another number of workers, as torchrun scripts do."""
+    RIGID = "rigid"
+    """Has one size and checkpoints of its own: it can be suspended and moved, never resized."""
+    COMMAND = "command"
+    """Has one size and saves nothing: once started it runs to its end, or begins anew."""
+
+
+class JobClass(Enum):
+    """What a job may expect when the cluster is full."""
+
+    GUARANTEED = "guaranteed"
+    NORMAL = "normal"
+    OPPORTUNISTIC = "opportunistic"

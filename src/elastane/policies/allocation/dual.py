@@ -1,0 +1,88 @@
+"""Prices of GPUs of several accelerator types at which everybody's choice would just use what there is.
+
+At given prices each job takes what leaves it most.  Σ_j of what it leaves + Σ_t price_t · GPUs_t, the dual of the count
+problem, is convex in the prices and never below what the best division is worth; it is made small on a grid of prices,
+for all jobs at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from elastane.models.speed import FloatArray, IntArray
+from elastane.policies.allocation.solver import Steps
+
+_GRID = 96
+_MOST_SWEEPS = 12
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Of one type: what each job would take at each price, and what that leaves it: (job, price)."""
+
+    sizes: IntArray
+    surplus: FloatArray
+    first: FloatArray
+    """The price below which a job would take any."""
+
+
+def price_grid(steps: Sequence[Steps]) -> FloatArray:
+    """Prices that are looked at: where demand changes, the same for all types."""
+    slopes = np.concatenate([each.gains / each.sizes for each in steps])
+    found = np.unique(np.quantile(slopes, np.linspace(0.0, 1.0, _GRID))) if len(slopes) else slopes
+    return np.concatenate([[0.0], found])
+
+
+def demand_of(steps: Steps, jobs: int, prices: FloatArray) -> Demand:
+    """What jobs with these hulls take."""
+    slopes = steps.gains / steps.sizes
+    column = np.searchsorted(prices, slopes) - 1  # the highest price below the slope
+    sizes = np.zeros((jobs, len(prices)), dtype=np.int64)
+    gain = np.zeros((jobs, len(prices)))
+    np.add.at(sizes, (steps.owners, column), steps.sizes)
+    np.add.at(gain, (steps.owners, column), steps.gains)
+    sizes = sizes[:, ::-1].cumsum(axis=1)[:, ::-1]
+    gain = gain[:, ::-1].cumsum(axis=1)[:, ::-1]
+    first = np.zeros(jobs)
+    np.maximum.at(first, steps.owners, slopes)
+    return Demand(sizes, gain - prices * sizes, first)
+
+
+@dataclass(frozen=True)
+class Dual:
+    """D(prices) = Σ_j max_t surplus_jt + Σ_t price_t · room_t."""
+
+    prices: FloatArray
+    demands: Sequence[Demand]
+    room: Sequence[int]
+
+    def smallest(self) -> list[int]:
+        """Prices (their numbers) where it is smallest, as far as one at a time, and all together, get."""
+        found = [self._descended(start) for start in (0, len(self.prices) - 1)]
+        return min(found, key=lambda at: float(self._values([np.array([i]) for i in at])[0]))
+
+    def _descended(self, start: int) -> list[int]:
+        at, every = [start] * len(self.demands), np.arange(len(self.prices))
+        for _ in range(_MOST_SWEEPS):
+            before = list(at)
+            for kind in range(len(at)):
+                tried = [every if k == kind else np.array([i]) for k, i in enumerate(at)]
+                at[kind] = int(np.argmin(self._values(tried)))
+            # Where types are alike, no price can change alone.
+            together = [np.clip(i + every - at[0], 0, len(every) - 1) for i in at]
+            best = int(np.argmin(self._values(together)))
+            at = [int(numbers[best]) for numbers in together]
+            if at == before:
+                break
+        return at
+
+    def _values(self, at: Sequence[IntArray]) -> FloatArray:
+        """D for several prices of some types."""
+        left = [demand.surplus[:, numbers] for demand, numbers in zip(self.demands, at, strict=True)]
+        paid = [self.prices[numbers] * room for numbers, room in zip(at, self.room, strict=True)]
+        out: FloatArray = reduce(np.maximum, left).sum(axis=0) + reduce(np.add, paid)
+        return out

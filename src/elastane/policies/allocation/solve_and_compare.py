@@ -1,0 +1,130 @@
+"""From a problem to an answer: counts, laid out on nodes, and only if that is better than staying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elastane.cluster import Grant
+from elastane.policies.allocation.layout import lay_out
+from elastane.policies.allocation.objective import contribution
+from elastane.policies.allocation.problem import Problem
+from elastane.policies.allocation.solver import best_counts
+from elastane.policies.view import Ability
+
+Rows = dict[int, dict[int, int]]
+"""GPUs per node, per job, both by their number in the problem."""
+
+_MOST_PASSES = 5
+_MOVES = Ability.SUSPEND | Ability.MIGRATE
+
+
+def solve(problem: Problem) -> Rows:
+    """Counts, laid out.
+
+    Counts know nothing of accelerator types, so where there are several the layout may fall short of them; then
+    the answer is taken up again from where it stands, or the next round would move jobs once more.
+    """
+    total = int(problem.node_gpus.sum())
+    rows = lay_out(problem, best_counts(problem.count_values(), total))
+    if np.unique(problem.kinds).size <= 1:
+        return rows
+    for _ in range(_MOST_PASSES - 1):
+        there = as_if(problem, rows)
+        better = lay_out(there, best_counts(there.count_values(), total))
+        if not improves(there, better):
+            break
+        rows = better
+    return rows
+
+
+def as_if(problem: Problem, rows: Rows) -> Problem:
+    """The same problem with the answer already in place; jobs that stay once they run then stay."""
+    held = np.zeros_like(problem.held)
+    pinned = problem.pinned.copy()
+    for j, row in rows.items():
+        job = problem.jobs[j]
+        held[j, list(row)] = list(row.values())
+        pinned[j] |= not job.request.preemptible or job.abilities & _MOVES != _MOVES
+    return replace(problem, held=held, pinned=pinned)
+
+
+def improves(problem: Problem, rows: Rows) -> bool:
+    """Whether this is better than the present state by more than rounding, which would exchange equals for ever."""
+    present = problem.present_value()
+    return objective(problem, rows) > present + 1e-9 * abs(present)
+
+
+def objective(problem: Problem, rows: Rows) -> float:
+    """Σ of contributions of a layout, moves discounted."""
+    speedups = np.zeros(len(problem.jobs))
+    for job, row in rows.items():
+        speedups[job] = problem.speedup_of(job, len(row), sum(row.values()))
+        if not problem.stays(job, row):
+            speedups[job] *= problem.factor[job, sum(row.values())]
+    value = float(contribution(speedups, problem.p).sum())
+    if problem.extra is not None:
+        value += sum(float(problem.extra[job, sum(row.values())]) for job, row in rows.items())
+    return value
+
+
+def grants_of(problem: Problem, rows: Rows) -> dict[str, Grant]:
+    """Rows as grants; a job that stays keeps the very grant it has."""
+    grants = {}
+    for j, row in rows.items():
+        job = problem.jobs[j]
+        counts = {problem.node_ids[n]: c for n, c in row.items() if c}
+        held = {part.node: part.workers for part in job.grant.slices} if job.grant else {}
+        same = job.grant is not None and counts == held
+        grants[job.id] = job.grant if same and job.grant else Grant.of(sorted(counts.items()))
+    return grants
+
+
+def explain(problem: Problem, given: Mapping[int, int]) -> dict[str, str]:
+    """Why each job that was not ``given`` any GPUs has none."""
+    total = int(problem.node_gpus.sum())
+    crowd = f"{len(problem.jobs)} jobs share {total} GPUs"
+    stay = np.flatnonzero(problem.pinned & (problem.held_total > 0))
+    had, free = total - int(problem.held_total[stay].sum()), total - sum(given.values())
+    reasons = {}
+    for j, job in enumerate(problem.jobs):
+        least, most = int(problem.least[j]), int(problem.most[j])
+        if j in given:
+            continue
+        if least > most:
+            reasons[job.id] = f"needs {least} GPUs of one type, at most {most} that it may use exist"
+        elif least > had:
+            reasons[job.id] = _taken(least, had, [problem.jobs[row].id for row in stay])
+        elif not problem.factor[j].any():
+            reasons[job.id] = f"too young for a start to pay yet; {crowd}"
+        elif least > free:
+            short = f"needs {least} GPUs, {free if free > 0 else 'none'} of {total} are free"
+            reasons[job.id] = f"{short}; to make room now would cost the others more than it gains"
+        else:
+            reasons[job.id] = f"{crowd}; running it now would cost the others more than it gains"
+    return reasons
+
+
+def counts_of(rows: Rows) -> dict[int, int]:
+    """GPUs that each job is given."""
+    return {job: sum(row.values()) for job, row in rows.items()}
+
+
+def _taken(least: int, had: int, stay: Sequence[str]) -> str:
+    """Why it cannot be given enough, whatever it is worth: others can be neither suspended nor made smaller."""
+    named = [*stay[:3], f"{len(stay) - 3} more"] if len(stay) > 3 else list(stay)
+    who = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+    runs = "runs" if len(stay) == 1 else "run"
+    return f"needs {least} GPUs, {had or 'none'} can be had while {who} {runs}, which cannot be suspended"
+
+
+def as_rows(state: NDArray[np.integer[Any]]) -> Rows:
+    """GPUs per node for every job that has any."""
+    return {
+        int(job): {int(node): int(state[job, node]) for node in np.flatnonzero(state[job])}
+        for job in np.flatnonzero(state.any(axis=1))
+    }

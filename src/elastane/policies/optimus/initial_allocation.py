@@ -1,0 +1,89 @@
+"""What each job starts with, how far it may grow, and what is known of its speed on the way."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from elastane.models.speed import ServerSpeedModel
+from elastane.policies.optimus.greedy import Claim
+from elastane.policies.optimus.resource_pool import Amounts, Stock, Task
+from elastane.policies.optimus.speed_table import ServerGrid, Surface, WorkerLine
+from elastane.policies.view import Ability, JobView, Request, View, has
+
+
+class Claims:
+    """Makes claims for the jobs of one view on one stock."""
+
+    def __init__(self, view: View, stock: Stock) -> None:
+        self._view, self._stock = view, stock
+        self._reach: dict[tuple[float, tuple[str, ...], int | None], int] = {}
+
+    def first(self, job: JobView) -> Claim:
+        """(1, 1), or all a job asks for if it cannot be resized, with a server per worker."""
+        request = job.request
+        uses_servers = request.server is not None and request.max_servers > 0
+        server = self._stock.task(request.server) if request.server is not None and uses_servers else None
+        if job.grant is not None and self.stays_as_it_is(job):
+            workers, servers = job.grant.workers, job.grant.servers
+        elif has(job.abilities, Ability.RESIZE):
+            workers, servers = max(request.min_workers, 1), 1
+        else:
+            workers, servers = request.workers, min(request.workers, request.max_servers)
+        return Claim(job.id, servers if server else 0, workers, self._stock.task(request.worker), server)
+
+    def taken(self, claim: Claim, job: JobView) -> Amounts:
+        """What a first claim takes of the stock; what a job keeps on draining nodes was never part of that."""
+        if job.grant is None or not self._view.must_keep(job):
+            return claim.need
+        parts = [part for part in job.grant.slices if not self._view.nodes[part.node].draining]
+        return claim.cost((sum(part.servers for part in parts), sum(part.workers for part in parts)))
+
+    def surface(self, job: JobView, claim: Claim) -> Surface | None:
+        """The job's speed as far as it may grow (which the claim is told); None if it may not or nobody knows."""
+        speed = job.speed
+        if speed is None or self.stays_as_it_is(job) or not has(job.abilities, Ability.RESIZE):
+            return None
+        explored = max(2 * speed.max_profiled, 1)  # no leap far beyond what was ever seen
+        most = min(job.request.max_workers, speed.max_useful, explored, self.reachable(job.request))
+        more = self._stock.count(claim.worker.need, max(most - claim.workers, 0))
+        claim.most_workers = claim.workers + more
+        if claim.server is None:
+            return WorkerLine(speed, claim.most_workers, self._per_node(claim.worker))
+        if not isinstance(speed, ServerSpeedModel):
+            return None
+        claim.most_servers = job.request.max_servers
+        most_of_both = claim.most_servers, claim.most_workers
+        return ServerGrid(speed, most_of_both, (claim.server.need, claim.worker.need), self._stock.widest)
+
+    def least_rate(self, job: JobView) -> float:
+        """Speed on the least tasks a job may have; 0 if unknown."""
+        speed, request = job.speed, job.request
+        workers = np.array([max(request.min_workers, 1)])
+        if isinstance(speed, ServerSpeedModel) and request.server is not None:
+            one = np.ones_like(workers)
+            return float(speed.server_rates(one, one, workers)[0])
+        nodes = -(-workers // self._per_node(self._stock.task(request.worker)))
+        return float(speed.rates(nodes, workers)[0]) if speed is not None else 0.0
+
+    def stays_as_it_is(self, job: JobView) -> bool:
+        """Whether the job can run with what it holds or not at all: growing may mean moving."""
+        if self._view.must_keep(job):
+            return True
+        if job.grant is None or has(job.abilities, Ability.MIGRATE):
+            return False
+        nodes = self._view.nodes
+        return all(node in nodes and not nodes[node].draining for node in job.grant.nodes)
+
+    def reachable(self, request: Request) -> int:
+        """Workers on one accelerator type and the nodes it may use; asked for once per kind of request."""
+        if not request.worker.gpus:
+            return max(request.max_workers, request.workers)
+        key = request.worker.gpus, request.types, request.max_nodes
+        if key not in self._reach:
+            self._reach[key] = self._view.reach(request)
+        return self._reach[key]
+
+    def _per_node(self, worker: Task) -> int:
+        """Workers on the widest node, by GPUs."""
+        gpus, wanted = self._stock.widest[0], worker.need[0]
+        return max(int(gpus / wanted) if wanted else int(gpus), 1)

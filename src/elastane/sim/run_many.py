@@ -1,0 +1,167 @@
+"""Many simulations: from the cache where possible, in parallel processes, interruptible without leftovers."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from elastane.errors import ElastaneError
+from elastane.sim.cache import load_result, save_result
+from elastane.sim.result import RunResult
+from elastane.sim.run import prepare, simulate
+from elastane.sim.serialize import result_from_plain, spec_to_plain
+from elastane.sim.spec import RunSpec
+from elastane.simcore.physics import Physics
+
+OnProgress = Callable[[int, int, int], None]
+"""Called with (index of the run, jobs finished, jobs in all)."""
+
+OnResult = Callable[[int, RunResult], None]
+"""Called with the index of a run and its result."""
+
+_Todo = list[tuple[int, RunSpec]]
+
+
+def simulate_all(
+    specs: Sequence[RunSpec], processes: int, use_cache: bool, on_progress: OnProgress | None = None
+) -> list[RunResult]:
+    """Results in the order of ``specs``."""
+    results: dict[int, RunResult] = {}
+    simulate_each(specs, processes, use_cache, results.__setitem__, on_progress)
+    return [results[index] for index in range(len(specs))]
+
+
+def simulate_each(
+    specs: Sequence[RunSpec],
+    processes: int,
+    use_cache: bool,
+    on_result: OnResult,
+    on_progress: OnProgress | None = None,
+) -> None:
+    """Hand over every result as soon as there is one, in whatever order: many of them need not be kept at once."""
+    report = on_progress or (lambda *_: None)
+    todo: _Todo = []
+    for index, spec in enumerate(specs):
+        found = load_result(spec) if use_cache else None
+        if found is None:
+            todo.append((index, spec))
+            continue
+        report(index, len(found.jobs), len(found.jobs))
+        on_result(index, found)
+    check_inputs([spec for _, spec in todo])
+
+    def keep(index: int, result: RunResult) -> None:
+        on_result(index, result)
+        if use_cache:
+            save_result(specs[index], result)
+
+    if min(processes, len(todo)) <= 1:
+        for index, spec in todo:
+            keep(index, simulate(spec, lambda done, total, i=index: report(i, done, total)))  # type: ignore[misc]
+    else:
+        _in_processes(todo, processes, report, keep)
+
+
+def check_inputs(specs: Sequence[RunSpec]) -> None:
+    """Find a user's mistakes before any simulation starts; equal inputs are read once."""
+    seen = set()
+    for spec in specs:
+        inputs = replace(spec, policy="", physics=Physics())
+        if inputs not in seen:
+            seen.add(inputs)
+            prepare(spec)
+
+
+class _Worker:
+    """One process that simulates one spec after another; what it says arrives in a shared queue."""
+
+    def __init__(self, news: queue.Queue[tuple[_Worker, dict[str, object]]]) -> None:
+        self.index = -1
+        # Its own session, so that an interrupt at the terminal reaches only the parent, who ends the workers.
+        # One thread for linear algebra: the processes themselves are the parallelism.
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "elastane.sim.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )
+        self._news = news
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        for line in self.process.stdout:
+            self._news.put((self, json.loads(line)))
+        self._news.put((self, {"died": self.process.stderr.read()}))
+
+    def give(self, index: int, spec: RunSpec) -> None:
+        """Have the worker simulate this next."""
+        assert self.process.stdin is not None
+        self.index = index
+        self.process.stdin.write(json.dumps(spec_to_plain(spec)) + "\n")
+        self.process.stdin.flush()
+
+    def end(self) -> None:
+        """Stop it now, whatever it does."""
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let an interrupt wait: between the start of a process and knowing it, nobody could end it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # interrupts reach only the main thread
+        return
+    arrived: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: arrived.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if arrived:
+        raise KeyboardInterrupt
+
+
+def _in_processes(todo: _Todo, processes: int, report: OnProgress, keep: OnResult) -> None:
+    news: queue.Queue[tuple[_Worker, dict[str, object]]] = queue.Queue()
+    waiting = list(reversed(todo))
+    workers: list[_Worker] = []
+    try:
+        for _ in range(min(processes, len(todo))):
+            with _uninterrupted():
+                workers.append(_Worker(news))
+            workers[-1].give(*waiting.pop())
+        left = len(todo)
+        while left:
+            worker, message = news.get()
+            if "progress" in message:
+                report(worker.index, *message["progress"])  # type: ignore[misc]
+                continue
+            if "result" not in message:
+                raise _failure(message)
+            keep(worker.index, result_from_plain(message["result"]))  # type: ignore[arg-type]
+            left -= 1
+            if waiting:
+                worker.give(*waiting.pop())
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def _failure(message: dict[str, object]) -> Exception:
+    if "error" in message:
+        return ElastaneError(str(message["error"]))
+    return RuntimeError(f"a simulation process ended unexpectedly:\n{message['died']}")
