@@ -93,6 +93,12 @@ class BufferKeeper:
             if saved is not None and buffer.get() is not None:
                 buffer.put(saved)
 
+    def take_kept(self) -> None:
+        """The kept values are those after this step, where there is nobody to send them to."""
+        for kept, buffer in zip(self._kept, self._buffers, strict=True):
+            if kept is not None and buffer.get() is not None:
+                buffer.put(kept)
+
     def write(self, tail: Tensor) -> None:
         """Put the kept values into a tail, each behind a number that says whether it is there."""
         at = 0

@@ -616,6 +616,8 @@ class Loop:
         m = self.membership
         size = width(len(gear.layout.groups))
         table_size = m.world * size
+        if m.world == 1:
+            return self._exchange_alone(gear, row)
         buffers_end = table_size + gear.buffers.size
         tail = gear.reducer.tail_of(buffers_end + gear.layout.count)
         tail[m.rank * size : (m.rank + 1) * size] = torch.tensor(row, dtype=tail.dtype)
@@ -627,6 +629,16 @@ class Loop:
         gear.buffers.read(vector.tail[table_size:buffers_end])
         gear.layout.hear(vector.tail[buffers_end : len(tail)])
         return vector, Table.read(vector.tail[:table_size], m.world)
+
+    def _exchange_alone(self, gear: _Gear, row: Sequence[float]) -> tuple[GradientVector, Table]:
+        """The same without others: nothing but the table has to travel."""
+        tail = gear.reducer.tail_of(len(row))
+        tail[:] = torch.tensor(row, dtype=tail.dtype)
+        self.membership.doing("waiting", self.step)
+        vector = gear.reducer.reduce(self.membership.group, len(row))
+        gear.buffers.take_kept()
+        gear.layout.hear_only_own()
+        return vector, Table.read(vector.tail[: len(row)], 1)
 
     def _apply(self, vector: GradientVector, table: Table, sync_s: float) -> None:
         samples = self._shares.total

@@ -147,4 +147,8 @@ class GradientLayout:
 
     def hear(self, tail: Tensor) -> None:
         """Read from the sum of these parts which parameters were given one anywhere."""
-        self.absent = frozenset(torch.nonzero(tail < 0.5).flatten().tolist())
+        self.absent = frozenset(index for index, count in enumerate(tail.tolist()) if count < 0.5)
+
+    def hear_only_own(self) -> None:
+        """The same, where there is nobody else."""
+        self.absent = frozenset(index for index, found in enumerate(self._found) if not found)
