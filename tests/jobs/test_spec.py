@@ -165,3 +165,8 @@ def test_a_target_knows_its_better_side(target: dict[str, Any], reached: float, 
 
 def test_whole_numbers_in_the_environment_become_text() -> None:
     assert spec(env={"PORT": 8080, "EMPTY": "", "A": "b c"}).env == {"PORT": "8080", "EMPTY": "", "A": "b c"}
+
+
+def test_a_kind_that_only_simulations_know_is_refused_with_what_it_is_called_here() -> None:
+    with pytest.raises(SpecError, match="here a command that saves nothing is 'rigid'"):
+        parse_spec({"command": "sleep 1", "kind": "command"})

@@ -92,6 +92,8 @@ class JobSpec(Section):
     @model_validator(mode="after")
     def _consistent(self) -> JobSpec:
         most = self.workers.max
+        if self.kind is Kind.COMMAND:
+            raise conflict("kind 'command' is for simulations; here a command that saves nothing is 'rigid'")
         if self.kind is Kind.RIGID and most not in (None, self.workers.min):
             raise conflict(f"a rigid job has one size, not workers from {self.workers.min} to {most}")
         if self.workers.resources is not None and self.resources != Demand():

@@ -630,7 +630,7 @@ class Loop:
         gear.layout.hear(vector.tail[buffers_end : len(tail)])
         return vector, Table.read(vector.tail[:table_size], m.world)
 
-    def _exchange_alone(self, gear: _Gear, row: Sequence[float]) -> tuple[GradientVector, Table]:
+    def _exchange_alone(self, gear: Gear, row: Sequence[float]) -> tuple[GradientVector, Table]:
         """The same without others: nothing but the table has to travel."""
         tail = gear.reducer.tail_of(len(row))
         tail[:] = torch.tensor(row, dtype=tail.dtype)
