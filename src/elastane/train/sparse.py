@@ -11,6 +11,8 @@ import torch
 
 def give_sparse(optimizer: torch.optim.Optimizer) -> None:
     """Turn dense gradients into sparse ones where the optimizer takes no others."""
+    for part in getattr(optimizer, "optimizers", ()):  # of a chain
+        give_sparse(part)
     if not isinstance(optimizer, torch.optim.SparseAdam):
         return
     for group in optimizer.param_groups:

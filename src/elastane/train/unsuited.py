@@ -30,6 +30,8 @@ def refuse_unsuited(module: nn.Module) -> None:
 
 def refuse_optimizer(optimizer: torch.optim.Optimizer) -> None:
     """An optimizer that evaluates the loss itself would do so on a part of the batch."""
+    for part in getattr(optimizer, "optimizers", ()):  # of a chain
+        refuse_optimizer(part)
     if isinstance(optimizer, torch.optim.LBFGS):
         raise TrainError(
             "job.optimizer() was given LBFGS, which evaluates the loss several times per step (a closure), on this "
