@@ -374,12 +374,13 @@ class Loop:
         if again:
             gear.buffers.restore()
         else:
-            self._structure.check()
             gear.buffers.snapshot()
             self.skips.begin()
             self._passes = []
         self._begun = self.step
         finished = self._begin_reducers(again)
+        if not again:
+            self._structure.check()
         owned = self._shares.owned_by(self.membership.rank)
         if again:
             self.reductions.keep(finished)
