@@ -29,6 +29,7 @@ def hashes(variant: str) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_three_models_and_two_optimizers_give_the_same_bits_for_1_2_3_4_and_8_workers() -> None:
     found = hashes("consistent")
     assert len(found) == 6

@@ -16,7 +16,7 @@ NAMED = re.compile(r"`((?:\w+/)*test_\w+\.py)(?:::(test_\w+))?`")
 def rows() -> list[str]:
     """The rows of the table, without its head."""
     section = GUIDE.read_text().split("## What your script may do", 1)[1].split("\n## ", 1)[0]
-    section = section.split("\n### ", 1)[0]  # what follows is about whole scripts, and says itself how they are tried
+    section = section.split("\n### ", 1)[0]  # what follows is about whole scripts
     return [line for line in section.splitlines() if line.startswith("| ")][1:]
 
 

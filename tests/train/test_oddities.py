@@ -112,6 +112,7 @@ def test_the_bits_are_the_same_alone_and_through_resizes_and_a_kill(tmp_path: Pa
     assert elastic.read_text() == single.read_text()
 
 
+@pytest.mark.slow
 def test_a_job_may_be_compiled_in_one_run_and_not_in_the_next(tmp_path: Path) -> None:
     run, out, whole = tmp_path / "run", tmp_path / "out", tmp_path / "whole"
     alone("oddities.py", run, str(out), "compiled_inside", "--epochs=2", mode="consistent")

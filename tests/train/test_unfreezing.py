@@ -26,6 +26,7 @@ WISHES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["flags", "group"])
 def test_unfreezing_gives_the_same_bits_alone_and_through_resizes_and_kills(tmp_path: Path, how: str) -> None:
     plain, elastic = tmp_path / "plain", tmp_path / "elastic"

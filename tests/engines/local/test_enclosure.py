@@ -59,6 +59,7 @@ class Escape:
         return all(kin.ended(pid) for pid in self.pids())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 600.0])
 def test_nothing_is_left_when_an_attempt_has_ended_or_is_cancelled(
     tmp_path: Path, enclosed: str, seconds: float

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from elastane.train.control.effort import EarlyEffort, processor_seconds
 from elastane.train.control.hangs import HangLimits, first_steps, hung
 from elastane.train.control.roster import Phase, Worker
@@ -81,6 +83,7 @@ def test_a_worker_tells_of_its_work_in_the_first_steps_of_each_generation() -> N
     assert effort.told(5, "computing", 2)
 
 
+@pytest.mark.slow
 def test_a_joiner_that_compiles_in_its_first_step_is_not_taken_for_hung(tmp_path: Path) -> None:
     wishes = (Wish(20, "resize", 2, steps=True),)
     done = train("compiling.py", tmp_path / "run", wishes=wishes)

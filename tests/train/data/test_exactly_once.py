@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -163,6 +164,7 @@ def test_a_custom_sampler_gives_each_of_its_positions_exactly_once(length: int, 
         assert len(samples) == len(set(samples)) == length // 2 + 1
 
 
+@pytest.mark.slow
 @given(st.integers(1, 25), st.lists(events, min_size=1, max_size=5))
 @settings(max_examples=15)
 def test_loader_processes_change_nothing(length: int, history: list[Event]) -> None:
