@@ -134,3 +134,24 @@ def test_unscaling_before_clipping_is_as_without_the_library(job: et.Job) -> Non
             scaler.step(opt)
             scaler.update()
     assert values(model) == pytest.approx(plain(), rel=1e-3, abs=1e-5)
+
+
+def test_a_loss_scaler_sees_what_is_not_finite_before_values_are_clipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
+    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    job = et.init(run=tmp_path / "run", checkpoint_every=3600.0)
+    model = job.model(nn.Linear(1, 1, bias=False))
+    before = model.weight.item()
+    opt = job.optimizer(torch.optim.SGD(model.parameters(), lr=1.0))
+    scaler = job.scaler(torch.amp.GradScaler("cpu", init_scale=2.0))
+    for (x,) in job.loader(TensorDataset(torch.full((4, 1), 1e38)), batch_size=4):
+        opt.zero_grad()
+        scaler.scale(1e3 * model(x).sum()).backward()
+        scaler.unscale_(opt)
+        torch.nn.utils.clip_grad_value_(model.parameters(), 0.5)
+        scaler.step(opt)
+        scaler.update()
+    assert model.weight.item() == before
+    assert scaler.get_scale() == 1.0

@@ -127,3 +127,19 @@ def test_unknown_modes_and_rules_are_named_with_the_nearest(tmp_path: Path) -> N
         et.init("adaptiv", run=tmp_path)
     with pytest.raises(TrainError, match="virtual: must be 1 or more"):
         et.init("consistent", virtual=0, run=tmp_path)
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.filterwarnings("error")
+def test_a_scheduler_does_not_warn_whether_it_was_made_before_or_after(job: et.Job, before: bool) -> None:
+    model = job.model(nn.Linear(6, 3))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    early = torch.optim.lr_scheduler.StepLR(opt, 10) if before else None
+    job.optimizer(opt)
+    schedule = job.scheduler(early or torch.optim.lr_scheduler.StepLR(opt, 10))
+    for x, _ in job.loader(TensorDataset(*data()), batch_size=BATCH):
+        opt.zero_grad()
+        model(x).mean().backward()
+        opt.step()
+        schedule.step()
+    assert schedule.last_epoch == -(-SAMPLES // BATCH)

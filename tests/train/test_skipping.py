@@ -67,6 +67,25 @@ def test_consistent_mode_gives_the_same_bits_through_resizes_and_a_kill(tmp_path
     assert other.read_text() == out.read_text()
 
 
+def test_clipping_reaches_workers_that_skipped_all_of_their_parts(tmp_path: Path) -> None:
+    out, other = tmp_path / "out", tmp_path / "other"
+    arguments = ("--pause=0.002", "--clip=0.05")
+    done = train("skipping.py", tmp_path / "run", str(out), *arguments, wishes=CHANGES, mode="consistent")
+    assert done.ended.outcome == "finished", done.ended
+    epochs = int(numbers(out)[0])
+    alone("skipping.py", tmp_path / "alone", str(other), f"--epochs={epochs}", "--clip=0.05", mode="consistent")
+    assert other.read_text() == out.read_text()
+
+
+@pytest.mark.parametrize(("limit", "steps"), [(5, 5 + 3 + 5), (6, 6 + 2 + 6)])
+def test_who_skipped_its_part_leaves_the_loop_with_the_others(tmp_path: Path, limit: int, steps: int) -> None:
+    """The fifth batch of eight is bad for the second of two workers, the sixth for the first."""
+    out = tmp_path / "out"
+    done = train("skipping.py", tmp_path / "run", str(out), "--epochs=3", f"--limit={limit}", workers=2)
+    assert done.ended.outcome == "finished", done.ended
+    assert numbers(out)[1] == steps
+
+
 def test_figures_in_the_loop_body_are_one_clear_line_when_a_worker_skips_its_part(tmp_path: Path) -> None:
     arguments = (str(tmp_path / "out"), "--epochs=2", "--figure")
     done = train("skipping.py", tmp_path / "run", *arguments, workers=2)
@@ -79,6 +98,30 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> et.Job:
     monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
     monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
     return et.init(run=tmp_path / "run", checkpoint_every=3600.0)
+
+
+def test_a_layer_that_is_unfrozen_in_a_part_that_is_skipped_is_trained_by_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
+    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    job = et.init("consistent", virtual=4, run=tmp_path / "run", checkpoint_every=3600.0)
+    model = job.model(nn.ModuleList([nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)]))
+    for layer in model:
+        layer.weight.data.fill_(1.0)
+    model[1].requires_grad_(False)
+    opt = job.optimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+    x = torch.tensor([[1.0], [1.0], [1.0], [1.0], [float("nan")], [1.0], [2.0], [3.0]])
+    for (part,) in job.loader(TensorDataset(x), batch_size=4, shuffle=False):
+        if job.step == 1:
+            model[1].requires_grad_(True)
+        opt.zero_grad()
+        loss = sum(layer(part).mean() for layer in model)
+        if not torch.isfinite(loss):
+            continue
+        loss.backward()
+        opt.step()
+    assert model[1].weight.item() == pytest.approx(1.0 - 0.1 * 2.0)
 
 
 def test_gradients_without_a_step_are_still_one_clear_line(job: et.Job) -> None:

@@ -148,9 +148,7 @@ def test_parameters_that_only_the_optimizer_has_are_saved_too(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_buffers_of_every_kind_travel_without_losing_a_bit(dtype: torch.dtype) -> None:
     tensors = [
-        torch.tensor(
-            [1 / 3, -1e-30, float("inf"), 1e300 if dtype is torch.float64 else 1.0], dtype=torch.float64
-        ),
+        torch.tensor([1 / 3, -1e-30, float("inf"), 1e300, -5e-324, 1e-60, -0.0], dtype=torch.float64),
         torch.tensor([2**62 + 12345, -(2**61) - 7, 0, -1]),
         torch.tensor([[True, False]]),
         torch.tensor([0.25 + 3j, -1 / 3 + 0j], dtype=torch.complex128),

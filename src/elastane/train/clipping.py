@@ -39,7 +39,9 @@ class _Request:
         pieces = [vector.gradients] if whole else [vector.views[at] for at in places]
         if self.norm_type is None:
             for piece in pieces:
-                piece.clamp_(-self.limit * scale, self.limit * scale)
+                # What is not finite stays so: a loss scaler has to see it.
+                clipped = piece.clamp(-self.limit * scale, self.limit * scale)
+                piece.copy_(torch.where(piece.isfinite(), clipped, piece))
             return
         norm = total_norm(pieces, self.norm_type)
         if self.finite and not norm.isfinite():

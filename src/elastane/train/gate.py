@@ -15,6 +15,9 @@ import torch
 from elastane.train.errors import TrainError
 from elastane.train.loop import Loop
 
+_MARK = "_wrapped_by_lr_sched"
+"""What PyTorch's schedulers leave on an optimizer's ``step``, and warn if they do not find it again."""
+
 
 def gate_optimizer(
     optimizer: torch.optim.Optimizer, loop: Loop, replaying: Callable[[], bool] = lambda: False
@@ -42,8 +45,10 @@ def gate_optimizer(
             raw_add({**param_group, "params": given})
 
     number = loop.enlist(raw)
-    # Schedulers made before look for their own mark on it, and warn; what they did to it is behind ours.
-    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+    if hasattr(
+        raw, _MARK
+    ):  # a scheduler was made before, and looks for its mark; what it did to step is behind ours
+        setattr(step, _MARK, True)
     # A bound method, because LR schedulers look for the function behind it.
     optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
     optimizer.zero_grad = zero_grad  # type: ignore[method-assign]

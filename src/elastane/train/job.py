@@ -57,6 +57,8 @@ _Optimizer = TypeVar("_Optimizer", bound=torch.optim.Optimizer)
 _Thing = TypeVar("_Thing")
 
 DEFAULT_VIRTUAL = 8
+EXCHANGE = 2
+"""The format of what workers send each other; raised when it changes, so that two versions do not train together."""
 
 
 def init(
@@ -138,6 +140,7 @@ class Job:
         )
         self._loop.extra_signature = {
             "elastane": elastane.__version__,
+            "exchange": EXCHANGE,
             "torch": torch.__version__,
             "python": platform.python_version(),
         }

@@ -108,6 +108,8 @@ class ElasticLoader:
         while not self.replaying:
             loop.catching_up = False
             loop.boundary()
+            if self.replaying:
+                break  # others had left the loop, and their state was taken over
             if self._enough() or not loop.begin(self):
                 self._refuse_untrained()
                 if not self._next_pass():

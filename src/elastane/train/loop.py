@@ -148,6 +148,7 @@ class Loop:
         self._left_inside = False
         self.last_unit: int | None = None
         """The unit that ``opt.step()`` ended last, unless it has to be computed again."""
+        self.leave_by = "if data.steps >= n: break"
         self.turn = 0
         """Passes through loop bodies that this worker has begun."""
         self.reductions = Reductions(self)
@@ -312,7 +313,7 @@ class Loop:
         """Between two steps: the only place where members change and state is whole."""
         m = self.membership
         m.doing("outside", self.step)
-        self._meet_the_absent()
+        self.meet_the_absent()
         if m.world == 1:
             self.agreement.alone()
         if self.agreement.stop:
@@ -325,8 +326,11 @@ class Loop:
         if m.rank == 0:
             self._lead()
 
-    def _meet_the_absent(self) -> None:
-        """Workers that skipped all of their parts take over what the others did behind ``opt.step()``."""
+    def meet_the_absent(self) -> None:
+        """Workers that skipped all of their parts take over the step, and what the others did behind it.
+
+        All workers meet at the first place behind the step where they would talk to each other anyway.
+        """
         source, self.skips.source = self.skips.source, None
         if source is None or self.membership.group is None:
             return
@@ -356,7 +360,7 @@ class Loop:
         if self._left_inside:
             raise TrainError(
                 "a loop over job.loader(...) was left in the middle of a step, which had several parts; "
-                "leave it by a count of whole steps: if data.steps >= n: break"
+                f"leave it by a count of whole steps: {self.leave_by}"
             )
         self._feed = feed
         self._plan(again=False)
@@ -390,6 +394,8 @@ class Loop:
         # A worker without samples runs the body once all the same (its gradient counts nothing), so that
         # schedulers and counters in the script move alike everywhere.
         self._pending = deque(u for u in (busy or owned[:1]) if u not in finished)
+        if self._pending:
+            self.skips.absent = False  # what is left to compute decides anew
 
     def _begin_reducers(self, again: bool) -> frozenset[int]:
         """Make ready for the units of the step; returns those whose gradients are there already."""
@@ -461,6 +467,8 @@ class Loop:
     def _skip(self, unit: int) -> None:
         """The script has skipped this part: it counts nothing."""
         self._unit = None
+        self.membership.yield_gradients()
+        self._notice_in_body()
         if not self.skips.closing:
             self.skips.units.add(unit)
             self._gear.reducer.observe = None
@@ -473,7 +481,6 @@ class Loop:
             self._pending.append(trained)
         else:
             self.skips.absent = True
-            self.membership.yield_gradients()
             self.stepped = self._complete()
 
     def _span(self, unit: int) -> tuple[int, int]:
@@ -547,15 +554,20 @@ class Loop:
         unit, self._unit = self._unit, None
         self.last_unit = unit
         self.membership.yield_gradients()
-        if not gear.reducer.finished and self._notice() and self._changed is not None:
-            gear.reducer.observe = None
-            self._changed.reducer.begin(self._shares, self.membership.rank, False)
+        self._notice_in_body()
         if self.skips.closing:
             (self._changed or gear).layout.clear()
         else:
             self._take_in(unit)
         self.stepped = not self._pending and self._complete()
         return self.stepped
+
+    def _notice_in_body(self) -> None:
+        """See whether the first body of a step has changed what is trained."""
+        reducer = self._gear.reducer
+        if not reducer.finished and self._notice() and self._changed is not None:
+            reducer.observe = None
+            self._changed.reducer.begin(self._shares, self.membership.rank, False)
 
     def _take_in(self, unit: int) -> None:
         """Take a unit's gradients (none is zero) and buffers away."""
@@ -642,18 +654,19 @@ class Loop:
         return vector, Table.read(vector.tail[: len(row)], 1)
 
     def _apply(self, vector: GradientVector, table: Table, sync_s: float) -> None:
-        samples = self._shares.total
+        samples, made = self._shares.total, self._begun + 1
         skipped = self.skips.hear(table)
         if not skipped:
             self._statistics(vector, table)
-        if skipped < samples:
-            self._use(vector, samples, skipped)
-        self._count(samples, nothing=skipped == samples)
+        if not self.skips.behind:
+            if skipped < samples:
+                self._use(vector, samples, skipped)
+            self._count(samples, nothing=skipped == samples)
         if self.settings.mode is Mode.CONSISTENT:
-            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, -1))
-        if (self.step - 1) % DIGEST_EVERY == 0 and self.membership.world > 1:
+            seed_all(key_of(Purpose.UNIT, self.settings.seed, made, -1))
+        if (made - 1) % DIGEST_EVERY == 0 and self.membership.world > 1 and self.skips.source is None:
             self._compare(table)
-        self.agreement.read(table, self.adaptation, self._fits, self.step)
+        self.agreement.read(table, self.adaptation, self._fits, made)
         self.reporter.account(table, self._shares, self._passes, sync_s, self.membership, self.adaptation)
 
     def _use(self, vector: GradientVector, samples: int, skipped: int) -> None:
@@ -682,8 +695,6 @@ class Loop:
                 self._feed.skipped += 1
         if nothing:
             self.catching_up = True  # behind opt.step() nothing is to be done
-        if self.skips.source is not None and not self.skips.absent:
-            self.tick += 1  # ahead of the absent, until they have taken over the state
 
     def _owners_batch(self, samples: int) -> int:
         """Samples of a step as the owner meant it: where the batch adapts, learning rates follow it instead."""
@@ -738,6 +749,8 @@ class Loop:
         Results are kept under their ``key``: a worker that is finding its way back gets the one there was.
         """
         m, result, have = self.membership, None, False
+        if not self.inside:
+            self.meet_the_absent()
         while key not in self._told:
             if self.inside and self.skips.impossible():
                 return compute()
@@ -763,7 +776,9 @@ class Loop:
     def finish(self) -> None:
         """The end of training: nobody leaves while another may still need his part of the last step."""
         m = self.membership
+        self._body_ends()
         m.doing("outside", self.step)
+        self.meet_the_absent()
         if m.rank == 0:
             self.reporter.window(**self.facts())
         self._save(wait=True)

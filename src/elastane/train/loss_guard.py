@@ -19,6 +19,9 @@ WARNING = (
     'say job.model(model, loss="sum"), or loss="mean" if it is their mean'
 )
 
+_BEHIND = "_elastane_behind"
+"""Where a function of ours keeps the one it stands in front of."""
+
 
 class LossGuard:
     """One look at the first loss of one worker."""
@@ -29,26 +32,31 @@ class LossGuard:
         self._factors = factors
         self._warn = warn
         self._original: Callable[..., Any] | None = None
+        self._installed: Callable[..., Any] | None = None
         self._looked = False
 
     def open(self, samples: int) -> None:
         """A loop body begins with so many samples."""
         if not self.wanted or samples < 2:
             return
-        original: Callable[..., None] = torch.Tensor.backward
-        self._original = original
+        present: Callable[..., None] = torch.Tensor.backward
+        # Another job of this process may be looking, too, and its look ends here.
+        self._original = original = getattr(present, _BEHIND, present)
 
         def backward(loss: torch.Tensor, *arguments: Any, **settings: Any) -> None:
             self._look(loss, samples)
             original(loss, *arguments, **settings)
 
+        setattr(backward, _BEHIND, original)
+        self._installed = backward
         torch.Tensor.backward = backward  # type: ignore[method-assign,assignment]
 
     def close(self) -> None:
         """The body has ended."""
         if self._original is not None:
-            torch.Tensor.backward = self._original  # type: ignore[method-assign]
-            self._original = None
+            if torch.Tensor.backward is self._installed:
+                torch.Tensor.backward = self._original  # type: ignore[method-assign]
+            self._original = self._installed = None
             self.wanted = self.wanted and not self._looked
 
     def _look(self, loss: torch.Tensor, samples: int) -> None:

@@ -11,15 +11,16 @@ from torch import Tensor
 
 _DIGIT = 2**22
 """Whole numbers go as digits of this size, which every float holds exactly."""
-_INT_DIGITS = _FLOAT_PARTS = 3
+_DIGITS = 3
+"""Of a whole number of 64 bits, or of the bits of a double."""
 
 
 def size_in_numbers(tensor: Tensor) -> int:
     """How many numbers it takes, in the worst case."""
     if tensor.is_complex():
         return size_in_numbers(torch.view_as_real(tensor))
-    whole = not tensor.is_floating_point()
-    return tensor.numel() * (_INT_DIGITS if whole else _FLOAT_PARTS if tensor.dtype is torch.float64 else 1)
+    exact = not tensor.is_floating_point() or tensor.dtype is torch.float64
+    return tensor.numel() * (_DIGITS if exact else 1)
 
 
 def numbers_of(tensor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -32,12 +33,7 @@ def numbers_of(tensor: Tensor, dtype: torch.dtype) -> Tensor:
         return torch.cat([high, rest // _DIGIT, rest % _DIGIT]).to(dtype)
     if flat.dtype is not torch.float64:
         return flat.to(dtype)
-    parts = [flat.to(dtype)]
-    finite = parts[0].isfinite()
-    for _ in range(_FLOAT_PARTS - 1):
-        rest = flat - sum(part.to(torch.float64) for part in parts)
-        parts.append(torch.where(finite, rest, 0.0).to(dtype))
-    return torch.cat(parts)
+    return numbers_of(flat.view(torch.int64), dtype)
 
 
 def from_numbers(numbers: Tensor, like: Tensor) -> Tensor:
@@ -45,11 +41,10 @@ def from_numbers(numbers: Tensor, like: Tensor) -> Tensor:
     if like.is_complex():
         return torch.view_as_complex(from_numbers(numbers, torch.view_as_real(like)).clone())
     if not like.is_floating_point():
-        high, middle, low = numbers.round().to(torch.int64).view(_INT_DIGITS, -1).unbind()
+        high, middle, low = numbers.round().to(torch.int64).view(_DIGITS, -1).unbind()
         whole: Tensor = high * (_DIGIT * _DIGIT) + middle * _DIGIT + low
         return whole.to(like.dtype).view(like.shape)
     if like.dtype is torch.float64:
-        high, middle, low = numbers.to(torch.float64).view(_FLOAT_PARTS, -1).unbind()
-        exact: Tensor = high + middle + low
-        return exact.view(like.shape)
+        bits = from_numbers(numbers, torch.empty(like.numel(), dtype=torch.int64))
+        return bits.view(torch.float64).view(like.shape)
     return numbers.to(like.dtype).view(like.shape)

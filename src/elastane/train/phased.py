@@ -70,6 +70,8 @@ class PhasedLoop(Loop):
         self._raw_steps.append(raw_step)
         self.phased = self.phased or len(self._raw_steps) > 1
         self.raw_step = self._raw_steps[0]
+        if self.phased:
+            self.leave_by = "if data.steps >= n: break, at the top of the loop body, where no step is half made"
         return len(self._raw_steps) - 1
 
     def attach(self, model: nn.Module, *optimizers: torch.optim.Optimizer) -> None:

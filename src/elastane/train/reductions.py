@@ -145,6 +145,8 @@ class Reductions:
     def _result(self, place: str, call: int, given: _Value, rows: Mapping[int, Tensor]) -> Tensor:
         """The result for this call; made together with all others unless it is there already."""
         loop, m, key = self._loop, self._loop.membership, str(call)
+        if not loop.inside:
+            loop.meet_the_absent()
         while key not in self._results.get(place, {}):
             if loop.inside and loop.skips.impossible():
                 return given.flat

@@ -344,7 +344,7 @@ class ShadowReceiver:
             elif frame.kind == "gradient":
                 for group, saved in zip(optimizer.param_groups, values["groups"], strict=True):
                     group.update(saved)
-                absent = set(frame.header["absent"])
+                absent = set(frame.header.get("absent", ()))
                 for index, (place, view) in enumerate(zip(layout.places, vector.views, strict=True)):
                     ready = since.get(index, step) < step and index not in absent
                     place.parameter.grad = view.to(place.parameter.dtype) if ready else None

@@ -3,7 +3,8 @@
 A skipped part counts neither gradient nor samples; the step is the mean over the rest, on whichever worker.  What
 the script does behind ``opt.step()`` (schedulers, counters) must happen on all workers or on none.  So a worker whose
 last part is skipped runs another of its parts once more, to come by there; one that has none left is *absent*, and
-takes over the state of one that was not, at the boundary.  If every part is skipped there is no step.
+does not make the step itself: it takes over the state of one that was not, where they meet next.  If nobody is left
+to take it from, the step is computed again.  If every part is skipped there is no step.
 """
 
 from __future__ import annotations
@@ -42,7 +43,12 @@ class SkippedParts:
     def begin_again(self, kept: Collection[int]) -> None:
         """It is computed again, but for the units that are kept."""
         self.units &= set(kept)
-        self.closing = False
+        self.closing = self.called = False
+
+    @property
+    def behind(self) -> bool:
+        """Whether this worker leaves the step to others, and takes over what they made of it."""
+        return self.absent and self.source is not None
 
     def last_trained(self, shares: Shares, rank: int) -> int | None:
         """An own unit with samples that was not skipped."""

@@ -116,12 +116,12 @@ def put_selection(
     names: ParameterNames, selection: Mapping[str, Any], *optimizers: torch.optim.Optimizer
 ) -> None:
     """Train what another worker, or an earlier run of this one, trained."""
-    frozen = set(selection["frozen"])
+    frozen = {plain_name(name) for name in selection["frozen"]}
     for name, parameter in names.by_name.items():
         if parameter.requires_grad is (name in frozen):
             parameter.requires_grad_(name not in frozen)
     for optimizer, groups in zip(optimizers, [selection["groups"], *selection.get("more", [])], strict=False):
-        _put_groups(optimizer, [[names.parameter(name) for name in group] for group in groups])
+        _put_groups(optimizer, [[names.parameter(plain_name(name)) for name in group] for group in groups])
 
 
 def _put_groups(optimizer: torch.optim.Optimizer, wanted: list[list[nn.Parameter]]) -> None:

@@ -15,6 +15,8 @@ parser.add_argument("out")
 parser.add_argument("--accumulate", type=int, default=1)
 parser.add_argument("--figure", action="store_true", help="reduce a figure in the loop body")
 parser.add_argument("--epochs", type=int, default=None, help="by default until RUN/enough exists")
+parser.add_argument("--clip", type=float, default=None, help="clip the gradient, as PyTorch does it")
+parser.add_argument("--limit", type=int, default=None, help="leave the loop over data after so many steps")
 parser.add_argument("--pause", type=float, default=0.0)
 options = parser.parse_args()
 
@@ -40,11 +42,15 @@ for epoch in job.epochs(options.epochs or 100_000):
         if not torch.isfinite(loss):
             continue
         loss.backward()
+        if options.clip is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), options.clip)
         if options.accumulate == 1 or job.step_due:
             opt.step()
             schedule.step()
         if options.figure:
             job.all_reduce(loss)
+        if options.limit is not None and data.steps >= options.limit:
+            break
     if options.epochs is None and epoch >= 2 and job.evaluate((job.run / "enough").exists):
         break
 if job.is_leader:
