@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install constraints demo demo-sim bench-inputs bench-live bench-predict chaos test test-slow test-all lint format bench bench-policies bench-genetic bench-scale bench-train clean
+.PHONY: help docs install constraints demo demo-sim bench-inputs bench-live bench-predict chaos test test-slow test-all lint format bench bench-policies bench-genetic bench-scale bench-train clean
 
 help: ## list the targets
 	@echo "Elastane: make TARGET"
@@ -87,6 +87,14 @@ bench-inputs: install ## 3,000 damaged input files (traces, logs, profiles, spec
 chaos: install ## kill -9 of control plane, agents and workers, again and again; broken stores; hostile jobs
 	@$(BENCH) benchmarks.live --only control --only agents --only store --only hostile
 
+DOCS := $(VENV)-docs
+
+docs: ## build the documentation site into build/site; broken links fail
+	@test -x $(DOCS)/bin/mkdocs || { $(PYTHON) -m venv $(DOCS) && $(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check 'mkdocs>=1.6,<2'; }
+	@$(DOCS)/bin/python tools/pages.py
+	@$(DOCS)/bin/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
 clean: ## remove .venv, caches and everything that was built
-	@rm -rf $(VENV) build dist runs report report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(DOCS) build dist runs report report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,34 @@
+"""Links between the texts of the repository lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TEXTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
+
+
+def anchors(path: Path) -> set[str]:
+    """What headings of a text can be linked to as."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_somewhere(text: Path) -> None:
+    outside_code = re.sub(r"```.*?```|`[^`\n]*`", "", text.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target, anchor in LINK.findall(outside_code):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path = (text.parent / target).resolve() if target else text
+        assert path.exists(), f"{target} does not exist"
+        if anchor and path.suffix == ".md":
+            assert anchor[1:] in anchors(path), f"{target} has no heading {anchor}"
+
+
+def test_texts_are_found() -> None:
+    assert len(TEXTS) > 20
