@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import resource
 import select
@@ -30,8 +31,26 @@ class Ran:
     late: bool
 
 
+_ASKED_FOR = (
+    "elastane.cli.main",
+    "elastane.cli.predict.backtest",
+    "elastane.client.client",
+    "elastane.jobs.sbatch",
+    "elastane.jobs.yamlio",
+    "elastane.models.history.files",
+    "elastane.predict.backtesting.held_out",
+    "elastane.predict.capturing",
+    "elastane.predict.eta.log_session",
+    "elastane.sim.report",
+    "elastane.sim.run",
+    "elastane.sim.run_many",
+)
+
+
 def warm() -> None:
     """Import what verbs import when they are asked for."""
+    for module in _ASKED_FOR:
+        importlib.import_module(module)
 
 
 def run(command: Sequence[str], folder: Path) -> Ran:
