@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import json
 import os
 import secrets
@@ -27,7 +26,7 @@ from elastane.engines.local.layout import Layout
 from elastane.engines.local.strangers import Strangers, around, born_alike
 from elastane.engines.local.sweep import MARK, Mark, kill_marked, name_of
 from elastane.train.control import wire
-from elastane.train.control.admission import BUFFER_BYTES, LineReader
+from elastane.train.control.admission import BUFFER_BYTES, LineReader, admit
 from elastane.train.control.identity import IDENTITY, OUTPUT, Identity
 from elastane.train.control.nurseries import nursery_command
 from elastane.train.control.nursery import LEASHED, WAITING
@@ -95,7 +94,7 @@ class Agent:
         lines = LineReader(reader)
         wire.watch_transport(writer)
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            if self._trusts(wire.decode(await lines.first())):
+            if await admit(lines, writer, self._token_of) is not None:
                 while (message := wire.decode(await lines.next())) is not None:
                     if message["type"] == "watch":
                         self._watchers.add(writer)
@@ -111,10 +110,8 @@ class Agent:
             for writer in self._watchers:
                 writer.write(beat)
 
-    def _trusts(self, hello: Mapping[str, Any] | None) -> bool:
-        if hello is None or hello["type"] != "hello":
-            return False
-        return hmac.compare_digest(str(hello.get("token", "")).encode(), self._token.encode())
+    def _token_of(self, role: object) -> str | None:
+        return self._token if role == "client" else None
 
     def _answer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         match message["type"]:
