@@ -86,7 +86,8 @@ async def end_nurseries(layout: Layout, attempt: str, nodes: Iterable[str]) -> N
 
 async def _end(facts: Mapping[str, Any], attempt: str) -> bool:
     """Have an agent end all of an attempt; whether it has."""
-    return await ask(facts, {"type": "end", "attempt": attempt}, _END_S) is not None
+    answer = await ask(facts, {"type": "end", "attempt": attempt}, _END_S)
+    return answer is not None and answer.get("type") == "ok"
 
 
 class AgentNurseries:
