@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from elastane.train.control.login import connect
 from elastane.train.control.supervisor import control_of
-from elastane.train.control.wire import Connection
 from elastane.train.errors import TrainError
 from elastane.train.reports.events import Event
 from elastane.train.reports.journal import load_run
@@ -104,9 +104,8 @@ class LiveJob:
     def ask(self, **message: Any) -> Mapping[str, Any]:
         """Ask the job's coordinator."""
         control = control_of(self.run)
-        connection = Connection(str(control["host"]), int(control["port"]))
+        connection = connect(str(control["host"]), int(control["port"]), "client", str(control["token"]))
         try:
-            connection.send({"type": "hello", "role": "client", "token": control["token"]})
             connection.send(message)
             answer = next(connection.messages(), None)
         finally:

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 
 import elastane.compat.horovod as hvd
+from elastane.train.control.login import connect
 from elastane.train.control.supervisor import control_of
-from elastane.train.control.wire import Connection
 
 WANTED = [3, 2, 2, 3]
 """Workers of each phase; worker 1 dies at the end of the second and is replaced."""
@@ -31,8 +31,7 @@ state.register_reset_callbacks([lambda: sizes.append(hvd.size())])
 
 def ask_for(workers: int) -> None:
     control = control_of(Path(os.environ["ELASTANE_RUN"]))
-    connection = Connection(control["host"], control["port"])
-    connection.send({"type": "hello", "role": "client", "token": control["token"]})
+    connection = connect(control["host"], control["port"], "client", control["token"])
     connection.send({"type": "resize", "workers": workers})
     next(connection.messages())
     connection.close()

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 import elastane.train as et
+from elastane.train.control.login import connect
 from elastane.train.control.supervisor import control_of
-from elastane.train.control.wire import Connection
 
 STAY = 4
 """Steps of each phase with the workers it wants."""
@@ -68,8 +68,7 @@ class Phases:
 
 def _ask_for(workers: int) -> None:
     control = control_of(Path(os.environ["ELASTANE_RUN"]))
-    connection = Connection(control["host"], control["port"])
-    connection.send({"type": "hello", "role": "client", "token": control["token"]})
+    connection = connect(control["host"], control["port"], "client", control["token"])
     connection.send({"type": "resize", "workers": workers})
     next(connection.messages())
     connection.close()

@@ -17,9 +17,9 @@ import pytest
 
 from elastane.train.control.coordinator import Settings
 from elastane.train.control.kinds import JobKind
+from elastane.train.control.login import connect
 from elastane.train.control.server import NODE_LOST
 from elastane.train.control.supervisor import JobOptions, Supervisor, control_of
-from elastane.train.control.wire import Connection
 from elastane.train.control.wishes import Wish
 from elastane.train.errors import TrainError
 from elastane.train.reports.events import Ended, Event, Resized, WorkerLost
@@ -107,8 +107,7 @@ def alive(pid: int) -> bool:
 
 def ask(run: Path, message: dict[str, object]) -> dict[str, object]:
     control = control_of(run)
-    connection = Connection(control["host"], control["port"])
-    connection.send({"type": "hello", "role": "client", "token": control["token"]})
+    connection = connect(control["host"], control["port"], "client", control["token"])
     connection.send(message)
     answer = next(connection.messages())
     connection.close()

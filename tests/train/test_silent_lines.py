@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from elastane.train.control import wire
+from elastane.train.control.admission import LineReader, log_in
 from elastane.train.control.coordinator import Settings
 from elastane.train.control.kinds import JobKind
 from elastane.train.control.nurseries import OwnNursery, Parentage
@@ -96,7 +97,8 @@ class Far:
         if node == "n0":
             await self._other_is_there.wait()
         reader, writer = await asyncio.open_connection(*wire.address(parentage.endpoint))
-        hello = {"type": "hello", "role": "nursery", "token": parentage.token, "node": node, "pids": {}}
+        await log_in(LineReader(reader), writer, "nursery", parentage.token)
+        hello = {"type": "hello", "node": node, "pids": {}}
         writer.write(wire.encode({**hello, "host": f"10.0.0.{node[1:]}"}))
         if node == "n1":
             await asyncio.sleep(0.3)

@@ -198,13 +198,12 @@ def status(
 
 
 def _ask(run_dir: Path, message: dict[str, Any]) -> dict[str, Any]:
+    from elastane.train.control.login import connect
     from elastane.train.control.supervisor import control_of
-    from elastane.train.control.wire import Connection
 
     control = control_of(run_dir)
     try:
-        connection = Connection(str(control["host"]), int(control["port"]))
-        connection.send({"type": "hello", "role": "client", "token": control["token"]})
+        connection = connect(str(control["host"]), int(control["port"]), "client", str(control["token"]))
         connection.send(message)
         answer = next(connection.messages(), None)
     except OSError as error:

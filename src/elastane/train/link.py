@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from elastane.train.control.effort import EarlyEffort
+from elastane.train.control.login import connect
 from elastane.train.control.plan import Plan
 from elastane.train.control.wire import Connection
 from elastane.train.errors import MembershipChanged, Released, TrainError
@@ -53,7 +54,7 @@ class Link:
         self.on_cancel: Callable[[int], None] = lambda _generation: None
         self._endpoint = endpoint
         self._token = token
-        self._hello = {"type": "hello", "role": "worker", "worker": worker, "node": node, "host": host}
+        self._hello = {"type": "hello", "worker": worker, "node": node, "host": host}
         self._news = threading.Condition()
         self._addresses: dict[int, dict[int, bytes]] = {}
         self._refused: str | None = None
@@ -154,8 +155,7 @@ class Link:
     def _listen(self) -> None:
         while True:
             try:
-                connection = Connection(*self._endpoint)
-                connection.send({"type": "login", "token": self._token})
+                connection = connect(*self._endpoint, "worker", self._token)
                 connection.send({**self._hello, **self.account})
                 while self._unsent:
                     connection.send(self._unsent[0])

@@ -36,7 +36,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elastane.train.control.wire import address, end_when_half_open
+from elastane.train.control.login import ClientLogin, ServerLogin, short_line
+from elastane.train.control.wire import address, decode, end_when_half_open
 from elastane.train.digest import digest
 from elastane.train.errors import MembershipChanged
 from elastane.train.packing import Packed, pack, unpack
@@ -51,6 +52,9 @@ BACKLOG_BYTES = 2 << 30
 _FULL_MS, _IDLE_S = 10, 0.1
 """How long the thread waits for room to send, and for something to send, before it looks again."""
 _YIELD_S = 0.0002
+_LOGIN_S = 10.0
+_ROLE = "shadow"
+"""As which a donor logs in; both sides have the token of workers."""
 _UNANSWERED_S = 120.0
 """How long a newcomer may take nothing: it may compute, at low priority, while its stream is full."""
 
@@ -247,7 +251,7 @@ class ShadowSender:
         try:
             with socket.create_connection(address(target), timeout=10.0) as connection:
                 end_when_half_open(connection, _UNANSWERED_S)
-                connection.sendall(token.encode() + b"\n")
+                self._log_in(connection, ClientLogin(_ROLE, token, address(target)[1]))
                 connection.setblocking(False)
                 writable = select.poll()
                 writable.register(connection, select.POLLOUT)
@@ -257,6 +261,16 @@ class ShadowSender:
                         self._news.wait(_IDLE_S)
         except OSError as error:
             self.problem = self.problem or str(error)
+
+    def _log_in(self, connection: socket.socket, login: ClientLogin) -> None:
+        """A newcomer may take its time until it listens, but not longer than it is wanted."""
+        connection.sendall(login.first())
+        readable = select.poll()
+        readable.register(connection, select.POLLIN)
+        while not self.problem and not readable.poll(_IDLE_S * 1000):
+            continue
+        if not self.problem:
+            connection.sendall(login.answer(short_line(connection, _LOGIN_S)))
 
     def _send(self, connection: socket.socket, writable: select.poll) -> bool:
         """A piece of the oldest frame, or of the next parameter; whether there was anything to send."""
@@ -375,8 +389,7 @@ class ShadowReceiver:
         with connection:
             end_when_half_open(connection, _UNANSWERED_S)
             self._connection = connection
-            given = _exactly(connection, bytearray(len(self._token) + 1))
-            if given is None or bytes(given).decode(errors="replace").strip() != self._token:
+            if not self._trusts(connection):
                 raise MembershipChanged("called off")
             while (prefix := _exactly(connection, bytearray(8))) is not None:
                 text = _exactly(connection, bytearray(struct.unpack("<Q", prefix)[0]))
@@ -387,6 +400,16 @@ class ShadowReceiver:
                     break
                 yield _Incoming(header["kind"], header, Packed(tensors, header["tree"]))
         self._connection = None
+
+    def _trusts(self, connection: socket.socket) -> bool:
+        """Whether it is the donor: somebody who knows the token of this job's workers, as we do."""
+        with contextlib.suppress(OSError):
+            login = decode(short_line(connection, _LOGIN_S))
+            if login is not None and login["type"] == "login" and login.get("role") == _ROLE:
+                side = ServerLogin(login, self._token, self._listener.getsockname()[1])
+                connection.sendall(side.challenge())
+                return side.accepts(short_line(connection, _LOGIN_S))
+        return False
 
 
 def _tensors(connection: socket.socket, listed: list[Any], into: Tensor | None) -> dict[str, Tensor] | None:

@@ -73,6 +73,28 @@ def test_a_supervisor_of_the_version_before_is_ended(tmp_path: Path) -> None:
         holder.kill()
 
 
+def test_agents_and_supervisors_that_log_in_otherwise_are_ended_once(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    layout.node("n0").mkdir(parents=True)
+    layout.attempt(Attempt("j7", 1)).mkdir(parents=True)
+    (layout.control / "taken-up").touch()
+    locks = [layout.agent_lock("n0"), layout.attempt(Attempt("j7", 1)) / "lock"]
+    holders = [subprocess.Popen([sys.executable, "-c", HOLD, str(p)], stdout=subprocess.PIPE) for p in locks]
+    try:
+        for holder in holders:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"held\n"
+        assert take_up(layout) == 0
+        assert [holder.wait(60) for holder in holders] == [-9, -9]
+        ours = Lock(locks[0])
+        assert ours.take()
+        assert take_up(layout) == 0
+        assert Lock(locks[0]).held
+    finally:
+        for holder in holders:
+            holder.kill()
+
+
 def test_what_a_job_puts_into_its_folder_later_is_not_taken_for_ours(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     assert take_up(layout) == 0  # as every start does

@@ -10,13 +10,14 @@ import pytest
 
 from elastane.engines.local.agent import Agent
 from elastane.engines.local.layout import Layout
-from elastane.train.control import admission, wire
+from elastane.train.control import admission, login, wire
 from elastane.train.control.coordinator import Coordinator, Settings
 from elastane.train.control.journal import PlanLog
 from elastane.train.control.server import CoordinationServer, Hooks
 from elastane.train.control.supervisor import JobOptions, Supervisor, control_of
 
 TOKENS = admission.Tokens(workers="worker secret", clients="client secret")
+RESIZE = wire.encode({"type": "resize", "workers": 7})
 DEEP = b"[" * 3000 + b"\n"
 
 
@@ -28,7 +29,10 @@ async def _server(folder: Path) -> tuple[CoordinationServer, int]:
 
 async def _refused(port: int, data: bytes) -> bool:
     """Whether the other side ends the connection without an answer."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    return await _ended(*await asyncio.open_connection("127.0.0.1", port), data)
+
+
+async def _ended(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes) -> bool:
     try:
         writer.write(data)
         async with asyncio.timeout(60):
@@ -37,6 +41,12 @@ async def _refused(port: int, data: bytes) -> bool:
         return True
     finally:
         writer.close()
+
+
+async def _logged_in(port: int, role: str, token: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    await admission.log_in(admission.LineReader(reader), writer, role, token)
+    return reader, writer
 
 
 @pytest.mark.parametrize("data", [DEEP, b"x" * (admission.STRANGER_BYTES * 4), b"{}\n", b"\xff\xfe\n"])
@@ -86,10 +96,9 @@ def test_the_agent_of_a_node_sends_strangers_away_too(
 def test_who_has_logged_in_may_send_long_lines(tmp_path: Path) -> None:
     async def visit() -> dict[str, object]:
         server, port = await _server(tmp_path)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        hello = {"type": "hello", "role": "client", "token": TOKENS.clients}
+        reader, writer = await _logged_in(port, "client", TOKENS.clients)
         try:
-            writer.write(wire.encode(hello) + wire.encode({"type": "status", "padding": "x" * 500_000}))
+            writer.write(wire.encode({"type": "status", "padding": "x" * 500_000}))
             async with asyncio.timeout(60):
                 answer: dict[str, object] = json.loads(await reader.readline())
             return answer
@@ -101,17 +110,16 @@ def test_who_has_logged_in_may_send_long_lines(tmp_path: Path) -> None:
 
 
 def test_what_a_returning_worker_tells_of_itself_may_be_long(tmp_path: Path) -> None:
-    """Its hello names every parameter of its model, so the token goes ahead in a line of its own."""
-    login = {"type": "login", "token": TOKENS.workers}
+    """Its hello names every parameter of its model, so it comes after the login."""
     parameters = [[f"layer{i}.weight", [64, 64], "float32"] for i in range(2000)]
-    hello = {"type": "hello", "role": "worker", "worker": "w1", "signature": {"parameters": parameters}}
+    hello = {"type": "hello", "worker": "w1", "signature": {"parameters": parameters}}
 
     async def visit() -> dict[str, object]:
         server, port = await _server(tmp_path)
         server.coordinator.start(0.0)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await _logged_in(port, "worker", TOKENS.workers)
         try:
-            writer.write(wire.encode(login) + wire.encode(hello))
+            writer.write(wire.encode(hello))
             async with asyncio.timeout(60):
                 answer: dict[str, object] = json.loads(await reader.readline())
             return answer
@@ -125,12 +133,13 @@ def test_what_a_returning_worker_tells_of_itself_may_be_long(tmp_path: Path) -> 
 def test_nonsense_of_somebody_who_has_logged_in_ends_only_that_connection(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hello = wire.encode({"type": "hello", "role": "nursery", "token": TOKENS.workers, "node": "n0"})
+    hello = wire.encode({"type": "hello", "node": "n0"})
 
     async def visit() -> tuple[bool, bool]:
         server, port = await _server(tmp_path)
         try:
-            ended = await _refused(port, hello + wire.encode({"type": "started"}))
+            reader, writer = await _logged_in(port, "nursery", TOKENS.workers)
+            ended = await _ended(reader, writer, hello + wire.encode({"type": "started"}))
             return ended, server.finished.is_set()
         finally:
             await server.close()
@@ -139,18 +148,22 @@ def test_nonsense_of_somebody_who_has_logged_in_ends_only_that_connection(
     assert not caplog.records
 
 
-@pytest.mark.parametrize("first", ["hello", "login"])
 @pytest.mark.parametrize(("role", "token"), [("client", TOKENS.workers), ("nursery", TOKENS.clients)])
-def test_each_token_admits_its_own_roles_only(tmp_path: Path, first: str, role: str, token: str) -> None:
+def test_each_token_admits_its_own_roles_only(tmp_path: Path, role: str, token: str) -> None:
     """A job has its workers' token in its environment: with it, it could ask for any number of workers."""
-    hello = {"type": "hello", "role": role, "node": "n0", "token": token}
-    lines = wire.encode(hello) if first == "hello" else wire.encode({"type": "login", "token": token})
-    lines += wire.encode(hello) if first == "login" else b""
+    hello = wire.encode({"type": "hello", "node": "n0"})
 
     async def visit() -> tuple[bool, int, list[str]]:
         server, port = await _server(tmp_path)
         try:
-            refused = await _refused(port, lines + wire.encode({"type": "resize", "workers": 7}))
+            with pytest.raises(login.ImpostorError):  # to us, it is the server that does not know the token
+                await _logged_in(port, role, token)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(wire.encode({"type": "login", "role": role, "nonce": "mine"}))
+            challenge = wire.decode(await reader.readline()) or {}
+            forged = login.Proofs(token, role, port, "mine", str(challenge["nonce"])).of("client")
+            forged_line = wire.encode({"type": "proof", "proof": forged})
+            refused = await _ended(reader, writer, forged_line + hello + RESIZE)
             return refused, server.coordinator.target, list(server.nurseries)
         finally:
             await server.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from elastane.train.control import wire
+from elastane.train.control.admission import LineReader, log_in
 from elastane.train.control.coordinator import Settings
 from elastane.train.control.kinds import JobKind
 from elastane.train.control.nurseries import Parentage, start_nursery
@@ -74,8 +75,9 @@ class Stranger:
             self._task = asyncio.create_task(self._talk(node, parentage))
 
     async def _talk(self, node: str, parentage: Parentage) -> None:
-        _, writer = await asyncio.open_connection(*wire.address(parentage.endpoint))
-        hello = {"type": "hello", "role": "nursery", "token": parentage.token, "node": node}
+        reader, writer = await asyncio.open_connection(*wire.address(parentage.endpoint))
+        await log_in(LineReader(reader), writer, "nursery", parentage.token)
+        hello = {"type": "hello", "node": node}
         writer.write(wire.encode({**hello, "pids": {"w1": self._pid}}))
         await writer.drain()
         await asyncio.sleep(0.2)

@@ -15,7 +15,7 @@ import pytest
 
 from elastane.train.control import wire
 from elastane.train.control.actions import Finish, Kill, Spawn
-from elastane.train.control.admission import Tokens
+from elastane.train.control.admission import LineReader, Tokens, log_in
 from elastane.train.control.coordinator import Coordinator, Settings
 from elastane.train.control.journal import PlanLog
 from elastane.train.control.server import CoordinationServer, Hooks
@@ -47,14 +47,15 @@ class Lines:
         self.server.perform(self.coordinator.start(self.server.now_s))
 
     async def nursery(self, node: str, **more: Any) -> Line:
-        hello = {"type": "hello", "role": "nursery", "token": TOKENS.workers, "node": node, "beats": True}
-        return await self._line({**hello, "host": "10.0.0.1", "pids": {}, **more})
+        hello = {"type": "hello", "node": node, "beats": True}
+        return await self._line("nursery", {**hello, "host": "10.0.0.1", "pids": {}, **more})
 
     async def worker(self, name: str) -> Line:
-        return await self._line({"type": "hello", "role": "worker", "token": TOKENS.workers, "worker": name})
+        return await self._line("worker", {"type": "hello", "worker": name})
 
-    async def _line(self, hello: dict[str, Any]) -> Line:
+    async def _line(self, role: str, hello: dict[str, Any]) -> Line:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        await log_in(LineReader(reader), writer, role, TOKENS.workers)
         line = Line(reader, writer)
         line.say(**hello)
         return line

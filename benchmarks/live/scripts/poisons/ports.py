@@ -10,13 +10,14 @@ import time
 from collections.abc import Iterator
 
 from benchmarks.live.scripts.poisons.place import CONTROL, Place, deed
+from elastane.train.control.login import connect
 
 _JUNK = (
     os.urandom(5000) + b"\n",
     b"[" * 100_000 + b"\n",
     b"x" * (8 << 20),
-    b'{"type":"hello","token":[]}\n{"type":5}\n',
-    b'{"type":"login","token":"\\ud800"}\n',
+    b'{"type":"login","role":[],"nonce":{}}\n{"type":5}\n',
+    b'{"type":"login","role":"client","nonce":"\\ud800"}\n{"type":"proof","proof":"\\ud800"}\n',
     b"\n" * 100_000,
     b"GET / HTTP/1.1\r\n\r\n",
 )
@@ -74,8 +75,6 @@ def lies_for_coordinator(place: Place) -> None:
     for role in ("client", "worker", "nursery", "x"):
         hello: dict[str, object] = {
             "type": "hello",
-            "role": role,
-            "token": token,
             "worker": "w1",
             "node": [],
             "pids": {"w1": "x"},
@@ -90,12 +89,15 @@ def lies_for_coordinator(place: Place) -> None:
                     "event": value,
                     "pid": value,
                 }
-                _throw_lines(port, [{"type": "login", "token": token}, hello, body])
+                _tell(port, role, token, [hello, body])
 
 
-def _throw_lines(port: int, lines: list[dict[str, object]]) -> None:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2.0) as line:
-        line.sendall(b"".join(json.dumps(each).encode() + b"\n" for each in lines))
+def _tell(port: int, role: str, token: str, lines: list[dict[str, object]]) -> None:
+    with contextlib.suppress(OSError):  # most roles have another token
+        connection = connect("127.0.0.1", port, role, token, timeout_s=2.0)
+        for each in lines:
+            connection.send(each)
+        connection.close()
 
 
 _open: list[socket.socket] = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import json
 import os
 import secrets
@@ -20,14 +19,17 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from elastane.engines.local.enclosure import Enclosure, end_leftovers
 from elastane.engines.local.files import Lock, write_json
 from elastane.engines.local.layout import Layout
+from elastane.engines.local.patience import until
 from elastane.engines.local.strangers import Strangers, around, born_alike
 from elastane.engines.local.sweep import MARK, Mark, kill_marked, name_of
+from elastane.engines.local.trouble import Trouble
 from elastane.train.control import wire
-from elastane.train.control.admission import BUFFER_BYTES, LineReader
+from elastane.train.control.admission import BUFFER_BYTES, LineReader, admit
 from elastane.train.control.identity import IDENTITY, OUTPUT, Identity
 from elastane.train.control.nurseries import nursery_command
 from elastane.train.control.nursery import LEASHED, WAITING
@@ -37,6 +39,8 @@ from elastane.train.control.silence import BEAT_S
 SPARE = "-"
 """The attempt of a nursery that does not know its own yet."""
 _REAP_S = 0.25
+_END_S = 3.0
+"""How long each step of ending an attempt may take; what takes longer is left to the next one who looks."""
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -55,6 +59,9 @@ class Agent:
         self._spare: subprocess.Popen[bytes] | None = None
         self._over = asyncio.Event()
         self._watchers: set[asyncio.StreamWriter] = set()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._clearing: dict[str, asyncio.Task[None]] = {}
+        self._trouble = Trouble(f"node {node}: what ended is not cleared up")
 
     @cached_property
     def _enclosure(self) -> Enclosure:
@@ -78,12 +85,11 @@ class Agent:
         write_json(self._layout.agent(self._node), facts)
         tasks = [asyncio.create_task(work) for work in (self._reap(), self._beat())]
         await self._over.wait()
-        for task in tasks:
+        for task in (*tasks, *self._clearing.values()):
             task.cancel()
         server.close()
         self._layout.agent(self._node).unlink(missing_ok=True)
-        for attempt in [*self._nurseries, SPARE]:
-            self._end(attempt)
+        await asyncio.gather(*(self._end_alone(attempt) for attempt in [*self._nurseries, SPARE]))
         kill_marked(self._layout.home, lambda mark: mark.agent == self._name)
         end_leftovers(self._layout, self._node)
 
@@ -95,11 +101,11 @@ class Agent:
         lines = LineReader(reader)
         wire.watch_transport(writer)
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            if self._trusts(wire.decode(await lines.first())):
+            if await admit(lines, writer, self._token_of) is not None:
                 while (message := wire.decode(await lines.next())) is not None:
                     if message["type"] == "watch":
                         self._watchers.add(writer)
-                    writer.write(wire.encode(self._answer(message)))
+                    writer.write(wire.encode(await self._answer_in_turn(message)))
         self._watchers.discard(writer)
         writer.close()
 
@@ -111,15 +117,24 @@ class Agent:
             for writer in self._watchers:
                 writer.write(beat)
 
-    def _trusts(self, hello: Mapping[str, Any] | None) -> bool:
-        if hello is None or hello["type"] != "hello":
-            return False
-        return hmac.compare_digest(str(hello.get("token", "")).encode(), self._token.encode())
+    def _token_of(self, role: object) -> str | None:
+        return self._token if role == "client" else None
 
-    def _answer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _answer_in_turn(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Answer; what is asked about an attempt that is being ended waits until that is done."""
+        if "attempt" not in message:
+            return await self._answer(message)
+        async with self._lock(str(message["attempt"])):
+            return await self._answer(message)
+
+    def _lock(self, attempt: str) -> asyncio.Lock:
+        """Whoever begins, limits or ends an attempt has it."""
+        return self._locks.setdefault(attempt, asyncio.Lock())
+
+    async def _answer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         match message["type"]:
             case "nursery":
-                return self._begin(message)
+                return await self._begin(message)
             case "hope":
                 return self._strangers.answer(str(message["attempt"]))
             case "limit":
@@ -127,7 +142,8 @@ class Agent:
                 if not self._enclosure.limit(attempt, int(message["memory"]), int(message["workers"])):
                     return {"type": "unlimited"}
             case "end":
-                self._end(str(message["attempt"]))
+                if not await self._end(str(message["attempt"])):
+                    return {"type": "unfinished"}
                 self._strangers.forget(str(message["attempt"]))
             case "status" | "watch":
                 spare = self._spare.pid if self._spare is not None else None
@@ -139,37 +155,45 @@ class Agent:
                 return {"type": "unknown"}
         return {"type": "ok"}
 
-    def _begin(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _begin(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """Have a nursery for an attempt, or say why its interpreter can be none."""
         attempt, log, python = str(message["attempt"]), str(message["log"]), str(message.get("python", ""))
         identity = Identity.from_json(message.get("identity"))
         last = self._nurseries.get(attempt)
         if last is not None and last.poll() is not None:
             self._strangers.ended(attempt, last.returncode)
-        if not self._strangers.hopeless(attempt):
+        if not self._strangers.hopeless(attempt) and not self._over.is_set():
             self._strangers.begins(attempt, python, log)
             try:
-                self._start(attempt, message["environment"], log, bool(message["cold"]), identity, python)
+                await self._start(attempt, message["environment"], log, bool(message["cold"]), identity, python)
             except OSError as error:
                 if not self._strangers.failed(attempt, error):
                     raise
         return self._strangers.answer(attempt)
 
-    def _end(self, attempt: str) -> None:
-        """All that works for an attempt, whatever it has become, before anybody is told."""
+    async def _end_alone(self, attempt: str) -> None:
+        async with self._lock(attempt):
+            await self._end(attempt)
+
+    async def _end(self, attempt: str) -> bool:
+        """All that works for an attempt, whatever it has become, before anybody is told; whether its nursery ended.
+
+        The loop goes on meanwhile: signs of life must not wait for processes that die slowly.  No thread does it: a
+        nursery that is just being started would be a stray to it.
+        """
         nursery = self._spare if attempt == SPARE else self._nurseries.get(attempt)
-        alive = nursery is not None and nursery.poll() is None
-        self._enclosure.end(attempt, nursery.pid if nursery is not None and alive else None)
+        await until(lambda: self._enclosure.kill(attempt, _living_pid(nursery)), _END_S)
         if nursery is not None:
             nursery.kill()
-            nursery.wait()
-        self._enclosure.end_strays(self._living())
+        ended = nursery is None or await until(lambda: nursery.poll() is not None, _END_S)
+        await until(lambda: self._enclosure.kill_strays(self._living()), _END_S)
+        return ended
 
     def _living(self) -> list[int]:
         found = [*self._nurseries.values(), *filter(None, [self._spare])]
         return [nursery.pid for nursery in found if nursery.returncode is None]
 
-    def _start(
+    async def _start(
         self,
         attempt: str,
         environment: Mapping[str, str],
@@ -181,7 +205,7 @@ class Agent:
         if attempt in self._nurseries:
             if self._nurseries[attempt].poll() is None:
                 return
-            self._end(attempt)  # what the last one left
+            await self._end(attempt)  # what the last one left
         given = {
             **environment,
             MARK: str(Mark(name_of(self._layout.home), attempt, self._node, self._name)),
@@ -246,15 +270,30 @@ class Agent:
     async def _reap(self) -> None:
         while True:
             await asyncio.sleep(_REAP_S)
-            for attempt, nursery in list(self._nurseries.items()):
-                if nursery.poll() is not None:
-                    self._strangers.ended(attempt, nursery.returncode)
-                    self._end(attempt)
-                    del self._nurseries[attempt]
-                    kill_marked(self._layout.home, lambda m, a=attempt: (m.node, m.attempt) == (self._node, a))  # type: ignore[misc]
+            for attempt, nursery in self._nurseries.items():
+                if nursery.poll() is not None and attempt not in self._clearing:
+                    self._clearing[attempt] = asyncio.create_task(self._clear(attempt, nursery))
             if self._spare is not None and self._spare.poll() is not None:
                 self._spare = None  # not warmed again by itself: it would fail again
-            self._enclosure.note(self._living())
+            with self._trouble.logged():
+                self._enclosure.note(self._living())
+
+    async def _clear(self, attempt: str, nursery: subprocess.Popen[bytes]) -> None:
+        """End what a nursery that has ended left, unless another was begun in its place meanwhile."""
+        try:
+            async with self._lock(attempt):
+                if self._nurseries.get(attempt) is nursery:
+                    with self._trouble.logged():
+                        self._strangers.ended(attempt, nursery.returncode)
+                        await self._end(attempt)
+                        del self._nurseries[attempt]
+                        kill_marked(self._layout.home, lambda m: (m.node, m.attempt) == (self._node, attempt))
+        finally:
+            del self._clearing[attempt]
+
+
+def _living_pid(nursery: subprocess.Popen[bytes] | None) -> int | None:
+    return nursery.pid if nursery is not None and nursery.poll() is None else None
 
 
 async def _main(home: str, node: str) -> None:

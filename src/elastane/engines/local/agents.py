@@ -17,10 +17,13 @@ from elastane.engines.local.environment import for_service
 from elastane.engines.local.files import Lock, read_json
 from elastane.engines.local.holders import kill_holders
 from elastane.engines.local.layout import Layout
+from elastane.engines.local.trouble import Trouble
 from elastane.engines.local.untrusted import UNREADABLE
 from elastane.train.control import wire
+from elastane.train.control.admission import BUFFER_BYTES, LineReader, log_in
 from elastane.train.control.devices import NODE_DEVICES
 from elastane.train.control.identity import Identity
+from elastane.train.control.login import ImpostorError
 from elastane.train.control.nurseries import Parentage
 from elastane.train.control.silence import LEASE_S, AwakeClock
 
@@ -31,7 +34,10 @@ _LOOK_S = 0.05
 _HOPE_S, _HOPES = 0.5, 40
 _RESTART_S = 0.5
 _SHUTDOWN_S = 10.0
-_READ_BYTES = 1 << 16
+_BEGIN_S = 10.0
+"""How long an agent may take from its lock to the file that says where it listens."""
+_END_S = 20.0
+"""How long an agent may take to end an attempt: its answer comes when all is done."""
 _SILENCES = 3
 """Leases in a row without a word, after which an agent is killed: nothing else frees its node for another one."""
 
@@ -42,18 +48,29 @@ async def ask(
     """One question to an agent or a supervisor; None when it does not answer."""
     with contextlib.suppress(OSError, asyncio.TimeoutError, *UNREADABLE):
         async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_connection(
-                facts["host"], int(facts["port"]), limit=wire.MAX_LINE
-            )
-            wire.watch_transport(writer)
+            lines, writer = await _call(facts)
             try:
-                hello = {"type": "hello", "role": "client", "token": facts["token"]}
-                writer.write(wire.encode(hello) + wire.encode(message))
-                line = await reader.readline()
-                return wire.decode(line) if line else None
+                await log_in(lines, writer, "client", facts["token"])
+                writer.write(wire.encode(message))
+                return wire.decode(await lines.next())
             finally:
                 writer.close()
     return None
+
+
+async def _call(facts: Mapping[str, Any]) -> tuple[LineReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection(facts["host"], int(facts["port"]), limit=BUFFER_BYTES)
+    wire.watch_transport(writer)
+    return LineReader(reader), writer
+
+
+async def _first_answer(
+    lines: LineReader, writer: asyncio.StreamWriter, facts: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Log in to an agent and begin to watch it; what it says of itself."""
+    await log_in(lines, writer, "client", facts["token"])
+    writer.write(wire.encode({"type": "watch"}))
+    return wire.decode(await lines.next())
 
 
 async def end_nurseries(layout: Layout, attempt: str, nodes: Iterable[str]) -> None:
@@ -64,7 +81,13 @@ async def end_nurseries(layout: Layout, attempt: str, nodes: Iterable[str]) -> N
     for node in nodes:
         facts = read_json(layout.agent(node))
         if facts is not None:
-            await ask(facts, {"type": "end", "attempt": attempt})
+            await _end(facts, attempt)
+
+
+async def _end(facts: Mapping[str, Any], attempt: str) -> bool:
+    """Have an agent end all of an attempt; whether it has."""
+    answer = await ask(facts, {"type": "end", "attempt": attempt}, _END_S)
+    return answer is not None and answer.get("type") == "ok"
 
 
 class AgentNurseries:
@@ -135,7 +158,7 @@ class AgentNurseries:
         self._silent.add(node)
 
     async def _ended_silent(self, node: str, facts: Mapping[str, Any]) -> bool:
-        if node in self._silent and await ask(facts, {"type": "end", "attempt": self._attempt}) is not None:
+        if node in self._silent and await _end(facts, self._attempt):
             self._silent.discard(node)
         return node not in self._silent
 
@@ -148,9 +171,9 @@ class AgentNurseries:
         for node, count in workers.items():
             facts = read_json(self._layout.agent(node))
             if facts is not None and self._limits.get(node) != (facts.get("name"), count):
-                self._limits[node] = (facts.get("name"), count)
                 message = {"type": "limit", "attempt": self._attempt, "memory": memory, "workers": count}
-                await ask(facts, message)
+                if await ask(facts, message) is not None:  # else it is told again
+                    self._limits[node] = (facts.get("name"), count)
 
     async def end(self) -> None:
         """Nurseries have been told to stop; whoever did not is ended by its agent."""
@@ -184,18 +207,24 @@ class AgentWatch:
         self._line: asyncio.StreamWriter | None = None
         self._heard_s = 0.0
         self._silences = 0
+        self._trouble = Trouble(f"node {node}: its agent cannot be looked after")
 
     async def run(self) -> None:
         """Until cancelled."""
+        while True:
+            with self._trouble.logged():
+                await self._look_after()
+            await asyncio.sleep(_RESTART_S)
+
+    async def _look_after(self) -> None:
+        """Have an agent, and stay with it until it is gone."""
         self._layout.node(self.node).mkdir(parents=True, exist_ok=True)
         self._make_locks()
-        while True:
-            if self._silences >= _SILENCES:
-                await self._kill()
-            if not Lock(self._layout.agent_lock(self.node)).held:
-                self._start()
-            await self._connect()
-            await asyncio.sleep(_RESTART_S)
+        if self._silences >= _SILENCES:
+            await self._kill()
+        if not Lock(self._layout.agent_lock(self.node)).held:
+            self._start()
+        await self._connect()
 
     def _start(self) -> None:
         # With the lock in hand: an agent that has begun meanwhile says where it is only once.
@@ -234,55 +263,66 @@ class AgentWatch:
 
     async def _connect(self) -> None:
         """Stay connected as long as it lives."""
-        deadline = time.monotonic() + 10.0
-        while (facts := read_json(self._layout.agent(self.node))) is None and time.monotonic() < deadline:
-            await asyncio.sleep(_LOOK_S)
+        facts = await self._facts_of_agent()
         if facts is None:
             return
+        writer: asyncio.StreamWriter | None = None
         try:
-            reader, writer = await asyncio.open_connection(facts["host"], int(facts["port"]))
-        except OSError:
-            return
-        wire.watch_transport(writer)
-        writer.write(wire.encode({"type": "hello", "token": facts["token"]}))
-        writer.write(wire.encode({"type": "watch"}))
-        self._line, self._heard_s = writer, self._clock.now_s()
-        try:
-            first = wire.decode(await reader.readline())
+            async with asyncio.timeout(LEASE_S):
+                lines, writer = await _call(facts)
+                first = await _first_answer(lines, writer, facts)
             if first is not None and await self._clean(facts, first):
-                self._silences = 0
-                self._facts, self.pid, self.alive = facts, int(facts["pid"]), True
-                self._changed()
-                while await reader.read(_READ_BYTES):
-                    self._heard_s = self._clock.now_s()
+                await self._stay(facts, lines, writer)
+        except TimeoutError:
+            self._is_silent(f"did not answer within {LEASE_S:g} s")
+        except ImpostorError as error:
+            self._is_silent(f"cannot be reached: {error}")
         except (OSError, ValueError):
             pass
         finally:
+            if writer is not None:
+                writer.close()
+
+    async def _facts_of_agent(self) -> dict[str, Any] | None:
+        """Where it listens; one that has its lock for long and does not say so counts as silent."""
+        deadline = time.monotonic() + _BEGIN_S
+        while (facts := read_json(self._layout.agent(self.node))) is None and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_S)
+        if facts is None and Lock(self._layout.agent_lock(self.node)).held:
+            self._is_silent(f"did not say within {_BEGIN_S:g} s where it listens")
+        return facts
+
+    async def _stay(self, facts: dict[str, Any], lines: LineReader, writer: asyncio.StreamWriter) -> None:
+        self._silences = 0
+        self._facts, self.pid, self.alive = facts, int(facts["pid"]), True
+        self._line, self._heard_s = writer, self._clock.now_s()
+        self._changed()
+        try:
+            while await lines.next():
+                self._heard_s = self._clock.now_s()
+        finally:
             self._line = None
-            writer.close()
-            was, self.alive = self.alive, False
-            if was:
-                self._changed()
+            self.alive = False
+            self._changed()
 
     async def _clean(self, facts: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
         """End what an agent that was silent still has of attempts that went on elsewhere; whether that is done."""
-        if first["type"] == "unknown":
-            self._line = None  # an agent of an earlier version has no signs of life to give
         if not self._silences:
             return True  # the first line of this control plane: it has not said yet what it wants
         stale = [attempt for attempt in first.get("nurseries", {}) if not self._wanted(self.node, attempt)]
-        answers = [await ask(facts, {"type": "end", "attempt": attempt}) for attempt in stale]
-        self._heard_s = self._clock.now_s()
-        return None not in answers
+        return False not in [await _end(facts, attempt) for attempt in stale]
 
     def look(self) -> None:
         """To be called twice a second: a line that was silent for a lease is given up, and its node with it."""
         now_s = self._clock.now_s()
         if self._line is not None and now_s - self._heard_s > LEASE_S:
-            self._silences += 1
-            log.warning("node %s: its agent gave no sign of life for %g s", self.node, LEASE_S)
+            self._is_silent(f"gave no sign of life for {LEASE_S:g} s")
             self._line.transport.abort()
             self._line = None
+
+    def _is_silent(self, how: str) -> None:
+        self._silences += 1
+        log.warning("node %s: its agent %s", self.node, how)
 
     async def _kill(self) -> None:
         """End an agent that does not come back, and with it everything on its node."""

@@ -91,11 +91,17 @@ class Cgroup:
     def end(self) -> bool:
         """Kill everything here, and remove the group; whether nothing is left."""
         deadline = time.monotonic() + _END_S
-        while self.place.is_dir():
-            self._kill()
-            if self._remove() or time.monotonic() > deadline:
-                break
+        while not self.kill():
+            if time.monotonic() > deadline:
+                return False
             time.sleep(_LOOK_S)
+        return True
+
+    def kill(self) -> bool:
+        """The same without waiting; to be called until nothing is left."""
+        if self.place.is_dir():
+            self._kill()
+            self._remove()
         return not self.place.is_dir()
 
     def _kill(self) -> None:
@@ -106,7 +112,7 @@ class Cgroup:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
 
-    def _remove(self) -> bool:
+    def _remove(self) -> None:
         """Once it is empty: the innermost first."""
         for folder, _, _ in os.walk(self.place, topdown=False):
             try:
@@ -114,8 +120,7 @@ class Cgroup:
             except FileNotFoundError:
                 continue
             except OSError:
-                return False
-        return True
+                return
 
     def limit_memory(self, size: int | None) -> bool:
         """No more than so many bytes for all here together; whether the system will see to it."""

@@ -72,18 +72,18 @@ class Enclosure:
             return False
         return group.make() and group.limit_memory(memory * max(1, workers) + _NURSERY_BYTES)
 
-    def end(self, attempt: str, nursery: int | None) -> None:
-        """Kill all of an attempt but the nursery itself, which its parent waits for."""
-        group = self._group(attempt)
-        if group is not None:
-            group.end()
-        if nursery is not None:
-            kin.end_descendants(nursery)
+    def kill(self, attempt: str, nursery: int | None) -> bool:
+        """Kill all of an attempt but the nursery itself, which its parent waits for; whether nobody is left.
 
-    def end_strays(self, nurseries: Iterable[int]) -> None:
-        """Kill what nurseries that have ended left behind."""
-        if self._adopts:
-            kin.end_strays(nurseries)
+        Neither this nor ``kill_strays`` waits: they are to be called until nobody is left.
+        """
+        group = self._group(attempt)
+        nobody = group is None or group.kill()
+        return (nursery is None or kin.kill_descendants(nursery)) and nobody
+
+    def kill_strays(self, nurseries: Iterable[int]) -> bool:
+        """Kill what nurseries that have ended left behind; whether there was nothing."""
+        return not self._adopts or kin.kill_strays(nurseries)
 
     def note(self, nurseries: Iterable[int]) -> None:
         """Remember who is here, if only descent tells."""

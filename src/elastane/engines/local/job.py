@@ -23,6 +23,7 @@ from elastane.engines.local.launching import ended_json, launch_from_json
 from elastane.engines.local.layout import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
 from elastane.engines.local.remedies import with_remedy
 from elastane.engines.local.rotation import rotate
+from elastane.engines.local.trouble import Trouble
 from elastane.train.control.coordinator import Settings
 from elastane.train.control.devices import WORKER_DEVICES
 from elastane.train.control.identity import Identity
@@ -152,14 +153,20 @@ class AttemptProcess:
         last: Mapping[str, Any] | None = None
         size = int(self.launch.worker_memory_gb * 1e9)
         kind = {"kind": self._choice.kind.value, "why_kind": self._choice.reason}
-        while True:
-            facts = {**kind, **supervisor.members()}
-            if facts != last:
-                write_json(self._folder / MEMBERS, facts)
-                last = facts
-            rotate(self.launch.run / "logs")
-            if size:  # those that are about to leave count as well
-                await nurseries.limit(size, supervisor.workers_by_node())
+        name = f"attempt {self.launch.attempt}"
+        writing, limiting = Trouble(f"{name}: its members were not written"), Trouble(f"{name}: no limits")
+        rotating = Trouble(f"{name}: its logs were not set aside")
+        while True:  # a full disk must not end more than what needs it
+            with writing.logged():
+                facts = {**kind, **supervisor.members()}
+                if facts != last:
+                    write_json(self._folder / MEMBERS, facts)
+                    last = facts
+            with rotating.logged():
+                rotate(self.launch.run / "logs")
+            with limiting.logged():
+                if size:  # those that are about to leave count as well
+                    await nurseries.limit(size, supervisor.workers_by_node())
             await asyncio.sleep(_MEMBERS_S)
 
 

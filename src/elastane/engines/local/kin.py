@@ -10,14 +10,12 @@ import contextlib
 import ctypes
 import os
 import signal
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from elastane.engines.local.files import read_json, started, write_json
 
 _PR_SET_CHILD_SUBREAPER = 36
-_END_S, _LOOK_S = 3.0, 0.002
 _LISTED = Path("/proc/thread-self/children").exists()
 """Whether the system lists children; else all processes have to be asked for their parent."""
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -57,29 +55,22 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def end_descendants(pid: int) -> bool:
-    """Kill all below a process, which itself goes on; whether nobody is left but what it has to wait for."""
-    deadline = time.monotonic() + _END_S
-    while living := [one for one in descendants(pid) if not ended(one)]:
-        kill(living)
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_LOOK_S)
-    return True
+def kill_descendants(pid: int) -> bool:
+    """Kill all below a process, which itself goes on; whether nobody was left but what it has to wait for."""
+    living = [one for one in descendants(pid) if not ended(one)]
+    kill(living)
+    return not living
 
 
-def end_strays(known: Iterable[int]) -> None:
-    """Kill children of this process that it did not start: their nursery has ended; and wait for them."""
+def kill_strays(known: Iterable[int]) -> bool:
+    """Kill children of this process that it did not start: their nursery has ended; whether there were none."""
     kept = {os.getpid(), *known}
-    deadline = time.monotonic() + _END_S
-    while strays := [one for one in children(os.getpid()) if one not in kept]:
-        for one in strays:
-            kill([*descendants(one), one])
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(one, os.WNOHANG)
-        if time.monotonic() > deadline:
-            return
-        time.sleep(_LOOK_S)
+    strays = [one for one in children(os.getpid()) if one not in kept]
+    for one in strays:
+        kill([*descendants(one), one])
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(one, os.WNOHANG)
+    return not strays
 
 
 def ended(pid: int) -> bool:

@@ -17,6 +17,8 @@ from elastane.engines.local.layout import CONTROL, JOURNAL, LOCK, PLANS, Layout
 _PATIENCE_S, _LOOK_S = 10.0, 0.02
 _TAKEN_UP = "taken-up"
 """In the folder of records, once none lies elsewhere."""
+_SPOKEN = "mutual-login"
+"""There, too, once nobody is left who logs in as versions before ``login`` did: nobody could talk to him."""
 
 
 def take_up(layout: Layout) -> int:
@@ -24,6 +26,22 @@ def take_up(layout: Layout) -> int:
 
     Done once: from then on what lies in a job's folder and looks like ours was put there by the job.
     """
+    moved = _take_up_files(layout)
+    _end_speakers(layout)
+    return moved
+
+
+def _end_speakers(layout: Layout) -> None:
+    """End agents and supervisors that speak the protocol of an earlier version."""
+    done = layout.control / _SPOKEN
+    if not done.exists():
+        locks = [layout.agent_lock(node) for node in layout.nodes()]
+        for lock in (*locks, *layout.control.glob(f"*/attempt-*/{LOCK}")):
+            _end_holder(lock)
+        done.touch(mode=0o600)
+
+
+def _take_up_files(layout: Layout) -> int:
     done = layout.control / _TAKEN_UP
     if done.exists():
         return 0

@@ -1,7 +1,7 @@
 """Reads lines from a peer that has to log in first, so that a stranger costs next to nothing.
 
-Until its first line was accepted, a connection may send one short line and has a few seconds for it; after that it
-may send lines as long as our own messages are.
+Until it has proved to know the token (``login``), a connection may send two short lines and has a few seconds for
+them; after that it may send lines as long as our own messages are.
 
 Workers and clients log in with different tokens: a job has its workers' token in its environment, and must not be
 able to ask its supervisor for more workers with it.
@@ -10,16 +10,17 @@ able to ask its supervisor for more workers with it.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from elastane.train.control.wire import MAX_LINE
+from elastane.train.control.login import LOGIN_BYTES, LOGIN_S, ClientLogin, ServerLogin
+from elastane.train.control.wire import MAX_LINE, decode
 
-STRANGER_BYTES = 4096
+STRANGER_BYTES = LOGIN_BYTES
 """Longest line of a peer that has not logged in."""
-STRANGER_S = 5.0
-"""How long it may take for that line."""
+STRANGER_S = LOGIN_S
+"""How long it may take until it has logged in."""
 BUFFER_BYTES = 1 << 16
 """For ``asyncio.start_server``: what is read ahead of us, whatever the peer sends."""
 
@@ -35,32 +36,28 @@ class Tokens:
     workers: str = field(default_factory=_new_token, repr=False)
     clients: str = field(default_factory=_new_token, repr=False)
 
-    def roles(self, token: object) -> frozenset[str]:
-        """The roles that a token admits; none for an unknown one."""
-        given = token.encode("utf-8", "replace") if isinstance(token, str) else b""
-        admitted: frozenset[str] = frozenset()
-        if hmac.compare_digest(given, self.workers.encode()):
-            admitted |= {"worker", "nursery"}
-        if hmac.compare_digest(given, self.clients.encode()):
-            admitted |= {"client"}
-        return admitted
+    def of(self, role: object) -> str | None:
+        """The token that whoever comes in a role has to know; None for an unknown role."""
+        if role in ("worker", "nursery"):
+            return self.workers
+        return self.clients if role == "client" else None
 
 
 class LineReader:
-    """Splits a stream into lines; the first one has to be short and soon."""
+    """Splits a stream into lines; those of a stranger have to be short."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
         self._pending = bytearray()
         self._searched = 0
 
-    async def first(self) -> bytes:
-        """The line with which a peer logs in; empty if it sends none in time, or one that is too long."""
-        try:
-            async with asyncio.timeout(STRANGER_S):
-                return await self._line(STRANGER_BYTES)
-        except (TimeoutError, ValueError):
-            return b""
+    async def short(self) -> bytes:
+        """The next line of a peer that has not logged in yet; empty at the end.
+
+        Raises:
+            ValueError: the line is longer than any that is needed for it.
+        """
+        return await self._line(STRANGER_BYTES)
 
     async def next(self) -> bytes:
         """The next line of a peer that has logged in; empty at the end.
@@ -85,3 +82,36 @@ class LineReader:
         del self._pending[: end + 1]
         self._searched = 0
         return line
+
+
+async def admit(
+    lines: LineReader, writer: asyncio.StreamWriter, token_of: Callable[[object], str | None]
+) -> str | None:
+    """The server's side of a login: the role in which a peer has proved to know its token; None: send it away.
+
+    Raises:
+        OSError: the connection broke.
+    """
+    try:
+        async with asyncio.timeout(STRANGER_S):
+            login = decode(await lines.short())
+            token = token_of(login.get("role")) if login is not None and login["type"] == "login" else None
+            if login is None or token is None:
+                return None
+            side = ServerLogin(login, token, int(writer.get_extra_info("sockname")[1]))
+            writer.write(side.challenge())
+            return str(login["role"]) if side.accepts(await lines.short()) else None
+    except (TimeoutError, ValueError):
+        return None
+
+
+async def log_in(lines: LineReader, writer: asyncio.StreamWriter, role: str, token: str) -> None:
+    """The client's side of a login on a connection of asyncio; the caller sets a limit to its time.
+
+    Raises:
+        OSError: the connection broke, or leads to somebody else (``ImpostorError``).
+        ValueError: the other side's line is too long.
+    """
+    side = ClientLogin(role, token, int(writer.get_extra_info("peername")[1]))
+    writer.write(side.first())
+    writer.write(side.answer(await lines.short()))

@@ -23,6 +23,7 @@ from typing import Any
 
 from elastane.train.control import runner
 from elastane.train.control.identity import become_told
+from elastane.train.control.login import connect
 from elastane.train.control.silence import BEAT_S
 from elastane.train.control.wire import Connection, address, decode
 
@@ -64,10 +65,9 @@ def report(problem: str) -> None:
     """Tell the coordinator that no worker can be started here."""
     print(f"elastane: error: {problem}", file=sys.stderr)  # noqa: T201
     with contextlib.suppress(OSError):
-        connection = Connection(*address(os.environ[ENDPOINT]), timeout_s=2.0)
-        connection.send({"type": "login", "token": os.environ[TOKEN]})
+        connection = connect(*address(os.environ[ENDPOINT]), "nursery", os.environ[TOKEN])
         node = os.environ.get(NODE, "local")
-        connection.send({"type": "hello", "role": "nursery", "node": node, "problem": problem})
+        connection.send({"type": "hello", "node": node, "problem": problem})
         connection.close()
 
 
@@ -104,11 +104,10 @@ class Nursery:
 
     def _connect(self) -> bool:
         try:
-            self._connection = Connection(*self._endpoint, timeout_s=2.0)
-            self._connection.send({"type": "login", "token": self._token})
+            self._connection = connect(*self._endpoint, "nursery", self._token)
             # Workers inherit it: their groups must not depend on what a host name resolves to.
             os.environ[HOST] = os.environ.get(HOST) or self._connection.own_address
-            hello = {"type": "hello", "role": "nursery", "node": self._node, "host": os.environ[HOST]}
+            hello = {"type": "hello", "node": self._node, "host": os.environ[HOST]}
             pids = {name: pid for pid, name in self._children.items()}
             self._connection.send({**hello, "pids": pids, "beats": True})
         except OSError:

@@ -15,7 +15,7 @@ from typing import Any
 
 from elastane.train.control import wire
 from elastane.train.control.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
-from elastane.train.control.admission import BUFFER_BYTES, LineReader, Tokens
+from elastane.train.control.admission import BUFFER_BYTES, LineReader, Tokens, admit
 from elastane.train.control.coordinator import KILLED, Coordinator
 from elastane.train.control.decider import Decider
 from elastane.train.control.journal import PlanLog
@@ -232,14 +232,11 @@ class CoordinationServer:
         wire.watch_transport(writer)
         lines = LineReader(reader)
         try:
-            hello = wire.decode(await lines.first())
-            roles = self.tokens.roles(hello.get("token")) if hello is not None else frozenset()
-            if hello is None or not roles:
-                return
-            if hello["type"] == "login":  # what it has to tell of itself may be long
-                hello = wire.decode(await lines.next())
-            if hello is not None and hello.get("role") in roles:
-                peer = self._admit(hello, writer)
+            role = await admit(lines, writer, self.tokens.of)
+            if role == "client":
+                peer = _Peer("client", "", writer)
+            elif role is not None and (hello := wire.decode(await lines.next())) is not None:
+                peer = self._admit(role, hello, writer)
             while peer is not None and (line := await lines.next()):
                 message = wire.decode(line)
                 if message is None:
@@ -262,23 +259,21 @@ class CoordinationServer:
             text = f"a message of {peer.role} {peer.name} was not understood ({error!r})"
             self.hooks.event({"type": "warned", "text": text[:300]})
 
-    def _admit(self, message: Mapping[str, Any], writer: asyncio.StreamWriter) -> _Peer | None:
+    def _admit(self, role: str, message: Mapping[str, Any], writer: asyncio.StreamWriter) -> _Peer | None:
+        """A worker or nursery that has logged in and tells of itself."""
         if message["type"] != "hello":
             return None
-        role = str(message.get("role", ""))
         if role == "nursery" and "problem" in message:
             self.problem = str(message["problem"])[:500]
             return None
         if role == "nursery":
             return self._admit_nursery(message, writer)
-        if role == "worker":
-            peer = self._workers[str(message["worker"])] = _Peer(role, str(message["worker"]), writer)
-            self.perform(self.coordinator.hello(peer.name, message, self.now_s))
-            for generation, blobs in self._blobs.items():
-                for rank, data in blobs.items():
-                    self._write(peer, {"type": "peer", "generation": generation, "rank": rank, "data": data})
-            return peer
-        return _Peer("client", "", writer)
+        peer = self._workers[str(message["worker"])] = _Peer(role, str(message["worker"]), writer)
+        self.perform(self.coordinator.hello(peer.name, message, self.now_s))
+        for generation, blobs in self._blobs.items():
+            for rank, data in blobs.items():
+                self._write(peer, {"type": "peer", "generation": generation, "rank": rank, "data": data})
+        return peer
 
     def _admit_nursery(self, message: Mapping[str, Any], writer: asyncio.StreamWriter) -> _Peer:
         peer = _Peer("nursery", str(message["node"]), writer, self.now_s, bool(message.get("beats")))

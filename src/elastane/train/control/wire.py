@@ -1,4 +1,4 @@
-"""JSON messages over a TCP connection, one per line; the token comes first and nothing else is trusted."""
+"""JSON messages over a TCP connection, one per line; ``login`` says how either side comes to trust the other."""
 
 from __future__ import annotations
 
@@ -69,6 +69,11 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         end_when_half_open(self._socket)
         self._lock = threading.Lock()
+
+    @property
+    def line(self) -> socket.socket:
+        """What it is made of, for the login."""
+        return self._socket
 
     @property
     def own_address(self) -> str:
