@@ -14,7 +14,7 @@ import pytest
 from elastane.engines.contract import Ending, Launch
 from elastane.engines.local import kin
 from elastane.engines.local.cgroups import SWITCH, Cgroup, cgroups_of, limits_memory
-from elastane.engines.local.enclosure import end_leftovers
+from elastane.engines.local.enclosure import end_everything, end_leftovers
 from elastane.engines.local.files import Lock, read_json
 from elastane.engines.local.layout import LOCK, Layout
 from engines.local.house import House, house, live
@@ -156,3 +156,20 @@ def test_memory_is_limited_where_the_controller_is_there(tmp_path: Path) -> None
     (tmp_path / "cgroup.controllers").write_text("cpu\n")
     assert not limits_memory(place)
     assert not limits_memory(None)
+
+
+@pytest.mark.parametrize("junk", ["file", "link", "pipe", "folders"])
+def test_junk_among_the_nodes_of_a_home_keeps_nothing_from_being_ended(tmp_path: Path, junk: str) -> None:
+    layout = Layout(tmp_path / "home")
+    place = layout.node("x")
+    place.parent.mkdir(parents=True)
+    if junk == "file":
+        place.write_text("junk")
+    elif junk == "link":
+        place.symlink_to(tmp_path / "nowhere")
+    elif junk == "pipe":
+        os.mkfifo(place)
+    else:
+        for name in ("kin.json", "cgroups", "agent.lock"):
+            (place / name).mkdir(parents=True)
+    end_everything(layout)

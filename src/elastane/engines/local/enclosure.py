@@ -101,14 +101,16 @@ def end_leftovers(layout: Layout, node: str) -> None:
         Cgroup(place / node).end()
         with contextlib.suppress(OSError):  # other nodes have theirs there
             place.rmdir()
-    (layout.node(node) / _GROUPS).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # something else may stand in place of the node's folder
+        (layout.node(node) / _GROUPS).unlink()
 
 
 def end_everything(layout: Layout) -> None:
     """The same for all nodes of a home without an agent, and for its own group."""
     for node in layout.nodes():
-        if not Lock(layout.agent_lock(node)).held:
-            end_leftovers(layout, node)
+        with contextlib.suppress(OSError):  # whatever a job that shares our user has put there
+            if not Lock(layout.agent_lock(node)).held:
+                end_leftovers(layout, node)
 
 
 def _known_places(layout: Layout, node: str) -> set[Path]:
