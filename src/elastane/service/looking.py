@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from elastane.service.facade import NotFound, Which
 from elastane.service.foreseeing import Ground, foresee
 from elastane.service.identity import this_machine
 from elastane.service.learning import Learned
-from elastane.service.live import slots_of
+from elastane.service.live import LiveJob, slots_of
 from elastane.service.logfiles import log_files, log_path
 from elastane.service.messages import (
     Eta,
@@ -33,6 +34,7 @@ from elastane.service.messages import (
 from elastane.service.store.rows import JobRow
 from elastane.service.telling import detail, node_infos, summary
 
+log = logging.getLogger("elastane")
 _LOOK_AGAIN_S = 1.0
 
 
@@ -116,7 +118,7 @@ class Looking:
             ends = self._foreseen()
             live = sorted(self._plane.live.values(), key=lambda j: (j.row.grant is None, j.row.number))
             lines += [
-                summary(j.row, j.learned, now, j.waiting, ends.get(j.id))
+                _line(j, now, ends.get(j.id))
                 for j in live
                 if owner in (None, j.row.owner) and tenant in (None, j.row.tenant)
             ]
@@ -224,6 +226,15 @@ class Looking:
 def replace_used(quota: QuotaInfo, used: int) -> QuotaInfo:
     """The quota with what is in use now."""
     return quota.model_copy(update={"used": used})
+
+
+def _line(job: LiveJob, now_s: float, end: Eta | None) -> JobSummary:
+    """A line of the queue; without what was learned of a job where that makes no sense: others want to see theirs."""
+    try:
+        return summary(job.row, job.learned, now_s, job.waiting, end)
+    except Exception:
+        log.exception("job %s is shown without what it reported", job.id)
+        return summary(job.row, Learned(job.row.kind), now_s, job.waiting, end)
 
 
 def _learned(row: JobRow) -> Learned:
