@@ -66,7 +66,7 @@ def causes(reports: list[Report]) -> list[Cause]:
 def test_it_is_an_engine() -> None:
     engine: Engine = Bench().engine
     assert list(engine.nodes()) == ["n0", "n1"]
-    assert engine.examine("auto", ["x"], "/", {}).kind == "adaptive"
+    assert asyncio.run(engine.examine("auto", ["x"], "/", {})).kind == "adaptive"
 
 
 def test_work_takes_as_long_as_its_speed_law_says() -> None:

@@ -13,9 +13,12 @@ from elastane.cluster import Node
 from elastane.engines.contract import Attempt, Cause, Running
 from elastane.engines.fake import FakeEngine
 from elastane.engines.fake_work import Delays
+from elastane.jobs import JobSpec
+from elastane.jobs.problems import Problem, SpecError
 from elastane.jobs.states import State
 from elastane.service.asking import LiveService
 from elastane.service.control import ControlPlane, ControlSettings
+from elastane.service.facade import Conflict
 from elastane.service.running import BACKOFF_S
 from elastane.service.store import Store
 from service.helpers import ANN, Crash, World, plain, raises, started, world
@@ -477,3 +480,29 @@ def test_what_the_store_holds_and_nobody_can_read_any_more_is_set_aside_and_told
         await plane.close(leave_running=True)
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_job_that_cannot_be_read_at_a_start_is_shown_and_can_be_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    def unreadable(_: object) -> JobSpec:
+        raise SpecError([Problem("workers", "workers: a rigid job has one size, not workers from 1 to 2")])
+
+    with world(tmp_path) as w:
+        job = started(w, samples=100_000) if runs else w.submit()
+        with monkeypatch.context() as older:
+            older.setattr("elastane.service.live.parse_spec", unreadable)
+            w.crash()
+        [line] = w.service.jobs("active")
+        assert line.id == job
+        assert "cannot be read" in line.reason
+        assert "cannot be read" in w.service.why(job).reason
+        assert "cannot be read" in w.service.job(job).reason
+        assert any(job in problem and "until the next start" in problem for problem in w.plane.problems)
+        with pytest.raises(Conflict, match=r"can only be cancelled: .* cannot be read"):
+            w.service.suspend(ANN, job)
+        w.service.cancel(ANN, job)
+        w.until_state(job, State.CANCELLED)
+        assert not w.engine.workers_of(job)
+        assert not w.service.jobs("active")

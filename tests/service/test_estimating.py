@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -219,3 +221,30 @@ def test_looking_ahead_is_bounded_however_many_wait(tmp_path: Path) -> None:
         jobs = [w.submit() for _ in range(230)]
         w.round()
         assert "too many jobs wait before it" in (w.line(jobs[-1]).eta or Eta()).basis
+
+
+def test_what_one_job_reported_breaks_the_list_of_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(tmp_path) as w:
+        jobs = [started(w, samples=100_000, workers=2), w.submit(workers=4), w.submit(workers=4)]
+        w.pass_time(3.0)
+        broken = {id(w.live(job).learned) for job in jobs[:2]}
+        whole = Learned.remaining.fget, Learned.fraction.fget  # type: ignore[attr-defined]
+
+        def breaking(read: Any) -> property:
+            def found(learned: Learned) -> Any:
+                if id(learned) in broken:
+                    raise OverflowError("cannot convert float infinity to integer")
+                return read(learned)
+
+            return property(found)
+
+        monkeypatch.setattr(Learned, "remaining", breaking(whole[0]))
+        monkeypatch.setattr(Learned, "fraction", breaking(whole[1]))
+        w.service._looked_s = -math.inf
+        lines = {line.id: line for line in w.service.jobs("active")}
+        assert list(lines) == jobs
+        assert (lines[jobs[1]].eta or Eta()).basis == "unknown: what it reported makes no sense"
+        assert "has not trained yet" in (lines[jobs[2]].eta or Eta()).basis
+        assert w.service.why(jobs[2]).ahead

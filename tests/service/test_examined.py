@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
+import pytest
+
 from elastane.engines.contract import Examined
 from elastane.jobs import parse_spec
+from elastane.jobs.loading import dump_json
 from elastane.jobs.parts import Interpreter
+from elastane.jobs.problems import SpecError
 from elastane.service.examined import as_looked_at
 
 COMMAND = {"command": "torchrun --nproc-per-node=2 train.py"}
@@ -40,3 +47,15 @@ def test_the_interpreter_that_was_chosen_is_kept() -> None:
     assert wanted.python == Interpreter(path="/usr/bin/python3")
     spec, _ = as_looked_at(wanted, Examined("adaptive", ""))
     assert spec.python is None
+
+
+def test_a_rigid_job_has_one_size_whatever_its_command_says() -> None:
+    spec, warnings = as_looked_at(parse_spec({**COMMAND, "kind": "rigid"}), replace(RESIZABLE, kind="rigid"))
+    assert (spec.workers.min, spec.workers.max) == (2, 2)
+    assert "the command asks for 2 to 4 workers, a rigid job has one size: 2" in warnings
+    assert parse_spec(json.loads(dump_json(spec))) == spec
+
+
+def test_workers_of_the_command_that_cannot_be_are_refused_as_the_owners_would_be() -> None:
+    with pytest.raises(SpecError, match="workers"):
+        as_looked_at(parse_spec(COMMAND), replace(RESIZABLE, workers=(4, 2)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +203,28 @@ def test_a_policy_that_crashes_is_no_answer_and_no_error(tmp_path: Path) -> None
         w.plane.policy = raises(ValueError("no"))
         offers = asked(w, job, instead=True).instead
         assert {offer.starts for offer in offers} == {"unknown: policy strange crashed: ValueError: no"}
+
+
+def everything_said_of(w: World, job: str) -> str:
+    lines = [w.service.job(job), *w.service.jobs("all", tenant="b")]
+    bare = [line.model_copy(update={"waits_for": []}) for line in lines]  # that is masked for each caller
+    why = w.service.why(job, instead=True).model_copy(update={"ahead": []})
+    life = w.service.life(job)
+    return "\n".join(message.model_dump_json() for message in (*bare, why, *life))
+
+
+@pytest.mark.parametrize("policy", ["elastane", "fifo", "easy", "srtf"])
+def test_no_sentence_names_a_job_of_another_tenant(tmp_path: Path, policy: str) -> None:
+    bob = replace(ANN, user="bob", tenant="b")
+    with world(tmp_path, policy=policy, interval_s=5.0) as w:
+        theirs = [started(w, kind="rigid", workers=2, tenant="a", samples=100_000)]
+        ours = started(w, tenant="b", workers=1, samples=100_000)
+        theirs += [w.submit(tenant="a", workers=4) for _ in range(2)]
+        waiting = [w.submit(tenant="b", workers=4), w.submit(tenant="b", kind="rigid", workers=2)]
+        (node,) = w.engine.workers_of(theirs[0])
+        w.service.move(bob, ours, node)
+        w.pass_time(3.0)
+        said = "".join(everything_said_of(w, job) for job in (ours, *waiting))
+        assert "of another tenant" in said or "of other tenants" in said
+        for job in theirs:
+            assert not re.search(rf"\b{job}\b", said), said

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from elastane.cli.main import app
 from elastane.engines.local.files import Lock, started
-from elastane.service.home import LOCK, PID, URL, make_home, running, stop, write_text
+from elastane.engines.local.users import JobsAs
+from elastane.errors import ElastaneError
+from elastane.service.daemon import run
+from elastane.service.home import (
+    LOCK,
+    PID,
+    URL,
+    UpOptions,
+    close_home,
+    make_home,
+    running,
+    start_detached,
+    stop,
+    write_text,
+)
 
 SERVICE = """
 import signal, sys, time
@@ -70,7 +86,7 @@ def test_a_home_that_others_pass_through_shows_nothing_of_earlier_jobs(tmp_path:
     (home / "elastane.log").write_text("")
     for path in (home, *home.rglob("*")):
         path.chmod(0o755)
-    make_home(home, entered=True)
+    close_home(home, entered=True)
     modes = {str(path.relative_to(home)): path.stat().st_mode & 0o777 for path in (home, *home.rglob("*"))}
     assert modes == {
         ".": 0o711,
@@ -81,4 +97,43 @@ def test_a_home_that_others_pass_through_shows_nothing_of_earlier_jobs(tmp_path:
         "elastane.log": 0o700,
     }
     make_home(home)
+    assert home.stat().st_mode & 0o777 == 0o711
+    close_home(home)
     assert home.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_start_that_is_refused_leaves_the_home_of_the_running_system_as_it_is(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    make_home(home)
+    assert home.stat().st_mode & 0o777 == 0o700
+    close_home(home, entered=True)
+    lock = Lock(home / LOCK)
+    assert lock.take()
+    try:
+        with pytest.raises(ElastaneError, match="already"):
+            asyncio.run(run(UpOptions(home, jobs_as=JobsAs("me")), lambda *_: None))
+        with pytest.raises(ElastaneError, match="already"):
+            start_detached(home, ["--jobs-as", "me", "--home", str(home)])
+        assert home.stat().st_mode & 0o777 == 0o711
+    finally:
+        lock.release()
+
+
+def test_nothing_that_lies_in_the_current_directory_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, home = tmp_path / "here", tmp_path / "home"
+    here.mkdir()
+    planted = f"open({str(tmp_path / 'imported')!r}, 'w').close()\n"
+    for name in ("elastane", "numpy", "uvicorn", "sqlalchemy", "typer", "json"):
+        (here / f"{name}.py").write_text(planted)
+    home.mkdir()
+    lock = Lock(home / LOCK)
+    assert lock.take()  # so that it ends as soon as it has imported everything
+    monkeypatch.chdir(here)
+    try:
+        with pytest.raises(ElastaneError, match="already"):
+            start_detached(home, ["--home", str(home)])
+    finally:
+        lock.release()
+    assert not (tmp_path / "imported").exists()

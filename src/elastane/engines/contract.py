@@ -160,15 +160,21 @@ class Examined:
 class Engine(Protocol):
     """A place where jobs run."""
 
-    def examine(
+    async def examine(
         self,
         kind: str,
         command: Sequence[str],
         directory: str,
         environment: Mapping[str, str],
         python: Interpreter | None = None,
+        *,
+        owner: str = "",
     ) -> Examined:
-        """Look at a command without running it; ``kind`` is the owner's word, or ``auto``."""
+        """Look at a command without running it; ``kind`` is the owner's word, or ``auto``.
+
+        Raises:
+            ElastaneError: its files do not let themselves be looked at.
+        """
         ...
 
     async def open(self) -> None:

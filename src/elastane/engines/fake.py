@@ -109,13 +109,15 @@ class FakeEngine:
 
     # What every engine does.
 
-    def examine(
+    async def examine(
         self,
         kind: str,
         command: Sequence[str],  # noqa: ARG002
         directory: str,  # noqa: ARG002
         environment: Mapping[str, str],  # noqa: ARG002
         python: Interpreter | None = None,  # noqa: ARG002
+        *,
+        owner: str = "",  # noqa: ARG002
     ) -> Examined:
         """Whatever it is told; else adaptive."""
         if kind == "auto":

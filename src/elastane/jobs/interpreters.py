@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from elastane.jobs.sources import read_beginning
 from elastane.jobs.wrapping import PROJECT_RUNNERS, is_python
 
 _LONGEST_LINE = 512
@@ -56,8 +57,7 @@ def _of_project(directory: Path) -> str | None:
 def _of_script(script: Path) -> str | None:
     """Of an installed command: named in its first line, else the one beside it."""
     try:
-        with script.open("rb") as file:
-            first = file.readline(_LONGEST_LINE).decode(errors="replace")
+        first = read_beginning(script, _LONGEST_LINE).partition(b"\n")[0].decode(errors="replace")
     except OSError:
         first = ""
     named = first.removeprefix("#!").split()[0] if first.startswith("#!") and first[2:].split() else ""

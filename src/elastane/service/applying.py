@@ -11,9 +11,9 @@ from elastane.policies.plan import Verdict
 from elastane.service.deciding import Decision
 from elastane.service.hearing import Hearing
 from elastane.service.live import LiveJob, places_of
-from elastane.service.patience import waits, words
+from elastane.service.patience import named_for, waits, words
 from elastane.service.running import Outcome, overlap
-from elastane.service.sentences import named
+from elastane.service.sentences import plainly, without_foreign
 from elastane.service.store import Transaction
 
 
@@ -24,10 +24,9 @@ class Applying(Hearing):
         for job_id, admission in answer.plan.admissions.items():
             job = self.live.get(job_id)
             if admission.verdict is Verdict.REJECT and job is not None and job.row.state is State.QUEUED:
-                row = replace(
-                    job.moved(Event.REJECT, self.clock()), reason=admission.reason, ended_s=self.clock()
-                )
-                self.follow(t, job, Outcome(row, ((Event.REJECT, admission.reason),)))
+                reason = self.told(job, admission.reason)
+                row = replace(job.moved(Event.REJECT, self.clock()), reason=reason, ended_s=self.clock())
+                self.follow(t, job, Outcome(row, ((Event.REJECT, reason),)))
 
     def _apply(self, t: Transaction, grants: Mapping[str, Grant], withheld: Mapping[str, str]) -> list[str]:
         """Take what has to be given up first; what others have not left yet is given later."""
@@ -98,8 +97,17 @@ class Applying(Hearing):
         if job.row.grant is not None:
             return words(job, list(self.live.values()), self._nodes) if waits(job) else ""
         there = [j for j in self.live.values() if j.id != job.id and j.places.keys() & places.keys()]
-        going = [j.id for j in there if j.leaving or j.places != places_of(j.row.grant)]
-        return f"its place is being freed by {named(going or [j.id for j in there])}"
+        going = [j for j in there if j.leaving or j.places != places_of(j.row.grant)]
+        return f"its place is being freed by {named_for(job, going or there)}"
+
+    def told(self, job: LiveJob, reason: str) -> str:
+        """A policy's reason as it may be shown with a job."""
+        reason = without_foreign(reason, job.row.tenant, self._tenant_of)
+        return plainly(reason, self.accelerator())
+
+    def _tenant_of(self, job: str) -> str | None:
+        live = self.live.get(job)
+        return None if live is None else live.row.tenant
 
     def _free(self, besides: str) -> dict[str, int]:
         """Slots by node that nobody else may still be using."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,10 @@ class LiveService(Steering):
         known = await self._of_key(who.user, key) if key else None
         if known is not None:
             return Submitted(id=known.id, name=known.name, repeated=True)
-        new = self._looked_at(who, spec, directory, key)
+        new = await self._looked_at(who, spec, directory, key)
+        known = await self._of_key(who.user, key) if key else None  # the same may have come meanwhile
+        if known is not None:
+            return Submitted(id=known.id, name=known.name, repeated=True)
         row = await self._intake.take(new)
         warnings = [*new.warnings, *self._doubts(row.kind, new.spec)]
         return Submitted(id=row.id, name=row.name, warnings=warnings)
@@ -54,11 +58,14 @@ class LiveService(Steering):
         job = self._store.job_of_key(user, key)
         return None if job is None else self._row(job)
 
-    def _looked_at(self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None) -> NewJob:
+    async def _looked_at(
+        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
+    ) -> NewJob:
         given = parse_spec({"tenant": who.tenant, **spec})
-        place = str((Path(directory) / given.workdir).resolve()) if given.workdir else directory
-        looked = self._plane.engine.examine(
-            given.kind.value, given.command, place, given.variables, given.python
+        # Not resolved: that would look at disks that may not answer.
+        place = os.path.abspath(Path(directory) / given.workdir) if given.workdir else directory  # noqa: PTH100
+        looked = await self._plane.engine.examine(
+            given.kind.value, given.command, place, given.variables, given.python, owner=who.user
         )
         wanted, warnings = as_looked_at(given, looked)
         self._check(wanted)

@@ -72,8 +72,7 @@ class ControlPlane(Dividing):
         """Hold a job again, unless it can be read no more or too many control planes died over it."""
         strikes = self.suspects.strikes(row.id)
         if strikes >= FAILED and row.state not in HOLDING:  # it has no processes that could be ended
-            told = f"job {row.id} is left alone: Elastane died {strikes} times over it while starting"
-            self.problems.append(told)
+            self._leave_out(row, f"Elastane died {strikes} times over it while starting")
             return
         if strikes:  # what it had reported is the likely cause
             log.warning("Elastane died over job %s while starting; what was learned of it is forgotten", row.id)
@@ -85,7 +84,12 @@ class ControlPlane(Dividing):
                 job.retry_s = min(retry_at_s(row), self.clock() + LONGEST_BACKOFF_S)
                 self.live[row.id] = job
         except Exception as error:  # whatever an earlier version, or a job, left there
-            self.problems.append(f"job {row.id} is set aside, its spec cannot be read any more: {error}")
+            self._leave_out(row, f"what is stored of it cannot be read ({' '.join(str(error).split())[:200]})")
+
+    def _leave_out(self, row: JobRow, why: str) -> None:
+        """Go on without a job, which stays as it is stored until it is cancelled or a start can read it."""
+        self.unread[row.id] = f"it is left alone until the next start: {why}; it can be cancelled"
+        self.problems.append(f"job {row.id} is left alone until the next start: {why}")
 
     def _judge_suspects(self) -> None:
         """Set aside whom two starts in a row died over; if it is not known over whom, look at one after the other."""

@@ -31,6 +31,7 @@ from elastane.service.home import (
     TOKEN,
     URL,
     UpOptions,
+    close_home,
     make_home,
     running,
     write_text,
@@ -48,14 +49,15 @@ _LATER = "elastane.predict.eta"
 async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None]) -> None:
     """Until SIGINT or SIGTERM: then everything is saved and ended.  SIGHUP leaves jobs running."""
     home = options.home
-    make_home(home, entered=not options.jobs_as.shared)
-    if not options.jobs_as.shared:
-        os.umask(0o077)  # nothing that is written here is for those who may pass through
+    make_home(home)
     lock = Lock(home / LOCK)
     if not lock.take():
         there = running(home)
         where = f" (process {there.pid}, {there.url})" if there else ""
         raise ElastaneError(f"Elastane runs on {home} already{where}; end it with 'elastane down'")
+    close_home(home, entered=not options.jobs_as.shared)
+    if not options.jobs_as.shared:
+        os.umask(0o077)  # nothing that is written here is for those who may pass through
     for stale in (PID, URL, LEFT):
         (home / stale).unlink(missing_ok=True)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

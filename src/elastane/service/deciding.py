@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from elastane.cluster import Grant
+from elastane.engines.aside import start_aside
 from elastane.errors import ElastaneError
 from elastane.policies.contract import Policy
 from elastane.policies.lowering import Lowered, lower
@@ -57,10 +57,7 @@ class Asker:
         self._hanging = [(who, thread) for who, thread in self._hanging if thread.is_alive()]
         if any(who is policy for who, _ in self._hanging):
             return f"policy {policy.label()} has not come back from an earlier decision; the last plan stands"
-        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
-        # A daemon, so that it does not keep the process from ending either.
-        thread = threading.Thread(target=_answer, args=(policy, view, answer), name="policy", daemon=True)
-        thread.start()
+        answer, thread = start_aside(partial(decide_now, policy, view), "policy")
         try:
             return await asyncio.wait_for(answer, self._patience_s)
         except TimeoutError:
@@ -68,28 +65,6 @@ class Asker:
             return f"policy {policy.label()} did not answer within {self._patience_s:g} s; the last plan stands"
         except Exception as error:  # a policy may be anybody's code
             return f"{crash_of(policy, error)}; the last plan stands"
-
-
-def _answer(policy: Policy, view: View, answer: asyncio.Future[Decision]) -> None:
-    tell: Callable[[], None]
-    try:
-        tell = partial(answer.set_result, decide_now(policy, view))
-    except BaseException as error:
-        tell = partial(answer.set_exception, _plain(error))
-
-    def deliver() -> None:
-        if not answer.done():
-            tell()
-
-    with contextlib.suppress(RuntimeError):  # nobody is there any more
-        answer.get_loop().call_soon_threadsafe(deliver)
-
-
-def _plain(error: BaseException) -> Exception:
-    """An exception that means nothing special to whoever waits for the answer."""
-    if isinstance(error, Exception) and not isinstance(error, TimeoutError | StopIteration):
-        return error
-    return RuntimeError(f"{type(error).__name__} {error}".strip())
 
 
 @dataclass(slots=True)

@@ -11,7 +11,6 @@ from elastane.service.containing import SERVICE_WIDE
 from elastane.service.deciding import Decision
 from elastane.service.live import places_of
 from elastane.service.patience import unmet, waits, words
-from elastane.service.sentences import plainly
 from elastane.service.store import Transaction
 from elastane.service.views import Scene, Seen, build_view
 
@@ -86,7 +85,7 @@ class Dividing(Applying):
         rounds.wake_s = tuple(answer.plan.wake_s)
         reasons = {**answer.lowered.waiting, **seen.withheld}
         for job in self.live.values():
-            job.waiting = plainly(reasons.get(job.id, ""), self.accelerator()) if job.row.grant is None else ""
+            job.waiting = self.told(job, reasons.get(job.id, "")) if job.row.grant is None else ""
             if waits(job):
                 job.waiting = words(job, list(self.live.values()), self._nodes)
         with self.changing() as t:

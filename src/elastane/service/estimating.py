@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,21 @@ _SILENCE_S = 3.0
 """How long nothing may be heard of a job after its end was due, before that is taken for time lost."""
 
 
+log = logging.getLogger("elastane")
+NONSENSE = Eta(basis="unknown: what it reported makes no sense")
+"""Of a job from whose reports nothing can be computed; that is its own matter, and no other's."""
+
+
 def end_of(learned: Learned, now_s: float, running: bool) -> Eta | None:
-    """From the pace of the latest windows; None (or a reason) when nothing can be said."""
+    """From the pace of the latest windows; None (or a reason) when nothing can be said, whatever was reported."""
+    try:
+        return _end_of(learned, now_s, running)
+    except Exception:
+        log.exception("the end of a job cannot be estimated")
+        return NONSENSE
+
+
+def _end_of(learned: Learned, now_s: float, running: bool) -> Eta | None:
     fraction = learned.fraction
     if fraction is None:
         return Eta(basis="unknown: the job does not say how much there is to do") if running else None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from elastane.engines.contract import Examined
-from elastane.jobs import JobSpec
+from elastane.jobs import JobSpec, parse_spec
 from elastane.jobs.kinds import Kind
+from elastane.jobs.loading import dump_json
 from elastane.jobs.parts import WorkerRange
 
 
@@ -20,10 +23,21 @@ def as_looked_at(spec: JobSpec, looked: Examined) -> tuple[JobSpec, tuple[str, .
                 f"the command asks for {said} workers, the job for {_words(spec)}: that is what holds"
             )
         else:
-            range_ = {"min": low, "max": high, "resources": spec.workers.resources}
-            changes["workers"] = WorkerRange.model_validate(range_)
-    changed = spec.model_copy(update=changes) if changes else spec
+            if spec.kind is Kind.RIGID and low != high:
+                warnings.append(
+                    f"the command asks for {low} to {high} workers, a rigid job has one size: {low}"
+                )
+                high = low
+            changes["workers"] = WorkerRange.model_construct(
+                min=low, max=high, resources=spec.workers.resources
+            )
+    changed = _checked(spec.model_copy(update=changes)) if changes else spec
     return changed, (*warnings, *_doubts(changed, looked))
+
+
+def _checked(changed: JobSpec) -> JobSpec:
+    """As it will be read from the store: what a command says must be as possible as what an owner writes."""
+    return parse_spec(json.loads(dump_json(changed)))
 
 
 def _doubts(spec: JobSpec, looked: Examined) -> list[str]:

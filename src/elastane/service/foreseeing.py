@@ -8,18 +8,25 @@ fewest workers that they can do with.  Policies do better than that, or there wo
 from __future__ import annotations
 
 import heapq
+import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from elastane.cluster import Node
 from elastane.jobs.states import State
 from elastane.policies.view import Ability
-from elastane.service.estimating import end_of, nodes_for
+from elastane.service.estimating import NONSENSE, end_of, nodes_for
 from elastane.service.live import ABILITIES, LiveJob
 from elastane.service.messages import Eta
+from elastane.service.sentences import named_to
 from elastane.simcore.physics import core_share
 
+A = TypeVar("A")
+B = TypeVar("B")
+T = TypeVar("T")
+log = logging.getLogger("elastane")
 _DOUBT = 0.15
 """How much longer or shorter training may take than the model of its speed says."""
 _MOST = 200
@@ -45,6 +52,7 @@ class _Holder:
     """A job that has its slots until it ends; infinity where nobody can tell."""
 
     id: str
+    tenant: str
     slots: int
     low_s: float
     high_s: float
@@ -54,18 +62,31 @@ class _Holder:
 def foresee(jobs: Iterable[LiveJob], ground: Ground) -> dict[str, Eta]:
     """Ends of all jobs that do not train now, by id; or why nobody can tell."""
     there = list(jobs)
-    holders = [_holder(job, ground) for job in there if job.places and not job.leaving]
+    holders = [_contained(_holder, job, ground) for job in there if job.places and not job.leaving]
     waiting = sorted((job for job in there if job.row.grant is None or job.leaving), key=_turn)
     ends: dict[str, Eta] = {
         job.id: Eta(basis="unknown: too many jobs wait before it") for job in waiting[_MOST:]
     }
-    queue = _Queue(ground, holders)
+    queue = _Queue(ground, [each for each in holders if each is not None])
     for job in waiting[:_MOST]:
-        ends[job.id] = queue.end_of(job)
+        ends[job.id] = _contained(_Queue.end_of, queue, job) or NONSENSE
     for job in there:
         if job.id not in ends and not _trains(job):
-            ends[job.id] = starting(job, ground) or Eta(basis="unknown: it is being started")
+            ends[job.id] = _contained(_start_of, job, ground) or NONSENSE
     return ends
+
+
+def _contained(work: Callable[[A, B], T], one: A, other: B) -> T | None:
+    """What comes of it; None where what one job reported breaks it, which must not cost the others their answer."""
+    try:
+        return work(one, other)
+    except Exception:
+        log.exception("no looking ahead for one of the jobs")
+        return None
+
+
+def _start_of(job: LiveJob, ground: Ground) -> Eta:
+    return starting(job, ground) or Eta(basis="unknown: it is being started")
 
 
 def starting(job: LiveJob, ground: Ground) -> Eta | None:
@@ -86,12 +107,13 @@ class _Queue:
         self._now_s = ground.now_s
         self._free = ground.slots - sum(each.slots for each in holders)
         self._ends = [(each.high_s, each.id, each.slots) for each in holders]
+        self._tenants = {each.id: each.tenant for each in holders}
         heapq.heapify(self._ends)
 
     def end_of(self, job: LiveJob) -> Eta:
         """The next one's."""
         least = job.slots(job.request(self._ground.slots).min_workers)
-        blocked = self._wait_for(least)
+        blocked = self._wait_for(job, least)
         unknown = _unknown(job, self._ground) or _elsewhere(job) or blocked
         if blocked:
             return Eta(basis=f"unknown: {unknown}")
@@ -100,6 +122,7 @@ class _Queue:
             needs_s = _needs(job, job.request(self._ground.slots).min_workers, self._ground, self._ground.slots)
             late_s = self._now_s + job.learned.start_s + needs_s * (1 + _DOUBT)
         self._free -= least
+        self._tenants[job.id] = job.row.tenant
         heapq.heappush(self._ends, (late_s, job.id, least))
         return (
             Eta(basis=f"unknown: {unknown}")
@@ -107,7 +130,7 @@ class _Queue:
             else _range(self._early_s(job, least), late_s, _basis(job))
         )
 
-    def _wait_for(self, slots: int) -> str:
+    def _wait_for(self, job: LiveJob, slots: int) -> str:
         """Let time pass until so much is free; why it never is."""
         while self._free < slots:
             if not self._ends:
@@ -115,7 +138,8 @@ class _Queue:
             end_s, who, theirs = heapq.heappop(self._ends)
             if math.isinf(end_s):
                 heapq.heappush(self._ends, (end_s, who, theirs))
-                return f"it may have to wait for {who}, of which nobody knows when it ends"
+                named = named_to(job.row.tenant, [(who, self._tenants[who])])
+                return f"it may have to wait for {named}, of which nobody knows when it ends"
             self._now_s, self._free = max(self._now_s, end_s), self._free + theirs
         return ""
 
@@ -145,7 +169,7 @@ def _holder(job: LiveJob, ground: Ground) -> _Holder:
         eta = starting(job, ground) or eta
     slots = sum(job.slots(count) for count in job.places.values())
     stays = ABILITIES[job.row.kind] is Ability.NONE or not job.spec.preemptible
-    return _Holder(job.id, slots, eta.low_s or math.inf, eta.high_s or math.inf, stays)
+    return _Holder(job.id, job.row.tenant, slots, eta.low_s or math.inf, eta.high_s or math.inf, stays)
 
 
 def _unknown(job: LiveJob, ground: Ground) -> str:

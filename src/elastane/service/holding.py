@@ -75,6 +75,8 @@ class Holding:
         self.clock = clock
         self.problems: list[str] = []
         """What people should know about how this control plane came up."""
+        self.unread: dict[str, str] = {}
+        """Active jobs in the store that are not held here, and why."""
         self.policy: Policy = self._stored_policy("policy") or make_policy(settings.policy)
         shadow = self._stored_policy("shadow")
         self.shadow = ShadowPolicy(shadow) if shadow is not None else None

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,13 +84,27 @@ def check_reach(options: UpOptions) -> None:
     options.jobs_as.check_reach(parent, (Path(sys.executable), Path(__file__).parent, Path(sys.base_prefix)))
 
 
-def make_home(home: Path, *, entered: bool = False) -> None:
-    """For its owner's eyes only; ``entered``: others may pass through it to folders of their own, but see nothing."""
-    try:
+def make_home(home: Path) -> None:
+    """Make the folder, for its owner's eyes only; one that is there stays as it is, for a system may run on it."""
+    with _told(home):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def close_home(home: Path, *, entered: bool = False) -> None:
+    """For its owner's eyes only; ``entered``: others may pass through it to folders of their own, but see nothing.
+
+    Only whoever holds the lock of a home may do that: the jobs of a running system need it as it is.
+    """
+    with _told(home):
         if entered:
             _seal(home)
         home.chmod(0o711 if entered else 0o700)
+
+
+@contextlib.contextmanager
+def _told(home: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise ElastaneError(
             f"{home} cannot be the home of Elastane: {error.strerror}; set ELASTANE_HOME"
@@ -129,9 +143,11 @@ def start_detached(home: Path, arguments: Sequence[str], *, leashed: bool = Fals
         raise ElastaneError(f"Elastane runs on {home} already (process {there.pid}, {there.url})")
     make_home(home)
     log = home / "elastane.log"
-    with log.open("ab") as output:
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "ab") as output:
         process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "elastane", "up", *arguments],
+            # -P: we stay in this directory, since files may be named from here, but import nothing that lies in it.
+            [sys.executable, "-P", "-m", "elastane", "up", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

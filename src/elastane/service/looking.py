@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from elastane import __version__
@@ -16,7 +18,7 @@ from elastane.service.facade import NotFound, Which
 from elastane.service.foreseeing import Ground, foresee
 from elastane.service.identity import this_machine
 from elastane.service.learning import Learned
-from elastane.service.live import slots_of
+from elastane.service.live import LiveJob, slots_of
 from elastane.service.logfiles import log_files, log_path
 from elastane.service.messages import (
     Eta,
@@ -33,6 +35,7 @@ from elastane.service.messages import (
 from elastane.service.store.rows import JobRow
 from elastane.service.telling import detail, node_infos, summary
 
+log = logging.getLogger("elastane")
 _LOOK_AGAIN_S = 1.0
 
 
@@ -116,20 +119,33 @@ class Looking:
             ends = self._foreseen()
             live = sorted(self._plane.live.values(), key=lambda j: (j.row.grant is None, j.row.number))
             lines += [
-                summary(j.row, j.learned, now, j.waiting, ends.get(j.id))
+                _line(j, now, ends.get(j.id))
                 for j in live
                 if owner in (None, j.row.owner) and tenant in (None, j.row.tenant)
             ]
+            lines += self._left_out(owner, tenant)
         if which != "active" and len(lines) < limit:
             rows = self._store.ended(owner=owner, tenant=tenant, limit=limit - len(lines))
             lines += [summary(row, _learned(row), now) for row in rows]
         return lines[:limit]
 
+    def _left_out(self, owner: str | None, tenant: str | None) -> list[JobSummary]:
+        """Jobs that are stored but could not be read when we started."""
+        rows = [(self._row(job), why) for job, why in self._plane.unread.items()]
+        now_s = self._plane.clock()
+        return [
+            summary(replace(row, spec={}), Learned(row.kind), now_s, why)
+            for row, why in rows
+            if owner in (None, row.owner) and tenant in (None, row.tenant)
+        ]
+
     def job(self, job: str) -> JobDetail:
         """Everything about one job."""
         plane, live = self._plane, self._plane.live.get(job)
         row = live.row if live is not None else self._row(job)
-        learned = live.learned if live is not None else _learned(row)
+        unread = plane.unread.get(job, "")
+        learned = live.learned if live is not None else Learned(row.kind) if unread else _learned(row)
+        row = replace(row, spec={}) if unread else row
         nodes = plane.engine.nodes()
         total = sum(node.gpus for node in nodes.values())
         most = live.request(total).max_workers if live is not None else total
@@ -138,7 +154,7 @@ class Looking:
             row,
             learned,
             plane.clock(),
-            waiting=live.waiting if live is not None else "",
+            waiting=live.waiting if live is not None else unread,
             foreseen=self._foreseen().get(row.id) if live is not None else None,
             nodes=nodes,
             most=most,
@@ -176,8 +192,11 @@ class Looking:
         live = self._plane.live.get(job)
         if live is None:
             row = self._row(job)
-            return Why(id=job, state=row.state.value, reason=row.reason or f"it has {row.state.value}")
+            return Why(id=job, state=row.state.value, reason=self._why_not_live(row))
         return explain(self._plane, live, instead=instead)
+
+    def _why_not_live(self, row: JobRow) -> str:
+        return self._plane.unread.get(row.id) or row.reason or f"it has {row.state.value}"
 
     def logs(self, job: str) -> list[LogFile]:
         """Its log files, in order."""
@@ -224,6 +243,15 @@ class Looking:
 def replace_used(quota: QuotaInfo, used: int) -> QuotaInfo:
     """The quota with what is in use now."""
     return quota.model_copy(update={"used": used})
+
+
+def _line(job: LiveJob, now_s: float, end: Eta | None) -> JobSummary:
+    """A line of the queue; without what was learned of a job where that makes no sense: others want to see theirs."""
+    try:
+        return summary(job.row, job.learned, now_s, job.waiting, end)
+    except Exception:
+        log.exception("job %s is shown without what it reported", job.id)
+        return summary(job.row, Learned(job.row.kind), now_s, job.waiting, end)
 
 
 def _learned(row: JobRow) -> Learned:

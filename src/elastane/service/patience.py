@@ -12,7 +12,7 @@ from dataclasses import replace
 from elastane.cluster import Grant, Node
 from elastane.policies.view import Ability, JobState, JobView
 from elastane.service.live import ABILITIES, LiveJob, places_of
-from elastane.service.sentences import counted, named
+from elastane.service.sentences import counted, named_to
 
 
 def waits(job: LiveJob) -> bool:
@@ -81,6 +81,11 @@ def holders(job: LiveJob, jobs: Iterable[LiveJob]) -> list[LiveJob]:
     return sorted(there, key=lambda j: (not _stays(j), j.row.number))
 
 
+def named_for(job: LiveJob, others: Iterable[LiveJob]) -> str:
+    """Others in a sentence about a job: whoever sees that one need not know those of other tenants."""
+    return named_to(job.row.tenant, ((other.id, other.row.tenant) for other in others))
+
+
 def words(job: LiveJob, jobs: Sequence[LiveJob], nodes: Mapping[str, Node]) -> str:
     """What becomes of a job meanwhile, and for whom it waits."""
     grant, node, wanted = job.row.grant, job.row.pinned_node, job.row.pinned_workers or job.spec.workers.min
@@ -103,7 +108,7 @@ def _taken(job: LiveJob, jobs: Sequence[LiveJob], nodes: Mapping[str, Node], amo
     own = sum(job.slots(job.places.get(node, 0)) for node in among)
     free = max(0, total - held - own)
     verb, have = "are" if free > 1 else "is", "has" if len(others) == 1 else "have"
-    who = f", {named([other.id for other in others])} {have} {held}" if others else ""
+    who = f", {named_for(job, others)} {have} {held}" if others else ""
     return f"{free or 'none'} of {counted(total, 'slot')} {verb} free{who}{_who_goes(job, others, free + own, among)}"
 
 
@@ -115,7 +120,7 @@ def _who_goes(job: LiveJob, others: Sequence[LiveJob], there: int, among: Sequen
     meant = goes if enough else [other for other in others if _stays(other)]
     if not meant:
         return ""
-    who = " and" if len(meant) == len(others) else f"; {named([other.id for other in meant])}"
+    who = " and" if len(meant) == len(others) else f"; {named_for(job, meant)}"
     return f"{who} may have to make room" if enough else f"{who} cannot be made to leave"
 
 

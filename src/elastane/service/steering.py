@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastane.errors import ElastaneError
+from elastane.jobs import parse_spec
 from elastane.jobs.states import Event, InvalidTransition, State
 from elastane.policies.registry import make_live_policy
 from elastane.service.deciding import ShadowPolicy
 from elastane.service.explaining import waits_for
 from elastane.service.facade import Conflict, NotFound, Principal
-from elastane.service.live import LiveJob, slots_of
+from elastane.service.learning import Learned
+from elastane.service.live import LiveJob, places_of, slots_of
 from elastane.service.looking import Looking, replace_used
 from elastane.service.messages import (
     JobSummary,
@@ -31,8 +33,8 @@ class Steering(Looking):
     """Changes to what is there already."""
 
     def cancel(self, who: Principal, job: str) -> JobSummary:
-        """End it for good."""
-        live = self._live(job)
+        """End it for good; also one that could not be read when we started."""
+        live = self._unread(job) if job in self._plane.unread else self._live(job)
         words = f"cancelled by {who.user}"
         now = self._plane.clock()
         if live.row.state is not State.STOPPING:
@@ -110,7 +112,18 @@ class Steering(Looking):
         live = self._plane.live.get(job)
         if live is None:
             row = self._row(job)
+            if not row.terminal:
+                words = self._plane.unread.get(job, "it is not looked after now")
+                raise Conflict(f"job {job} can only be cancelled: {words}")
             raise Conflict(f"job {job} has ended ({row.state.value})")
+        return live
+
+    def _unread(self, job: str) -> LiveJob:
+        """A job without what cannot be read of it: enough to end it, and whatever processes it has."""
+        row = replace(self._row(job), training={}, profile={})
+        self._plane.unread.pop(job)
+        live = LiveJob(row, parse_spec({"command": "true"}), Learned(row.kind), places_of(row.grant))
+        self._plane.live[job] = live
         return live
 
     def _moved(self, live: LiveJob, event: Event) -> JobRow:

@@ -12,6 +12,7 @@ from fastapi import APIRouter
 
 from elastane.service.api.guarded import GuardedRoute
 from elastane.service.api.permissions import PERMISSIONS
+from elastane.service.messages import Ahead, Eta
 from service.api.house import FOREIGN_JOB, JOB, SPEC, House, status_of
 
 CALLERS = (None, "viewer", "owner", "other", "stranger", "admin")
@@ -166,6 +167,27 @@ def test_what_is_said_about_the_queue_and_nodes_names_no_job_of_another_tenant(h
     assert nodes.json()[0]["used"] == 2
     assert why.json()["ahead"][0]["workers"] == 1
     assert FOREIGN_JOB in house.ask("GET", f"{V1}/nodes", "admin").text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        EXPECTED[name][:3]
+        for name in EXPECTED
+        if name in ("list_jobs", "show_job") or EXPECTED[name][3] == CHANGE_JOB
+    ],
+)
+def test_no_answer_about_a_job_names_those_of_other_tenants_that_it_waits_for(
+    method: str, path: str, body: Any, house: House
+) -> None:
+    end = Eta(high_s=987654.0, basis="pace")
+    foreign = Ahead(id=FOREIGN_JOB, name="hush", owner="stranger", workers=2, state="running", eta=end)
+    house.service.change(JOB, "moved", waits_for=[foreign])
+    told = {who: house.ask(method, path, who, json=body).text for who in ("owner", "admin")}
+    for word in ("hush", "stranger", "987654", f'"{FOREIGN_JOB}"'):
+        assert word not in told["owner"]
+    assert "(a job of another tenant)" in told["owner"]
+    assert "hush" in told["admin"] or "cancel" in path
 
 
 def test_tokens_of_others_are_neither_shown_nor_made_nor_revoked(house: House) -> None:

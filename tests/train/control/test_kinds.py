@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from elastane.train.control.kinds import JobKind, choose_kind, kind_of, source_of_module
+from elastane.train.control.kinds import JobKind, choose_kind, kind_of, source_of_module, uses
 from elastane.train.errors import TrainError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -68,3 +69,32 @@ def test_modules_and_packages_are_found_without_importing_them(tmp_path: Path) -
     assert source_of_module("some_package.inner.job.more", tmp_path) is None
     assert source_of_module("no_such_package.job", tmp_path) is None
     assert choose_kind("auto", None).kind is JobKind.RIGID
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (b"-" * 200_000 + b"1\n", "nested too deeply"),
+        (b"a" + b".b" * 50_000 + b"\n", "nested too deeply"),
+        (b"(" * 5_000, "not valid Python"),
+    ],
+)
+def test_a_source_that_exhausts_the_parser_is_rigid(tmp_path: Path, source: bytes, why: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_bytes(source)
+    choice = choose_kind("auto", script)
+    assert choice.kind is JobKind.RIGID
+    assert why in choice.reason
+    assert not uses(script, "torch")
+
+
+def test_a_long_chain_of_names_is_looked_at_in_pieces() -> None:
+    assert kind_of(b"a" + b".b" * 300 + b".torch.distributed" + b".c" * 300).kind is JobKind.RESIZABLE
+    assert kind_of(b"a" + b".b" * 300).kind is JobKind.RIGID
+
+
+def test_a_script_that_cannot_be_read_is_rigid_and_says_why(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    assert (
+        choose_kind("auto", tmp_path / "pipe.py").reason == "its source was not read: it is not a regular file"
+    )

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from elastane.cluster import Node
+from elastane.engines.aside import Aside
 from elastane.engines.contract import Attempt, Ending, Examined, Report, Wanted, WorkerFacts
 from elastane.engines.local.agents import AgentWatch
 from elastane.engines.local.cgroups import cgroups_of, limits_memory
@@ -55,19 +57,25 @@ class LocalEngine:
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._reports: list[Report] = []
         self._limits_memory = False
-        self._examiner = Examiner()
+        self._examiner, self._aside = Examiner(), Aside()
         self._supervisors = Supervisors(home, lambda s, do: asyncio.get_running_loop().call_later(s, do))
 
-    def examine(
+    async def examine(
         self,
         kind: str,
         command: Sequence[str],
         directory: str,
         environment: Mapping[str, str],
         python: Interpreter | None = None,
+        *,
+        owner: str = "",
     ) -> Examined:
-        """By its source, if it is a Python script."""
-        return self._examiner.examine(kind, command, directory, environment, python)
+        """By its source, if it is a Python script; read in a thread, for files may lie on disks that do not answer."""
+        asked = (kind, command, directory, environment, python)
+        known = self._examiner.known(*asked)
+        if known is not None:
+            return known
+        return await self._aside.look(owner, partial(self._examiner.examine, *asked))
 
     async def open(self) -> None:
         """Start agents where there are none, and wait for them."""

@@ -24,11 +24,23 @@ _Asked = tuple[str, tuple[str, ...], str, tuple[str | None, ...], Interpreter | 
 
 
 class Examiner:
-    """Remembers for a moment what it saw."""
+    """Remembers for a moment what it saw.  Several threads may ask at once: at worst two look at the same thing."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seen: dict[_Asked, tuple[float, Examined]] = {}
+
+    def known(
+        self,
+        kind: str,
+        command: Sequence[str],
+        directory: str,
+        environment: Mapping[str, str],
+        python: Interpreter | None = None,
+    ) -> Examined | None:
+        """What was seen a moment ago, if it was; no file is touched."""
+        at_s, found = self._seen.get(_asked(kind, command, directory, environment, python), (0.0, None))
+        return found if found is not None and self._clock() - at_s < _FRESH_S else None
 
     def examine(
         self,
@@ -39,16 +51,25 @@ class Examiner:
         python: Interpreter | None = None,
     ) -> Examined:
         """By its source, if it is a Python script."""
-        asked: _Asked = (kind, tuple(command), directory, tuple(map(environment.get, _LOOKED_AT)), python)
-        at_s, found = self._seen.get(asked, (-_FRESH_S, None))
-        if found is not None and self._clock() - at_s < _FRESH_S:
-            return found
+        known = self.known(kind, command, directory, environment, python)
+        if known is not None:
+            return known
         found = _look(kind, command, Path(directory), environment, python)
         if not found.missing:
             if len(self._seen) >= _MOST:
                 self._seen.clear()
-            self._seen[asked] = (self._clock(), found)
+            self._seen[_asked(kind, command, directory, environment, python)] = (self._clock(), found)
         return found
+
+
+def _asked(
+    kind: str,
+    command: Sequence[str],
+    directory: str,
+    environment: Mapping[str, str],
+    python: Interpreter | None,
+) -> _Asked:
+    return kind, tuple(command), directory, tuple(map(environment.get, _LOOKED_AT)), python
 
 
 def _look(

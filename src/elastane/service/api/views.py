@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from elastane.service.api.desk import Call
 from elastane.service.facade import NotFound
-from elastane.service.messages import Ahead, EventRecord, JobDetail, NodeInfo, Why
+from elastane.service.messages import Ahead, EventRecord, JobDetail, JobSummary, NodeInfo, Why
 
+Line = TypeVar("Line", bound=JobSummary)
 _HIDDEN = "(hidden)"
 _VARIABLES = ("env", "exported")
 _ELSEWHERE = "(a job of another tenant)"
@@ -26,6 +27,7 @@ def sees_job(call: Call, job: str) -> bool:
 
 def detail_for(call: Call, detail: JobDetail) -> JobDetail:
     """Environment variables often hold keys of other services: they are for their owner."""
+    detail = line_for(call, detail)
     filled = [field for field in _VARIABLES if detail.spec.get(field)]
     if call.is_admin or detail.owner == call.who.user or not filled:
         return detail
@@ -39,14 +41,20 @@ def _masked(env: Any) -> Any:
 
 def why_for(call: Call, why: Why) -> Why:
     """Jobs ahead that belong to other tenants stay in the list, without a name."""
-    if call.is_admin:
-        return why
-    ahead = [job if sees_job(call, job.id) else _nameless(job) for job in why.ahead]
-    return why.model_copy(update={"ahead": ahead})
+    return why.model_copy(update={"ahead": _ahead_for(call, why.ahead)})
+
+
+def line_for(call: Call, line: Line) -> Line:
+    """The same for those whom a job waits for that was scaled or moved."""
+    return line.model_copy(update={"waits_for": _ahead_for(call, line.waits_for)}) if line.waits_for else line
+
+
+def _ahead_for(call: Call, ahead: list[Ahead]) -> list[Ahead]:
+    return [job if sees_job(call, job.id) else _nameless(job) for job in ahead]
 
 
 def _nameless(job: Ahead) -> Ahead:
-    return job.model_copy(update={"id": "", "name": _ELSEWHERE, "owner": ""})
+    return job.model_copy(update={"id": "", "name": _ELSEWHERE, "owner": "", "eta": None})
 
 
 def node_for(call: Call, node: NodeInfo) -> NodeInfo:

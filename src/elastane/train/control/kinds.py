@@ -14,6 +14,7 @@ from enum import StrEnum
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from elastane.jobs.sources import Unreadable, read_source
 from elastane.suggest import did_you_mean
 from elastane.train.errors import TrainError
 
@@ -31,6 +32,8 @@ class JobKind(StrEnum):
 
 AUTO = "auto"
 _OURS = ("elastane.train", "elastane.compat")
+_MOST_PARTS = 8
+"""Of a dotted name: a chain of thousands is looked at in pieces, each once."""
 _TORCH = ("torch.distributed", "init_process_group")
 
 
@@ -57,7 +60,10 @@ def choose_kind(asked: str, source: Path | None) -> Choice:
         return Choice(JobKind(asked), "--kind says so")
     if source is None:
         return Choice(JobKind.RIGID, "its source was not found")
-    return kind_of(source.read_bytes())
+    try:
+        return kind_of(read_source(source))
+    except Unreadable as error:
+        return Choice(JobKind.RIGID, f"its source was not read: {error}")
 
 
 def kind_of(source: bytes) -> Choice:
@@ -66,6 +72,8 @@ def kind_of(source: bytes) -> Choice:
         mentions = list(_mentions(ast.parse(source)))
     except (SyntaxError, ValueError):
         return Choice(JobKind.RIGID, "it is not valid Python")
+    except (MemoryError, RecursionError):
+        return Choice(JobKind.RIGID, "its source is nested too deeply to be read")
     for kind, names in ((JobKind.ADAPTIVE, _OURS), (JobKind.RESIZABLE, _TORCH)):
         for line, mentioned in mentions:
             for name in names:
@@ -77,9 +85,9 @@ def kind_of(source: bytes) -> Choice:
 def uses(source: Path | None, package: str) -> bool:
     """Whether a script itself imports something of a package."""
     try:
-        mentions = _mentions(ast.parse(source.read_bytes())) if source is not None else ()
+        mentions = _mentions(ast.parse(read_source(source))) if source is not None else ()
         return any(name == package or name.startswith(f"{package}.") for _, name in mentions)
-    except (SyntaxError, ValueError, OSError):
+    except (SyntaxError, ValueError, OSError, MemoryError, RecursionError):
         return False
 
 
@@ -96,12 +104,13 @@ def _mentions(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def _dotted(node: ast.expr) -> str:
-    match node:
-        case ast.Attribute(value=value, attr=attr):
-            return f"{_dotted(value)}.{attr}"
-        case ast.Name(id=name):
-            return name
-    return ""
+    """Its last parts: whatever stands before them is another node, which is looked at by itself."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute) and len(parts) < _MOST_PARTS:
+        parts.append(node.attr)
+        node = node.value
+    parts.append(node.id if isinstance(node, ast.Name) else "")
+    return ".".join(reversed(parts))
 
 
 def source_of_module(module: str, directory: Path, path: Sequence[str] | None = None) -> Path | None:

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from elastane.jobs.sources import read_source
 from elastane.train.control.kinds import JobKind, kind_of
 
 _VARIABLES = frozenset({"RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID"})
@@ -22,7 +23,7 @@ _MEETING = "init_process_group"
 def told_alone(kind: JobKind, source: Path | None) -> bool:
     """Whether the only worker of a plain job is told; ``source`` is its script, None if that is not known."""
     try:
-        text = source.read_bytes() if source is not None else None
+        text = read_source(source) if source is not None else None
     except OSError:
         text = None
     if text is None:
@@ -40,7 +41,7 @@ def trains_by_itself(source: bytes) -> bool:
     """
     try:
         return _Script(ast.parse(source)).depends()
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
 
 

@@ -13,7 +13,7 @@ from elastane.service.api.desk import Asked, Call
 from elastane.service.api.fields import AskedName, JobId
 from elastane.service.api.guarded import GuardedRoute
 from elastane.service.api.requests import Move, Scale
-from elastane.service.api.views import detail_for, why_for
+from elastane.service.api.views import detail_for, line_for, why_for
 from elastane.service.facade import Which
 from elastane.service.messages import EventRecord, JobDetail, JobSummary, Submission, Submitted, Why
 
@@ -62,7 +62,8 @@ async def list_jobs(
         if tenant not in (None, call.who.tenant):
             raise Refused(403, "forbidden", f"tenant: you may see jobs of tenant {call.who.tenant} only")
         tenant = call.who.tenant
-    return call.service.jobs(which, owner=owner, tenant=tenant, limit=limit)
+    lines = call.service.jobs(which, owner=owner, tenant=tenant, limit=limit)
+    return [line_for(call, line) for line in lines]
 
 
 @routes.get("/jobs/{job}")
@@ -86,28 +87,28 @@ async def job_events(call: Asked, job: JobId) -> list[EventRecord]:
 @routes.post("/jobs/{job}/cancel")
 async def cancel_job(call: Asked, job: JobId) -> JobSummary:
     """End a job for good."""
-    return call.service.cancel(call.who, job)
+    return line_for(call, call.service.cancel(call.who, job))
 
 
 @routes.post("/jobs/{job}/suspend")
 async def suspend_job(call: Asked, job: JobId) -> JobSummary:
     """Save a job and put it on hold."""
-    return call.service.suspend(call.who, job)
+    return line_for(call, call.service.suspend(call.who, job))
 
 
 @routes.post("/jobs/{job}/resume")
 async def resume_job(call: Asked, job: JobId) -> JobSummary:
     """Let a job compete again."""
-    return call.service.resume(call.who, job)
+    return line_for(call, call.service.resume(call.who, job))
 
 
 @routes.post("/jobs/{job}/scale")
 async def scale_job(call: Asked, job: JobId, wish: Scale) -> JobSummary:
     """Pin a job's size, or leave it to the policy again."""
-    return call.service.scale(call.who, job, wish.workers)
+    return line_for(call, call.service.scale(call.who, job, wish.workers))
 
 
 @routes.post("/jobs/{job}/move")
 async def move_job(call: Asked, job: JobId, wish: Move) -> JobSummary:
     """Pin a job to a node."""
-    return call.service.move(call.who, job, wish.node)
+    return line_for(call, call.service.move(call.who, job, wish.node))
