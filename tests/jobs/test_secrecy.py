@@ -22,6 +22,13 @@ from elastane.jobs.secrecy import looks_secret
             ("github_pat", "x"),
             ("DATABASE_URL", "postgres://me:pw@host/db"),
         ),
+        *(
+            ("AWS_SECRET_ACCESS_KEY", "/bPxRfiCYEXAMPLEKEY"),
+            ("PGPASSWORD", "x"),
+            ("SSHPASS", "x"),
+            ("ACCESSTOKEN", "x"),
+        ),
+        *(("SENTRY_DSN", "https://key@host/1"), ("AZURE_STORAGE", "Name=a;AccountKey=abc=="), ("apikey", "x")),
     ],
 )
 def test_secrets(name: str, value: str) -> None:
@@ -33,6 +40,12 @@ def test_secrets(name: str, value: str) -> None:
     [
         *(("TOKENIZERS_PARALLELISM", "false"), ("KEYBOARD", "de"), ("PATH", "/bin"), ("PWD", "/tmp")),
         *(("GOOGLE_APPLICATION_CREDENTIALS", "/home/me/key.json"), ("http_proxy", "http://proxy:3128")),
+        *(
+            ("SSL_CERT_FILE", "/etc/key"),
+            ("VAULT_TOKEN_PATH", "/run/t"),
+            ("COMPASSION", "yes"),
+            ("TOKENIZER_NAME", "gpt2"),
+        ),
     ],
 )
 def test_no_secrets(name: str, value: str) -> None:

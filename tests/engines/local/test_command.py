@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from elastane.engines.contract import Examined
+from elastane.engines.local import command
 from elastane.engines.local.command import runnable
 from elastane.engines.local.examining import Examiner
 from elastane.jobs.parts import Interpreter
@@ -100,3 +101,11 @@ def test_modules_are_found_along_the_jobs_own_path(tmp_path: Path, other: str) -
     assert examiner.examine("auto", words, str(tmp_path), {"PYTHONPATH": "more"}).kind == "adaptive"
     python = Interpreter(path=other, elastane="1")
     assert examiner.examine("auto", words, str(tmp_path), {}, python).missing == ""
+
+
+def test_another_interpreter_in_our_folder_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, target in (("python3", sys.executable), ("python", sys.executable), ("python2.7", "/bin/sh")):
+        (tmp_path / name).symlink_to(Path(target).resolve())
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
+    assert command._is_ours(str(tmp_path / "python"))
+    assert not command._is_ours(str(tmp_path / "python2.7"))

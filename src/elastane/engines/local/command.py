@@ -66,8 +66,10 @@ def _interpreter(
 
 
 def _is_ours(interpreter: str) -> bool:
-    # An environment's interpreter is a link; the folder it is called from decides what it imports.
-    return Path(interpreter).parent.resolve() == Path(sys.executable).parent.resolve()
+    # An environment's interpreter is a link; the folder it is called from decides what it imports, and where the link
+    # leads which Python it is: one folder may hold several.
+    found, ours = Path(interpreter), Path(sys.executable)
+    return found.parent.resolve() == ours.parent.resolve() and found.resolve() == ours.resolve()
 
 
 def _why_program(what: Unwrapped) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from elastane.engines.local.cgroups import SWITCH
+from elastane.jobs.secrecy import looks_secret
 
 _NAMES = frozenset(
     {
@@ -21,7 +22,6 @@ _FAMILIES = (
     *("LC_", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "NUMEXPR_", "GOMP_"),
     *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_", "NCCL_", "GLOO_", "HIP_", "ROCR_", "TORCHINDUCTOR_", "PYTORCH_"),
 )
-_SECRET = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY")
 
 
 def for_jobs(environment: Mapping[str, str]) -> dict[str, str]:
@@ -36,6 +36,4 @@ def for_service(environment: Mapping[str, str], home: Path) -> dict[str, str]:
 
 
 def _allowed(name: str) -> bool:
-    if any(word in name for word in _SECRET):
-        return False
-    return name in _NAMES or name.startswith(_FAMILIES)
+    return (name in _NAMES or name.startswith(_FAMILIES)) and not looks_secret(name)
