@@ -36,7 +36,7 @@ demo: install ## five real training jobs share this machine; writes report.html 
 demo-sim: install ## compare four policies on a built-in workload; writes report.html
 	@$(BIN)/elastane demo --sim
 
-test: install ## the tests (about six minutes on two cores)
+test: install ## the tests (about eight minutes on two cores)
 	@$(BIN)/pytest -m "not slow"
 
 # pytest answers 5 when there is nothing to run, which is no failure here.
