@@ -39,6 +39,8 @@ class ElasticMembership(Membership):
         """Why groups of urgent plans could not be connected."""
         self._senders: list[ShadowSender] = []
         self._finishing: list[ShadowSender] = []
+        self._unfollowable = ""
+        """Why nobody can follow this worker, if that was found out at a switch."""
         self._worn: list[tuple[int, Group]] = []
         self._lock = threading.Lock()
         self._complete = False
@@ -265,6 +267,8 @@ class ElasticMembership(Membership):
                 if donor == self.link.worker:
                     sender = crew.sender(plan.streams[joiner], self._token)
                     sender.generation = plan.generation
+                    if self._unfollowable:
+                        sender.refuse(self._unfollowable)
                     self._senders.append(sender)
 
     def refuse_streams(self, why: str) -> None:
@@ -301,6 +305,8 @@ class ElasticMembership(Membership):
         senders, self._senders = self._senders, []
         for sender in senders:
             sender.finish(crew.step)
+            # Found out too late for this one, which has to begin again: the next is copied from the start.
+            self._unfollowable = self._unfollowable or sender.problem
         self._finishing += senders
         if self.link.worker in plan.leavers:
             self._leave(senders, generation)
