@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore
 
 from benchmarks.figures import Figures
-from elastane.train.group import Group
 from elastane.train.reduce.contract import Collective, Shares
 from elastane.train.reduce.gradients import GradientLayout
-from elastane.train.reduce.heap import keep_freed_memory
+from elastane.train.reduce.malloc_tuning import keep_freed_memory
 from elastane.train.reduce.ordered import OrderedReducer
+from elastane.train.worker.group import Group
 
 VIRTUAL = 8
 MICRO_BATCH = 8

@@ -21,7 +21,7 @@ ROOMS: dict[str, set[str]] = {
     "policies": {"models", "market"},
     "scheduling": {"policies"},
     "simcore": {"scheduling"},
-    "testing": {"scheduling"},
+    "testing": {"scheduling", "engines"},
     "sim": {"simcore", "policies"},
     "train": {"models"},
     "engines": {"jobs", "cluster", "train"},

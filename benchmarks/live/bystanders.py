@@ -9,8 +9,8 @@ from pathlib import Path
 from benchmarks.live.jobs import laps_of, lines_of, short, training
 from benchmarks.live.system import until
 from elastane.client import Client
+from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Resized, WorkerLost
-from elastane.train.reports.journal import load_run
 
 TENANT = "vision"
 LOOK_S = 0.2

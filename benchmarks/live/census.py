@@ -10,10 +10,10 @@ from pathlib import Path
 from benchmarks.live.system import System
 from elastane.client import Client
 from elastane.engines.local.agent import SPARE
-from elastane.engines.local.agents import ask
-from elastane.engines.local.files import read_json
-from elastane.engines.local.layout import Layout
-from elastane.engines.local.sweep import marked
+from elastane.engines.local.agent_client import ask
+from elastane.engines.local.json_files import read_json
+from elastane.engines.local.marked_processes import marked
+from elastane.engines.local.paths import Layout
 from elastane.jobs.states import HOLDING
 
 _HOLDING = frozenset(state.value for state in HOLDING)
@@ -92,7 +92,7 @@ def _expected(pid: int, agents: set[int]) -> bool:
     if words[2:3] == ["elastane.engines.local.agent"]:
         return pid in agents
     # Such a process waits for an attempt, or runs one, which its lock tells.
-    return words[2:3] == ["elastane.engines.local.waiting"]
+    return words[2:3] == ["elastane.engines.local.spare_process"]
 
 
 def _pids() -> list[int]:

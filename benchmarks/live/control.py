@@ -20,8 +20,8 @@ from benchmarks.train.bench import Bench
 from elastane.client import Client
 from elastane.errors import ElastaneError
 from elastane.jobs.states import TERMINAL
+from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Resized, Stepped, WorkerLost
-from elastane.train.reports.journal import load_run
 
 _ENDED = frozenset(state.value for state in TERMINAL)
 PAST_JOBS = 10_000

@@ -10,7 +10,7 @@ from benchmarks.live.system import System, until
 from benchmarks.train.bench import Bench
 from elastane.demo.cast import CAST
 from elastane.policies.registry import make_policy
-from elastane.service.rehearsal import Rehearsed, rehearse
+from elastane.service.simulate_history import Rehearsed, rehearse
 from elastane.service.store import Store
 
 PATIENCE_S = 300.0

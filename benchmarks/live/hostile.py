@@ -6,6 +6,7 @@ taken down and up again with the rest in place, and those are cancelled by the n
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -19,8 +20,9 @@ from benchmarks.live.verdict import CANCEL_S, LEFT_S, Outcome, judge
 from benchmarks.train.bench import Bench
 from benchmarks.train.live import Stuck
 from elastane.client import Client
-from elastane.engines.local.files import started
-from elastane.engines.local.sweep import marked
+from elastane.client.errors import RequestRefused
+from elastane.engines.local.json_files import started
+from elastane.engines.local.marked_processes import marked
 from elastane.errors import ElastaneError
 
 _BATCH = 12
@@ -126,7 +128,8 @@ class Trial:
             over = ended(eve)
             waiting = {name: jobs[name] for name in names if jobs[name] not in over}
             for job in waiting.values():
-                eve.cancel(job)
+                with contextlib.suppress(RequestRefused):  # it has just ended by itself
+                    eve.cancel(job)
             while waiting and time.monotonic() < asked_s + 2 * CANCEL_S:
                 over = ended(eve)
                 for name in [name for name, job in waiting.items() if job in over]:

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from benchmarks.figures import Figures
 from elastane.cluster import Node
-from elastane.engines.fake import FakeEngine
-from elastane.engines.fake_work import Delays
-from elastane.service.asking import LiveService
-from elastane.service.control import ControlPlane, ControlSettings
-from elastane.service.facade import Principal
-from elastane.service.memory import while_importing
+from elastane.service.control.plane import ControlPlane, ControlSettings
+from elastane.service.gc_tuning import while_importing
+from elastane.service.live_service import LiveService
+from elastane.service.protocol import Principal
 from elastane.service.store import Store
+from elastane.testing.engines.fake_engine import FakeEngine
+from elastane.testing.engines.fake_work import Delays
 
 _JOBS, _NODES, _SLOTS = 200, 16, 4
 _WARM_S, _MEASURED_S = 15.0, 30.0

@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from benchmarks.train.live import Stuck, environment, processes_of, sweep
 from elastane.client import Client
-from elastane.engines.local.enclosure import end_everything
-from elastane.engines.local.layout import Layout
-from elastane.engines.local.sweep import kill_marked, marked
+from elastane.engines.local.marked_processes import kill_marked, marked
+from elastane.engines.local.paths import Layout
+from elastane.engines.local.process_containment import end_everything
 from elastane.service.home import PID, TOKEN, URL
 
 T = TypeVar("T")

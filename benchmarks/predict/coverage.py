@@ -18,7 +18,7 @@ import numpy as np
 from elastane.codec import decoded, encoded
 from elastane.models.speed import FloatArray
 from elastane.predict.calibration.calibrate import measure_drawn, prepare, probe_device, profile_of
-from elastane.predict.calibration.child import in_child
+from elastane.predict.calibration.measuring_process import in_child
 from elastane.predict.calibration.networks import FAMILIES, network
 from elastane.predict.calibration.timing import MeasuredStep, clock, measure_step
 from elastane.predict.composition import HALF, NINE_IN_TEN

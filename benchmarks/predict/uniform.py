@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from elastane.codec import decoded, encoded
 from elastane.predict.calibration.calibrate import joined
-from elastane.predict.calibration.child import in_child
+from elastane.predict.calibration.measuring_process import in_child
 from elastane.predict.calibration.timing import Bench, MeasuredStep, clock
 from elastane.predict.job import TrainingJob
 from elastane.predict.operators import Kind

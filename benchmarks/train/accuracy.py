@@ -14,8 +14,8 @@ from typing import Any
 from benchmarks.train.alone import finish, start
 from benchmarks.train.bench import Bench
 from benchmarks.train.live import LiveJob, Stuck
+from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Resized, Stepped
-from elastane.train.reports.journal import load_run
 
 RESIZES = "--resize=3:60steps,2:150steps,4:220steps"
 EPOCHS = 20

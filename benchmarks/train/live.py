@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from elastane.train.control.login import connect
-from elastane.train.control.supervisor import control_of
+from elastane.train.coordinator.login import connect
+from elastane.train.coordinator.supervisor import control_of
 from elastane.train.errors import TrainError
+from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Event
-from elastane.train.reports.journal import load_run
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"

@@ -22,7 +22,7 @@ from elastane.client import (
     SpecRefused,
     Unauthorized,
 )
-from elastane.client.finding import Address, find
+from elastane.client.locate_server import Address, find
 from elastane.client.wire import Wire
 from service.api.fakes import write_log
 from service.api.house import FOREIGN_JOB, JOB, SPEC, House

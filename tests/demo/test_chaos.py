@@ -10,8 +10,8 @@ from pathlib import Path
 
 from demo.samples import T0, detail, member
 from elastane.demo.chaos import Target, Victim, agent_to_kill, strike, worker_to_kill
-from elastane.engines.local.files import write_json
-from elastane.engines.local.layout import Layout
+from elastane.engines.local.json_files import write_json
+from elastane.engines.local.paths import Layout
 from elastane.service.messages import JobDetail, NodeInfo
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from elastane.demo.alone import run_alone
+from elastane.demo.baseline import run_alone
 from elastane.demo.cast import CAST, SCRIPTS, Role
 from elastane.demo.journals import Journals
 from elastane.demo.stage import Stage
 from elastane.jobs import parse_spec
-from elastane.train.control.kinds import kind_of
+from elastane.train.coordinator.script_kind import kind_of
+from elastane.train.reports.event_file import FILE_NAME
+from elastane.train.reports.event_lines import line_of
 from elastane.train.reports.events import Warned
-from elastane.train.reports.journal import FILE_NAME
-from elastane.train.reports.lines import line_of
 
 _WAIT = "import sys, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); sys.stdin.read()"
 

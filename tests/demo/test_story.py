@@ -10,7 +10,7 @@ import plotly.graph_objects
 import pytest
 
 from demo.samples import BLOW, EVENTS, RECORDS, T0, detail, resized, stepped, tale
-from elastane.demo.alone import last_accuracy
+from elastane.demo.baseline import last_accuracy
 from elastane.demo.chaos import Blow, Target
 from elastane.demo.figure import figure, goodput_points, slots_at
 from elastane.demo.narrator import Narrator, line_of

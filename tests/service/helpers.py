@@ -12,19 +12,19 @@ from typing import Any, ClassVar
 
 from elastane.cluster import Node
 from elastane.engines.contract import Wanted
-from elastane.engines.fake import FakeEngine
-from elastane.engines.fake_work import Delays
 from elastane.jobs.states import State
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.fifo import Fifo
 from elastane.policies.plan import Plan
 from elastane.policies.view import View
-from elastane.service.asking import LiveService
-from elastane.service.control import ControlPlane, ControlSettings
-from elastane.service.facade import Principal
-from elastane.service.live import LiveJob
+from elastane.service.control.active_job import LiveJob
+from elastane.service.control.plane import ControlPlane, ControlSettings
+from elastane.service.live_service import LiveService
 from elastane.service.messages import JobSummary
+from elastane.service.protocol import Principal
 from elastane.service.store import JobRow, Store
+from elastane.testing.engines.fake_engine import FakeEngine
+from elastane.testing.engines.fake_work import Delays
 from elastane.train.reports.events import Stepped
 
 ANN = Principal("ann", "user", "default")

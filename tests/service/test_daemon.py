@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from elastane import Client
-from elastane.engines.local.sweep import marked
+from elastane.engines.local.marked_processes import marked
 
 PATIENCE_S = 120.0
 COUNTING = Path(__file__).parents[1] / "train" / "scripts" / "counting.py"

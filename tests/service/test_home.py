@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from elastane.cli.main import app
-from elastane.engines.local.files import Lock, started
-from elastane.engines.local.users import JobsAs
+from elastane.engines.local.job_users import JobsAs
+from elastane.engines.local.json_files import Lock, started
 from elastane.errors import ElastaneError
 from elastane.service.daemon import run
 from elastane.service.home import (
@@ -32,7 +32,7 @@ from elastane.service.home import (
 SERVICE = """
 import signal, sys, time
 from pathlib import Path
-from elastane.engines.local.files import Lock
+from elastane.engines.local.json_files import Lock
 assert Lock(Path(sys.argv[1])).take()
 print("held", flush=True)
 signal.sigwait([signal.SIGTERM])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from elastane.engines.local.sweep import marked
-from elastane.engines.local.users import user_name
+from elastane.engines.local.job_users import user_name
+from elastane.engines.local.marked_processes import marked
 from service.apart import Apart, apart, until
 
 PRYING = Path(__file__).parent / "scripts" / "prying.py"

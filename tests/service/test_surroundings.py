@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from elastane import Client
-from elastane.engines.local.sweep import marked
+from elastane.engines.local.marked_processes import marked
 from helpers.venvs import EVERYTHING, make_venv
 from service.test_daemon import PATIENCE_S, System, until
 

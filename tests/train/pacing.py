@@ -12,7 +12,7 @@ from pathlib import Path
 
 from elastane.compat.horovod.elastic.state import State
 from elastane.compat.horovod.process import session
-from elastane.train.loop import Loop
+from elastane.train.worker.loop import Loop
 
 FIRST_S, GROWTH, LONGEST_S = 0.04, 1.1, 3.0
 """40 steps last 18 s, 80 more than two minutes; none of them so long that a worker is thought to hang."""

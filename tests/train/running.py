@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastane.train.control.coordinator import Settings
-from elastane.train.control.supervisor import JobOptions, Supervisor
-from elastane.train.control.wishes import Wish
+from elastane.train.coordinator.elastic_coordinator import Settings
+from elastane.train.coordinator.scripted_events import Wish
+from elastane.train.coordinator.supervisor import JobOptions, Supervisor
+from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Ended, Event, Resized, WorkerLost
-from elastane.train.reports.journal import load_run
 
 SCRIPTS = Path(__file__).parent / "scripts"
 PATIENCE_S = 240.0

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 import elastane.train as et
-from elastane.train.control.wishes import Wish
+from elastane.train.coordinator.scripted_events import Wish
 from train.running import train
 
 DATA = TensorDataset(torch.arange(12.0).view(12, 1))

@@ -18,7 +18,7 @@ from torch.utils.data import TensorDataset
 
 import elastane.train as et
 from elastane.train.errors import MembershipChanged
-from elastane.train.packing import Packed, clone_tensors
+from elastane.train.worker.state_codec import Packed, clone_tensors
 
 EPOCHS = 3
 
@@ -112,7 +112,7 @@ def test_a_worker_that_is_behind_ends_like_the_one_ahead(
         if skew:
             crew.state.put(states[breaks_at + skew])
 
-    monkeypatch.setattr("elastane.train.membership.Membership.recover", recover)
+    monkeypatch.setattr("elastane.train.worker.membership.Membership.recover", recover)
     found = play(tmp_path / "behind", monkeypatch, break_once)
     assert broken
     assert found["step"] == expected["step"] == EPOCHS * 5

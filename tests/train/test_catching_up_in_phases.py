@@ -17,7 +17,7 @@ from torch.utils.data import TensorDataset
 
 import elastane.train as et
 from elastane.train.errors import MembershipChanged
-from elastane.train.packing import Packed, clone_tensors
+from elastane.train.worker.state_codec import Packed, clone_tensors
 from train.test_catching_up import OneMemberGroup
 
 EPOCHS, STEPS = 2, 3
@@ -109,7 +109,7 @@ def test_a_worker_that_is_behind_ends_like_the_one_ahead(
         if skew:
             crew.state.put(clone_tensors(states[breaks_at + skew]))
 
-    monkeypatch.setattr("elastane.train.membership.Membership.recover", recover)
+    monkeypatch.setattr("elastane.train.worker.membership.Membership.recover", recover)
     found = play(tmp_path / "behind", monkeypatch, break_once)
     assert broken
     assert found["step"] == expected["step"] == EPOCHS * STEPS

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from elastane.train.checkpoint import CheckpointStore
-from elastane.train.control.coordinator import Settings
-from elastane.train.control.wishes import Wish
-from elastane.train.packing import unpack
+from elastane.train.coordinator.elastic_coordinator import Settings
+from elastane.train.coordinator.scripted_events import Wish
+from elastane.train.worker.checkpoint import CheckpointStore
+from elastane.train.worker.state_codec import unpack
 from train.running import Outcome, alone, processes_of, train
 
 HERE = Path(__file__).parent

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from elastane.train.job import Job
-from elastane.train.reports.journal import load_run
+from elastane.train.reports.event_file import load_run
 from elastane.train.reports.summary import summarise
+from elastane.train.script.job import Job
 from train.running import CHANGES, train
 
 ROOT = Path(__file__).parents[2]

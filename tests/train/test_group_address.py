@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from elastane.train.errors import MembershipChanged
-from elastane.train.group import Group
+from elastane.train.worker.group import Group
 
 
 class Board:
@@ -66,7 +66,7 @@ MEMBER = """
     import os, sys, time
     from pathlib import Path
     import torch
-    from elastane.train.group import Group
+    from elastane.train.worker.group import Group
 
     class Folder:
         def put(self, rank, data):

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import elastane.train as et
-from elastane.train.control.wishes import Wish
+from elastane.train.coordinator.scripted_events import Wish
 from train.running import alone, train
 from train.scripts.oddities import BATCH, LABELS, TOKENS, Net, one_pass, optimizer_of
 

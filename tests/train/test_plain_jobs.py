@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from elastane.train.control.coordinator import Settings
-from elastane.train.control.kinds import JobKind
-from elastane.train.control.login import connect
-from elastane.train.control.server import NODE_LOST
-from elastane.train.control.supervisor import JobOptions, Supervisor, control_of
-from elastane.train.control.wishes import Wish
+from elastane.train.coordinator.elastic_coordinator import Settings
+from elastane.train.coordinator.login import connect
+from elastane.train.coordinator.script_kind import JobKind
+from elastane.train.coordinator.scripted_events import Wish
+from elastane.train.coordinator.server import NODE_LOST
+from elastane.train.coordinator.supervisor import JobOptions, Supervisor, control_of
 from elastane.train.errors import TrainError
+from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Ended, Event, Resized, WorkerLost
-from elastane.train.reports.journal import load_run
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "torchrun_digits.py"
 PATIENCE_S = 120.0

@@ -9,8 +9,8 @@ import torch
 from torch.utils.data import TensorDataset
 
 import elastane.train as et
-from elastane.train.checkpoint import CheckpointStore
-from elastane.train.packing import pack
+from elastane.train.worker.checkpoint import CheckpointStore
+from elastane.train.worker.state_codec import pack
 
 
 def test_a_stale_writer_that_wakes_up_after_the_restore_cannot_save(

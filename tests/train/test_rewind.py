@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from elastane.train.loop import Loop, LoopSettings
-from elastane.train.membership import Membership
-from elastane.train.packing import unpack
-from elastane.train.reporting import Reporter
-from elastane.train.shares import Mode
-from elastane.train.state import TrainingState
+from elastane.train.worker.batch_split import Mode
+from elastane.train.worker.loop import Loop, LoopSettings
+from elastane.train.worker.membership import Membership
+from elastane.train.worker.replica_state import TrainingState
+from elastane.train.worker.state_codec import unpack
+from elastane.train.worker.telemetry import Reporter
 
 
 class Endless:

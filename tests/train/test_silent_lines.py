@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from elastane.train.control import wire
-from elastane.train.control.admission import LineReader, log_in
-from elastane.train.control.coordinator import Settings
-from elastane.train.control.kinds import JobKind
-from elastane.train.control.nurseries import OwnNursery, Parentage
-from elastane.train.control.supervisor import JobOptions, Supervisor
+from elastane.train.coordinator import wire
+from elastane.train.coordinator.elastic_coordinator import Settings
+from elastane.train.coordinator.login_reader import LineReader, log_in
+from elastane.train.coordinator.script_kind import JobKind
+from elastane.train.coordinator.spawners import OwnNursery, Parentage
+from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.reports.events import Event, Warned, WorkerLost
 from train.running import PATIENCE_S, SCRIPTS, processes_of, train
 

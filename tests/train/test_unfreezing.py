@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 import elastane.train as et
-from elastane.train.control.wishes import Wish
+from elastane.train.coordinator.scripted_events import Wish
 from elastane.train.errors import TrainError
 from train.running import alone, train
 

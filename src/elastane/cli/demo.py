@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import queue, screen, times
-from elastane.cli.live.etas import eta_words
+from elastane.cli.live import queue, terminal, times
+from elastane.cli.live.eta import eta_words
 from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
@@ -33,15 +33,15 @@ _LINES = 10
 """Of the story, under the live table."""
 
 _COLUMNS = (
-    screen.Column("job"),
-    screen.Column("kind", 3),
-    screen.Column("state"),
-    screen.Column("slots"),
-    screen.Column("nodes", 4),
-    screen.Column("batch", 5, right=True),
-    screen.Column("goodput", 2, right=True),
-    screen.Column("progress", 1),
-    screen.Column("ends"),
+    terminal.Column("job"),
+    terminal.Column("kind", 3),
+    terminal.Column("state"),
+    terminal.Column("slots"),
+    terminal.Column("nodes", 4),
+    terminal.Column("batch", 5, right=True),
+    terminal.Column("goodput", 2, right=True),
+    terminal.Column("progress", 1),
+    terminal.Column("ends"),
 )
 
 
@@ -98,17 +98,17 @@ def _live(html: Path, as_json: bool) -> None:
         tale = _perform(quiet=as_json)
     write_report(tale, html)
     if as_json:
-        typer.echo(screen.document(tale.summary.to_json()))
+        typer.echo(terminal.document(tale.summary.to_json()))
     else:
         _print_summary(tale)
-    screen.say(f"report: {html}")
+    terminal.say(f"report: {html}")
     if not tale.summary.succeeded:
         raise typer.Exit(1)
 
 
 def _perform(*, quiet: bool) -> Tale:
     """From an empty folder to an empty folder, whatever happens between."""
-    from elastane.demo.alone import run_alone
+    from elastane.demo.baseline import run_alone
     from elastane.demo.cast import CAST
     from elastane.demo.play import Play
     from elastane.demo.stage import Stage
@@ -125,7 +125,7 @@ def _perform(*, quiet: bool) -> Tale:
         for warning in client.info().warnings:
             typer.echo(f"note: {warning}", err=quiet)
         play = Play(stage, client, CAST)
-        if screen.is_terminal() and not quiet:
+        if terminal.is_terminal() and not quiet:
             _show_live(play)
         else:
             _show_plain(play, err=quiet)
@@ -146,13 +146,13 @@ def _show_plain(play: Play, *, err: bool) -> None:
     shown: dict[str, object] = {}
     for scene in play.scenes():
         for line in scene.lines:
-            typer.echo(screen.clean(f"{line.at_s - play.began_s:6.1f} s  {line.text}"), err=err)
+            typer.echo(terminal.clean(f"{line.at_s - play.began_s:6.1f} s  {line.text}"), err=err)
         for job in scene.jobs:
             seen = (job.state, job.workers, job.batch)
             if shown.get(job.id) != seen:
                 shown[job.id] = seen
                 typer.echo(
-                    screen.clean(f"{scene.at_s - play.began_s:6.1f} s    {_plain(job, scene.at_s)}"), err=err
+                    terminal.clean(f"{scene.at_s - play.began_s:6.1f} s    {_plain(job, scene.at_s)}"), err=err
                 )
 
 
@@ -177,8 +177,8 @@ def _show_live(play: Play) -> None:
     with Live(auto_refresh=False) as live:
         for scene in play.scenes():
             rows = [_row(job, scene.at_s) for job in scene.jobs]
-            table = screen.styled(screen.table(_COLUMNS, rows, screen.terminal_width()))
-            told = [f"{line.at_s - play.began_s:6.1f} s  {screen.clean(line.text)}" for line in play.lines]
+            table = terminal.styled(terminal.table(_COLUMNS, rows, terminal.terminal_width()))
+            told = [f"{line.at_s - play.began_s:6.1f} s  {terminal.clean(line.text)}" for line in play.lines]
             live.update(Group(table, Text(), Text("\n".join(told[-_LINES:]), "dim")), refresh=True)
 
 
@@ -202,12 +202,12 @@ def _row(job: JobSummary, now_s: float) -> Sequence[object]:
 def _print_summary(tale: Tale) -> None:
     from elastane.demo.wording import HEADINGS, cells, facts
 
-    columns = [screen.Column(HEADINGS[0]), *(screen.Column(name, right=True) for name in HEADINGS[1:])]
+    columns = [terminal.Column(HEADINGS[0]), *(terminal.Column(name, right=True) for name in HEADINGS[1:])]
     typer.echo("")
-    screen.print_table(columns, [cells(job) for job in tale.summary.jobs])
+    terminal.print_table(columns, [cells(job) for job in tale.summary.jobs])
     typer.echo("")
     for name, value in facts(tale.summary).items():
-        typer.echo(screen.clean(f"{name}: {value}"))
+        typer.echo(terminal.clean(f"{name}: {value}"))
 
 
 @contextmanager

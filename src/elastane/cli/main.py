@@ -11,8 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 from elastane import __version__
-from elastane.cli import bench, demo, live, policies, predict, replay, serve, sim, train
-from elastane.cli.live import screen
+from elastane.cli import bench, demo, live, policies, predict, replay, sim, train, up_down
+from elastane.cli.live import terminal
 from elastane.cli.plain_help import make_plain
 from elastane.errors import ElastaneError
 
@@ -49,8 +49,8 @@ app.command("demo", help=demo.HELP)(demo.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(train.app, name="train")
 app.add_typer(predict.app, name="predict")
-app.command("up", help=serve.UP_HELP)(serve.up)
-app.command("down", help=serve.DOWN_HELP)(serve.down)
+app.command("up", help=up_down.UP_HELP)(up_down.up)
+app.command("down", help=up_down.DOWN_HELP)(up_down.down)
 live.register(app)
 app.command("replay", help=replay.HELP)(replay.command)
 
@@ -75,7 +75,7 @@ def main() -> None:
     try:
         app()
     except ElastaneError as error:
-        screen.say(f"error: {error}")
+        terminal.say(f"error: {error}")
         sys.exit(2)
     except OSError as error:
         _forget_output()

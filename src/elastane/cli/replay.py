@@ -59,7 +59,7 @@ def _rehearse(store: Store, written: str | None, *, as_json: bool) -> None:
     from dataclasses import asdict
 
     from elastane.policies.registry import make_policy
-    from elastane.service.rehearsal import rehearse
+    from elastane.service.simulate_history import rehearse
 
     policy = make_policy(written or str(store.setting("policy") or "elastane"))
     jobs = rehearse(store, policy)

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from elastane.train.errors import TrainError
 
 if TYPE_CHECKING:
-    from elastane.train.control.supervisor import JobOptions
+    from elastane.train.coordinator.supervisor import JobOptions
 
 HELP = "Run a training script elastically on this machine; plot, resize or inspect a run."
 
@@ -63,15 +63,15 @@ def run(
     """Run a script alone on this machine."""
     from rich.console import Console
 
-    from elastane.train.control.coordinator import Settings
-    from elastane.train.control.kinds import JobKind, choose_kind, source_of_module
-    from elastane.train.control.rendezvous import told_alone
-    from elastane.train.control.supervisor import JobOptions, Supervisor
-    from elastane.train.control.wishes import parse_wishes
-    from elastane.train.reports.journal import load_run
+    from elastane.train.coordinator.elastic_coordinator import Settings
+    from elastane.train.coordinator.script_kind import JobKind, choose_kind, source_of_module
+    from elastane.train.coordinator.scripted_events import parse_wishes
+    from elastane.train.coordinator.supervisor import JobOptions, Supervisor
+    from elastane.train.coordinator.torchrun_env import told_alone
+    from elastane.train.reports.event_file import load_run
     from elastane.train.reports.progress import ProgressDisplay
     from elastane.train.reports.summary import summarise
-    from elastane.train.runs import default_run
+    from elastane.train.run_folder import default_run
 
     _refuse_commands([script, *(arguments or ())], module=module)
     if not module and not Path(script).is_file():
@@ -153,7 +153,7 @@ def plot(
     """Draw a run."""
     from rich.console import Console
 
-    from elastane.train.reports.journal import load_run
+    from elastane.train.reports.event_file import load_run
     from elastane.train.reports.plot import plot_html, plot_terminal
     from elastane.train.reports.summary import summarise
 
@@ -198,8 +198,8 @@ def status(
 
 
 def _ask(run_dir: Path, message: dict[str, Any]) -> dict[str, Any]:
-    from elastane.train.control.login import connect
-    from elastane.train.control.supervisor import control_of
+    from elastane.train.coordinator.login import connect
+    from elastane.train.coordinator.supervisor import control_of
 
     control = control_of(run_dir)
     try:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from elastane.client import streams
 from elastane.client.errors import checked
-from elastane.client.finding import find
+from elastane.client.locate_server import find
 from elastane.client.wire import Wire, path_of
 from elastane.service.api.requests import (
     AddUser,

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from pydantic import BaseModel
 
 from elastane.client.errors import NotRunning, refusal
-from elastane.client.finding import Address
+from elastane.client.locate_server import Address
 
 if TYPE_CHECKING:  # imported when first needed: half of the start of a command
     import httpx

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from elastane.engines.local.files import read_json
-from elastane.engines.local.layout import Layout
+from elastane.engines.local.json_files import read_json
+from elastane.engines.local.paths import Layout
 from elastane.service.messages import JobDetail, NodeInfo
 
 _ADAPTIVE, _RUNNING, _MEMBER, _UP = "adaptive", "running", "member", "up"

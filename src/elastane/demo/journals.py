@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from elastane.engines.local.layout import Layout
+from elastane.engines.local.paths import Layout
+from elastane.train.reports.event_file import FILE_NAME
+from elastane.train.reports.event_lines import EventLines
 from elastane.train.reports.events import Event
-from elastane.train.reports.journal import FILE_NAME
-from elastane.train.reports.lines import EventLines
 
 
 @dataclass(slots=True)

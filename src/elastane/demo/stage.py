@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastane.client import Client
-from elastane.engines.local.enclosure import end_everything
-from elastane.engines.local.layout import Layout
-from elastane.engines.local.sweep import marked
+from elastane.engines.local.marked_processes import marked
+from elastane.engines.local.paths import Layout
+from elastane.engines.local.process_containment import end_everything
 from elastane.errors import ElastaneError
 from elastane.service.home import TOKEN, start_detached, stop
 

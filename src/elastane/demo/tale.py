@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from elastane.client import Client
-from elastane.demo.alone import last_accuracy
+from elastane.demo.baseline import last_accuracy
 from elastane.demo.narrator import Line
 from elastane.demo.play import Play
 from elastane.demo.stage import Cleaned

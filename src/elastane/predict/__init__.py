@@ -20,7 +20,7 @@ from elastane.predict.collectives import Sharing
 from elastane.predict.devices import Device, catalog, find
 from elastane.predict.interval import Interval, Unknown
 from elastane.predict.job import JobFactory, TrainingJob, require_torch
-from elastane.predict.loading import measure_loader
+from elastane.predict.loader_time import measure_loader
 from elastane.predict.outcomes import load_outcomes
 from elastane.predict.prices import load_prices
 from elastane.predict.probes import load_probes

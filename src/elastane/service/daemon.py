@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from elastane.engines.local.engine import LocalEngine
-from elastane.engines.local.files import Lock
+from elastane.engines.local.json_files import Lock
 from elastane.errors import ElastaneError
 from elastane.service.api.app import create_app
 from elastane.service.api.server import bind, check_exposure, serve
 from elastane.service.api.settings import ApiSettings
-from elastane.service.asking import LiveService
-from elastane.service.control import ControlPlane, ControlSettings
+from elastane.service.control.plane import ControlPlane, ControlSettings
 from elastane.service.home import (
     DATABASE,
     LEASH,
@@ -36,9 +35,10 @@ from elastane.service.home import (
     running,
     write_text,
 )
-from elastane.service.keeping import StoredAccounts
+from elastane.service.live_service import LiveService
 from elastane.service.machine import devices_of, nodes_here, shared_cores
 from elastane.service.store import StaleControlPlane, Store, StoreError
+from elastane.service.stored_accounts import StoredAccounts
 
 ADMIN = "admin"
 _LEASH_S = 0.5

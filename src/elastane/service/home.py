@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastane.engines.local.files import Lock
-from elastane.engines.local.users import JobsAs
+from elastane.engines.local.job_users import JobsAs
+from elastane.engines.local.json_files import Lock
 from elastane.errors import ElastaneError
 from elastane.service.limits import Limits
 

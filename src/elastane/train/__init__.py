@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from elastane.train.adapt.adabatch import AdaBatch
     from elastane.train.adapt.cabs import Cabs
     from elastane.train.adapt.rules import Fixed, PolluxRule
-    from elastane.train.chained import Chained
     from elastane.train.data import SeekableStream, sample_generator
     from elastane.train.errors import TrainError
-    from elastane.train.job import Job, init
+    from elastane.train.script.chained import Chained
+    from elastane.train.script.job import Job, init
 
 _HOME = {
     "AdaBatch": "adapt.adabatch",
     "Cabs": "adapt.cabs",
-    "Chained": "chained",
+    "Chained": "script.chained",
     "Fixed": "adapt.rules",
-    "Job": "job",
+    "Job": "script.job",
     "PolluxRule": "adapt.rules",
     "SeekableStream": "data",
     "TrainError": "errors",
-    "init": "job",
+    "init": "script.job",
     "sample_generator": "data",
 }
 

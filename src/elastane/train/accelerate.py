@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, SequentialSampler
 
 from elastane.train.errors import TrainError
-from elastane.train.job import Job, init
+from elastane.train.script.job import Job, init
 
 try:
     _accelerate: Any = importlib.import_module("accelerate")

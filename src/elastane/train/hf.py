@@ -28,9 +28,9 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, RandomSampler, SequentialSampler
 
 from elastane.train.errors import TrainError
-from elastane.train.framework import WholeSteps
-from elastane.train.job import Job
-from elastane.train.shares import Mode
+from elastane.train.script.framework_loop import WholeSteps
+from elastane.train.script.job import Job
+from elastane.train.worker.batch_split import Mode
 
 try:
     _transformers: Any = importlib.import_module("transformers")

@@ -29,10 +29,10 @@ from typing import Any
 import torch
 
 from elastane.train.errors import TrainError
-from elastane.train.framework import WholeSteps
-from elastane.train.job import Job
-from elastane.train.loader import ElasticLoader
-from elastane.train.shares import Mode
+from elastane.train.script.framework_loop import WholeSteps
+from elastane.train.script.job import Job
+from elastane.train.script.loader import ElasticLoader
+from elastane.train.worker.batch_split import Mode
 
 try:
     _strategies: Any = importlib.import_module("lightning.pytorch.strategies")

@@ -102,7 +102,7 @@ def test_a_wish_that_nothing_matches_is_a_mistake(run: Run, flags: tuple[str, ..
 def test_a_terminal_gets_colours_but_nothing_that_takes_it_over(
     run: Run, server: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("elastane.cli.live.screen.is_terminal", lambda: True)
+    monkeypatch.setattr("elastane.cli.live.terminal.is_terminal", lambda: True)
     printed: list[str] = []
     monkeypatch.setattr("typer.echo", lambda text, nl: printed.append(text))
     server.log_files = {(1, "w0"): "\x1b[32mok\x1b[0m\r\x1b]0;owned\x07\x9b2J\n"}

@@ -12,8 +12,8 @@ import pytest
 from cli.live.conftest import Run
 from cli.live.fake import Fake, ended, queued, running
 from elastane import __version__
-from elastane.service.identity import this_machine
 from elastane.service.messages import ServerInfo
+from elastane.service.same_machine import this_machine
 
 
 def sent(server: Fake) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from elastane.cli.live import screen, times
+from elastane.cli.live import terminal, times
 from elastane.service.messages import Eta
 
 
@@ -88,4 +88,4 @@ def test_a_zero_has_no_minus() -> None:
     assert times.amount(-0.0) == "0"
     assert times.span(-0.0, -0.0) == "0 s"
     eta = Eta(low_s=-0.0, mid_s=-0.0, high_s=-0.0)
-    assert "-0" not in screen.document({"eta": eta})
+    assert "-0" not in terminal.document({"eta": eta})

@@ -11,9 +11,9 @@ from pathlib import Path
 from elastane.cluster import Grant, Node
 from elastane.engines.contract import Attempt, Ending, Launch, Over, Report, Running, Told, Wanted
 from elastane.engines.local.engine import LocalEngine
-from elastane.engines.local.files import Lock
-from elastane.engines.local.layout import Layout
-from elastane.engines.local.sweep import marked
+from elastane.engines.local.json_files import Lock
+from elastane.engines.local.marked_processes import marked
+from elastane.engines.local.paths import Layout
 from elastane.train.reports.events import Event
 
 PATIENCE_S = 180.0

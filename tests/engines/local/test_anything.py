@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastane.engines.contract import Attempt, Launch, Over, Report, Wanted
-from elastane.engines.local.layout import Layout
-from elastane.engines.local.moving import take_up
-from elastane.engines.local.rotation import rotate
-from elastane.engines.local.tender import Tender
-from elastane.engines.local.untrusted import read_events
-from elastane.service.api.logfiles import open_below
-from elastane.service.facade import NotFound
-from elastane.service.logfiles import log_files, log_path
-from elastane.train.control.journal import PlanLog
-from elastane.train.control.last_words import last_words
+from elastane.engines.local.attempt_monitor import Tender
+from elastane.engines.local.log_rotation import rotate
+from elastane.engines.local.paths import Layout
+from elastane.engines.local.untrusted_files import read_events
+from elastane.engines.local.upgrade_home import take_up
+from elastane.service.api.log_reader import open_below
+from elastane.service.job_logs import log_files, log_path
+from elastane.service.protocol import NotFound
+from elastane.train.coordinator.exit_reason import last_words
+from elastane.train.coordinator.plan_log import PlanLog
 
 JOB, ATTEMPT = "j1", Attempt("j1", 1)
 RECORDS = ("plans.jsonl", "events.jsonl", "control.json", "nursery.log")

@@ -10,7 +10,7 @@ import pytest
 from elastane.engines.contract import Examined
 from elastane.engines.local import command
 from elastane.engines.local.command import runnable
-from elastane.engines.local.examining import Examiner
+from elastane.engines.local.inspect_command import Examiner
 from elastane.jobs.parts import Interpreter
 
 ADAPTIVE, MEETING, PLAIN = "import elastane.train as et\n", "import torch.distributed\n", "print(1)\n"

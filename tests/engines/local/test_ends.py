@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from elastane.engines.contract import Cause, Launch
-from elastane.engines.local.launching import ended_json
+from elastane.engines.local.launch_file import ended_json
 from engines.local.house import House, house, live
 
 FORGE = """

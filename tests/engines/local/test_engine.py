@@ -14,7 +14,7 @@ import pytest
 from elastane.cluster import Node
 from elastane.engines.contract import Cause, Ending
 from elastane.engines.local.engine import LocalEngine
-from elastane.engines.local.files import read_json
+from elastane.engines.local.json_files import read_json
 from elastane.train.reports.events import Resized, Stepped, WorkerLost
 from engines.local.house import SCRIPTS, House, house, live
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elastane.engines.local.environment import for_jobs
-from elastane.engines.local.sweep import MARK
+from elastane.engines.local.marked_processes import MARK
 from engines.local.house import house, live
 
 

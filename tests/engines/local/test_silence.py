@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from elastane.engines.local import agents
-from elastane.engines.local.job import _hello_s
+from elastane.engines.local import agent_client
+from elastane.engines.local.attempt_process import _hello_s
 from elastane.train.errors import TrainError
 from elastane.train.reports.events import Stepped, WorkerLost
 from engines.local.house import SCRIPTS, House, house, live
@@ -47,7 +47,7 @@ def agent_pid(living: House, node: str) -> int:
 def test_a_frozen_node_is_lost_survivors_go_on_and_it_returns_without_its_old_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agents, "_SILENCES", 1000)  # it shall come back by itself
+    monkeypatch.setattr(agent_client, "_SILENCES", 1000)  # it shall come back by itself
     out = tmp_path / "counts"
 
     async def story() -> None:
@@ -83,7 +83,7 @@ def test_a_frozen_node_is_lost_survivors_go_on_and_it_returns_without_its_old_wo
 
 @pytest.mark.slow
 def test_an_agent_that_stays_frozen_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "LEASE_S", 3.0)
+    monkeypatch.setattr(agent_client, "LEASE_S", 3.0)
 
     async def story() -> None:
         async with house(tmp_path, nodes=1) as living:

@@ -13,7 +13,7 @@ import torch
 from elastane.errors import ElastaneError
 from elastane.predict import Machine, capture, estimate_step, load_profile
 from elastane.predict.calibration.calibrate import calibrate
-from elastane.predict.calibration.child import in_child
+from elastane.predict.calibration.measuring_process import in_child
 from elastane.predict.calibration.networks import network
 from elastane.predict.calibration.timing import Bench, clock
 from elastane.predict.costs.contract import Basis

@@ -101,7 +101,7 @@ def test_a_plan_without_a_step_is_refused() -> None:
 
 def test_neither_the_engine_nor_the_live_system_that_uses_it_imports_pytorch() -> None:
     code = (
-        "import sys, elastane.predict.eta.log_session, elastane.service.telling; "
+        "import sys, elastane.predict.eta.log_session, elastane.service.presenters; "
         "sys.exit(bool({'torch', 'sklearn', 'pandas'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,7 +10,6 @@ from typing import Any
 
 from elastane.errors import ElastaneError
 from elastane.jobs import parse_spec
-from elastane.service.facade import Conflict, NotFound, Principal, Which
 from elastane.service.messages import (
     Ahead,
     AuditRecord,
@@ -29,6 +28,7 @@ from elastane.service.messages import (
     UserInfo,
     Why,
 )
+from elastane.service.protocol import Conflict, NotFound, Principal, Which
 
 
 class FakeAccounts:

@@ -12,9 +12,9 @@ import httpx
 from fastapi import FastAPI
 
 from elastane.service.api.app import create_app
-from elastane.service.api.desk import Call, Desk
+from elastane.service.api.context import Call, Desk
 from elastane.service.api.settings import ApiSettings
-from elastane.service.facade import Principal
+from elastane.service.protocol import Principal
 from service.api.fakes import FakeAccounts, FakeService, write_log
 
 JOB = "j1"

@@ -12,9 +12,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from elastane.service.api.logfiles import LogReader
+from elastane.service.api.log_reader import LogReader
 from elastane.service.api.streams import follow_log
-from elastane.service.facade import NotFound
+from elastane.service.protocol import NotFound
 from service.api.fakes import write_log
 from service.api.house import FOREIGN_JOB, JOB, House
 

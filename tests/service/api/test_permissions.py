@@ -10,8 +10,8 @@ import httpx
 import pytest
 from fastapi import APIRouter
 
-from elastane.service.api.guarded import GuardedRoute
 from elastane.service.api.permissions import PERMISSIONS
+from elastane.service.api.route import GuardedRoute
 from elastane.service.messages import Ahead, Eta
 from service.api.house import FOREIGN_JOB, JOB, SPEC, House, status_of
 

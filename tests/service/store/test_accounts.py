@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastane.errors import ElastaneError
-from elastane.service.facade import Conflict, NotFound, Principal
 from elastane.service.messages import NewToken
-from elastane.service.store import Store, secret
+from elastane.service.protocol import Conflict, NotFound, Principal
+from elastane.service.store import Store, token_secrets
 from service.store.samples import opened, parts
 
 NOW_S = 5000.0
@@ -35,7 +35,7 @@ def test_a_token_opens_the_door_to_its_owner(store: Store) -> None:
 def test_a_secret_is_nowhere_on_disk(store: Store, path: Path) -> None:
     made = token_for(store)
     store.backup()
-    kept = secret.split(made.token)
+    kept = token_secrets.split(made.token)
     assert kept is not None
     while_open = parts(path)
     assert while_open["elastane.db-wal"]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from elastane.jobs.states import State
 from elastane.service.store import Store, Transaction, failpoints
-from elastane.service.store.checks import examine
 from elastane.service.store.files import Files
+from elastane.service.store.integrity import examine
 from elastane.service.store.migrations import NEWEST
 from service.store.samples import GRANT, add, content, ended, fill, opened, parts
 

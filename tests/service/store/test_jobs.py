@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from elastane.cluster import Batch, Grant, Slice
 from elastane.errors import ElastaneError
 from elastane.jobs.states import TERMINAL, State
-from elastane.service.facade import Conflict, NotFound
+from elastane.service.protocol import Conflict, NotFound
 from elastane.service.store import JobRow, Store
 from elastane.service.store.grant_json import grant_from_json, grant_to_json
 from service.store.samples import GRANT, add, added, ended, opened, save

@@ -12,7 +12,7 @@ from elastane.cluster import Batch
 from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.noise import NoiseScale
 from elastane.models.throughput import ThroughputParams
-from elastane.train.adapt.catalog import BATCH_RULES, rule_named
+from elastane.train.adapt.rule_registry import BATCH_RULES, rule_named
 from elastane.train.adapt.rules import BatchChoice, BatchSituation, Fixed, PolluxRule, split, within
 from elastane.train.errors import TrainError
 

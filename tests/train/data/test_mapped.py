@@ -17,7 +17,7 @@ from elastane.train.data import sample_generator
 from elastane.train.data.blocks import unit_spans
 from elastane.train.data.mapped import MapSource
 from elastane.train.data.order import Order
-from elastane.train.data.samplers import SamplerOrder
+from elastane.train.data.user_sampler import SamplerOrder
 from elastane.train.errors import TrainError
 
 LENGTH = 37

@@ -17,18 +17,18 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
-from elastane.train import loop as loop_module
 from elastane.train.data import source_of
 from elastane.train.data.torch_settings import LoaderSettings
-from elastane.train.gate import gate_optimizer
-from elastane.train.group import Group
-from elastane.train.loader import ElasticLoader
-from elastane.train.loop import Loop, LoopSettings
-from elastane.train.membership import Membership
 from elastane.train.reduce.mean import MeanReducer
-from elastane.train.reporting import Reporter
-from elastane.train.shares import Mode
-from elastane.train.state import TrainingState
+from elastane.train.script.loader import ElasticLoader
+from elastane.train.script.optimizer_hooks import gate_optimizer
+from elastane.train.worker import loop as loop_module
+from elastane.train.worker.batch_split import Mode
+from elastane.train.worker.group import Group
+from elastane.train.worker.loop import Loop, LoopSettings
+from elastane.train.worker.membership import Membership
+from elastane.train.worker.replica_state import TrainingState
+from elastane.train.worker.telemetry import Reporter
 
 VARIANT = sys.argv[1]
 WORLDS = (1, 2, 3, 4, 8) if VARIANT == "consistent" else (1, 2, 4)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elastane.engines.local.files import started
+from elastane.engines.local.json_files import started
 
 JOURNAL, PLANS, CONTROL, MEMBERS, ENDED = (
     "events.jsonl",

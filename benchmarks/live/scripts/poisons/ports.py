@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 from benchmarks.live.scripts.poisons.place import CONTROL, Place, deed
-from elastane.train.control.login import connect
+from elastane.train.coordinator.login import connect
 
 _JUNK = (
     os.urandom(5000) + b"\n",

@@ -8,10 +8,11 @@ from __future__ import annotations
 import typer
 
 from elastane.cli.live import (
-    etas,
+    eta,
     events,
-    exits,
+    exit_codes,
     history,
+    job_commands,
     logs,
     nodes,
     people,
@@ -19,11 +20,10 @@ from elastane.cli.live import (
     queue,
     quota,
     status,
-    steer,
     submit,
     why,
 )
-from elastane.cli.live.exits import Verb
+from elastane.cli.live.exit_codes import Verb
 
 
 def register(app: typer.Typer) -> None:
@@ -33,12 +33,12 @@ def register(app: typer.Typer) -> None:
     app.command("status", cls=Verb, help=status.HELP)(status.command)
     app.command("logs", cls=Verb, help=logs.HELP)(logs.command)
     app.command("why", cls=Verb, help=why.HELP)(why.command)
-    app.command("eta", cls=Verb, help=etas.HELP)(etas.command)
-    app.command("cancel", cls=Verb, help=steer.CANCEL_HELP)(steer.cancel)
-    app.command("suspend", cls=Verb, help=steer.SUSPEND_HELP)(steer.suspend)
-    app.command("resume", cls=Verb, help=steer.RESUME_HELP)(steer.resume)
-    app.command("scale", cls=Verb, help=steer.SCALE_HELP)(steer.scale)
-    app.command("move", cls=Verb, help=steer.MOVE_HELP)(steer.move)
+    app.command("eta", cls=Verb, help=eta.HELP)(eta.command)
+    app.command("cancel", cls=Verb, help=job_commands.CANCEL_HELP)(job_commands.cancel)
+    app.command("suspend", cls=Verb, help=job_commands.SUSPEND_HELP)(job_commands.suspend)
+    app.command("resume", cls=Verb, help=job_commands.RESUME_HELP)(job_commands.resume)
+    app.command("scale", cls=Verb, help=job_commands.SCALE_HELP)(job_commands.scale)
+    app.command("move", cls=Verb, help=job_commands.MOVE_HELP)(job_commands.move)
     app.command("nodes", cls=Verb, help=nodes.NODES_HELP)(nodes.show)
     app.command("drain", cls=Verb, help=nodes.DRAIN_HELP)(nodes.drain)
     app.command("events", cls=Verb, help=events.HELP)(events.command)
@@ -47,4 +47,4 @@ def register(app: typer.Typer) -> None:
     app.add_typer(people.users, name="user")
     app.add_typer(people.tokens, name="token")
     app.add_typer(quota.app, name="quota")
-    app.info.epilog = exits.TABLE
+    app.info.epilog = exit_codes.TABLE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, screen, times
+from elastane.cli.live import calls, terminal, times
 
 if TYPE_CHECKING:
     from elastane.service.messages import EventRecord
@@ -23,14 +23,14 @@ def command(
     """Print events."""
     found = calls.connect().events(after, follow=follow)
     if as_json and not follow:
-        typer.echo(screen.document(list(found)))
+        typer.echo(terminal.document(list(found)))
         return
     for event in found:
-        typer.echo(screen.line(event) if as_json else event_line(event, times.now_s()))
+        typer.echo(terminal.line(event) if as_json else event_line(event, times.now_s()))
 
 
 def event_line(event: EventRecord, now_s: float) -> str:
     """An entry on one line."""
     body = "" if not event.body else " " + json.dumps(event.body, ensure_ascii=False)
     job = f" {event.job}" if event.job else ""
-    return screen.clean(f"{event.seq}  {times.ago(event.at_s, now_s)}  {event.kind}{job}{body}")
+    return terminal.clean(f"{event.seq}  {times.ago(event.at_s, now_s)}  {event.kind}{job}{body}")

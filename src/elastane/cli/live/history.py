@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli import past
-from elastane.cli.live import calls, options, screen, times
-from elastane.cli.live.exits import Verb
+from elastane.cli import history_files
+from elastane.cli.live import calls, options, terminal, times
+from elastane.cli.live.exit_codes import Verb
 from elastane.cli.live.groups import ListByDefault, group
 
 if TYPE_CHECKING:
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 HELP = "Show jobs that have ended; make and look at files of what past jobs teach (docs/history.md)."
 
 app = group(ListByDefault, HELP)
-app.command("build", cls=Verb, help=past.BUILD_HELP)(past.build)
-app.command("export", cls=Verb, help=past.EXPORT_HELP)(past.export)
-app.command("show", cls=Verb, help=past.SHOW_HELP)(past.show)
+app.command("build", cls=Verb, help=history_files.BUILD_HELP)(history_files.build)
+app.command("export", cls=Verb, help=history_files.EXPORT_HELP)(history_files.export)
+app.command("show", cls=Verb, help=history_files.SHOW_HELP)(history_files.show)
 
 _COLUMNS = (
-    screen.Column("id"),
-    screen.Column("name"),
-    screen.Column("owner", 3),
-    screen.Column("state"),
-    screen.Column("attempts", 4, right=True),
-    screen.Column("waited", 2, right=True),
-    screen.Column("ran", 1, right=True),
-    screen.Column("ended"),
-    screen.Column("why"),
+    terminal.Column("id"),
+    terminal.Column("name"),
+    terminal.Column("owner", 3),
+    terminal.Column("state"),
+    terminal.Column("attempts", 4, right=True),
+    terminal.Column("waited", 2, right=True),
+    terminal.Column("ran", 1, right=True),
+    terminal.Column("ended"),
+    terminal.Column("why"),
 )
 
 
@@ -43,12 +43,12 @@ def command(
     """Show ended jobs."""
     jobs = calls.connect().jobs("ended", limit=limit)
     if as_json:
-        typer.echo(screen.document(jobs))
+        typer.echo(terminal.document(jobs))
     elif not jobs:
-        screen.say("no job has ended yet")
+        terminal.say("no job has ended yet")
     else:
         now_s = times.now_s()
-        screen.print_table(_COLUMNS, [_row(job, now_s) for job in jobs])
+        terminal.print_table(_COLUMNS, [_row(job, now_s) for job in jobs])
 
 
 def _row(job: JobSummary, now_s: float) -> Sequence[object]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, options, screen
+from elastane.cli.live import calls, options, terminal
 from elastane.errors import ElastaneError
 from elastane.suggest import did_you_mean
 
@@ -38,14 +38,14 @@ def command(
     client = calls.connect()
     if follow:
         for text in client.follow_logs(id, worker):
-            _write(screen.line({"text": text}) + "\n" if as_json else text)
+            _write(terminal.line({"text": text}) + "\n" if as_json else text)
         return
     files = _chosen(client.logs(id), attempt, worker, everyone)
     if as_json:
         entries = [
             {**file.model_dump(mode="json"), "text": "".join(_parts(client, id, file))} for file in files
         ]
-        typer.echo(screen.document({"id": id, "logs": entries}))
+        typer.echo(terminal.document({"id": id, "logs": entries}))
         return
     for text in _texts(client, id, files):
         _write(text)
@@ -70,10 +70,10 @@ def _chosen(files: Sequence[LogFile], attempt: int | None, worker: str | None, e
 
 def _texts(client: calls.Calls, id: str, files: Sequence[LogFile]) -> Iterator[str]:
     if not files:
-        screen.say(f"{id} has written nothing yet; to see why: elastane why {id}")
+        terminal.say(f"{id} has written nothing yet; to see why: elastane why {id}")
     for file in files:
         if len(files) > 1:
-            yield f"==> attempt {file.attempt}, worker {screen.clean(file.worker)} <==\n"
+            yield f"==> attempt {file.attempt}, worker {terminal.clean(file.worker)} <==\n"
         last = "\n"
         for text in _parts(client, id, file):
             yield text
@@ -93,6 +93,6 @@ def _parts(client: calls.Calls, id: str, file: LogFile) -> Iterator[str]:
 
 def _write(text: str) -> None:
     """Raw to a file or a pipe; to a terminal only what cannot take it over."""
-    if screen.is_terminal():
+    if terminal.is_terminal():
         text = _STEERING.sub(lambda found: found[0] if len(found[0]) > 1 or found[0] in "\n\r\t" else "�", text)
     typer.echo(text, nl=False)

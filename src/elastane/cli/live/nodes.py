@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, options, screen, times
+from elastane.cli.live import calls, options, terminal, times
 
 if TYPE_CHECKING:
     from elastane.service.messages import NodeInfo
@@ -15,11 +15,11 @@ NODES_HELP = "Show nodes, their slots and who is on them."
 DRAIN_HELP = "Let a node run empty; --off lets it take work again."
 
 _COLUMNS = (
-    screen.Column("id"),
-    screen.Column("state"),
-    screen.Column("used", right=True),
-    screen.Column("accelerator", 1),
-    screen.Column("jobs"),
+    terminal.Column("id"),
+    terminal.Column("state"),
+    terminal.Column("used", right=True),
+    terminal.Column("accelerator", 1),
+    terminal.Column("jobs"),
 )
 
 
@@ -27,11 +27,11 @@ def show(as_json: bool = options.AS_JSON) -> None:
     """Show nodes."""
     nodes = calls.connect().nodes()
     if as_json:
-        typer.echo(screen.document(nodes))
+        typer.echo(terminal.document(nodes))
     elif not nodes:
-        screen.say("no nodes; start some with: elastane up")
+        terminal.say("no nodes; start some with: elastane up")
     else:
-        screen.print_table(
+        terminal.print_table(
             _COLUMNS,
             [
                 (node.id, node.state, f"{node.used}/{node.slots}", node.accelerator, _jobs(node))
@@ -49,12 +49,12 @@ def drain(
     client = calls.connect()
     answer = client.undrain(node) if off else client.drain(node)
     if as_json:
-        typer.echo(screen.document(answer))
+        typer.echo(terminal.document(answer))
         return
     left = (
         "" if off or not answer.jobs else f", {times.counted(len(answer.jobs), 'job')} to move: {_jobs(answer)}"
     )
-    typer.echo(screen.clean(f"{answer.id} {answer.state}{left}"))
+    typer.echo(terminal.clean(f"{answer.id} {answer.state}{left}"))
 
 
 def _jobs(node: NodeInfo) -> str:

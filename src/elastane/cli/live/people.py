@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from elastane.cli.live import calls, complete, options, screen, times
-from elastane.cli.live.exits import Verb
+from elastane.cli.live import calls, completion, options, terminal, times
+from elastane.cli.live.exit_codes import Verb
 from elastane.cli.live.groups import ListByDefault, group
 from elastane.errors import ElastaneError
 
@@ -20,8 +20,8 @@ TOKEN_HELP = "Show, make and revoke tokens, with which users log in."  # noqa: S
 users = group(ListByDefault, USER_HELP)
 tokens = group(ListByDefault, TOKEN_HELP)
 
-_USERS = tuple(map(screen.Column, ("name", "role", "tenant")))
-_TOKENS = tuple(map(screen.Column, ("id", "user", "label", "made", "expires")))
+_USERS = tuple(map(terminal.Column, ("name", "role", "tenant")))
+_TOKENS = tuple(map(terminal.Column, ("id", "user", "label", "made", "expires")))
 
 
 @users.command("list", cls=Verb, help="Show users (the default).")
@@ -29,9 +29,9 @@ def list_users(as_json: bool = options.AS_JSON) -> None:
     """Show users."""
     found = calls.connect().users()
     if as_json:
-        typer.echo(screen.document(found))
+        typer.echo(terminal.document(found))
     else:
-        screen.print_table(_USERS, [(each.name, each.role, each.tenant) for each in found])
+        terminal.print_table(_USERS, [(each.name, each.role, each.tenant) for each in found])
 
 
 @users.command("add", cls=Verb, help="Add a user.")
@@ -44,17 +44,17 @@ def add_user(
     """Let somebody in."""
     added = calls.connect().add_user(name, role, tenant)
     if as_json:
-        typer.echo(screen.document(added))
+        typer.echo(terminal.document(added))
         return
-    typer.echo(screen.clean(f"added {added.name} ({added.role}, tenant {added.tenant})"))
-    screen.say(f"next: elastane token new {added.name}")
+    typer.echo(terminal.clean(f"added {added.name} ({added.role}, tenant {added.tenant})"))
+    terminal.say(f"next: elastane token new {added.name}")
 
 
 @users.command("remove", cls=Verb, help="Remove a user.")
 def remove_user(name: str = typer.Argument(metavar="NAME"), as_json: bool = options.AS_JSON) -> None:
     """Let somebody in no longer."""
     calls.connect().remove_user(name)
-    typer.echo(screen.document({"removed": name}) if as_json else f"removed {screen.clean(name)}")
+    typer.echo(terminal.document({"removed": name}) if as_json else f"removed {terminal.clean(name)}")
 
 
 @tokens.command("list", cls=Verb, help="Show tokens, without what makes them tokens (the default).")
@@ -64,13 +64,13 @@ def list_tokens(
     """Show tokens."""
     found = calls.connect().tokens(user)
     if as_json:
-        typer.echo(screen.document(found))
+        typer.echo(terminal.document(found))
         return
     now_s = times.now_s()
     rows = [
         (each.id, each.user, each.label, times.ago(each.created_s, now_s), _end(each, now_s)) for each in found
     ]
-    screen.print_table(_TOKENS, rows)
+    terminal.print_table(_TOKENS, rows)
 
 
 @tokens.command("new", cls=Verb, help="Make a token for a user; it is shown this once.")
@@ -86,20 +86,20 @@ def new_token(
     lifetime_s = _seconds(expires)
     made = calls.connect().new_token(user, label=label, lifetime_s=lifetime_s)
     if as_json:
-        typer.echo(screen.document(made))
+        typer.echo(terminal.document(made))
         return
     typer.echo(made.token)
-    screen.say(f"token {made.id} for {made.user}; it is not shown again, so keep it in a safe place")
+    terminal.say(f"token {made.id} for {made.user}; it is not shown again, so keep it in a safe place")
 
 
 @tokens.command("revoke", cls=Verb, help="Make a token worthless, by its id.")
 def revoke_token(
-    id: str = typer.Argument(metavar="TOKEN_ID", autocompletion=complete.tokens),
+    id: str = typer.Argument(metavar="TOKEN_ID", autocompletion=completion.tokens),
     as_json: bool = options.AS_JSON,
 ) -> None:
     """Revoke a token."""
     calls.connect().revoke_token(id)
-    typer.echo(screen.document({"revoked": id}) if as_json else f"revoked {screen.clean(id)}")
+    typer.echo(terminal.document({"revoked": id}) if as_json else f"revoked {terminal.clean(id)}")
 
 
 def _seconds(written: str | None) -> float | None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from elastane.cli import policies
-from elastane.cli.live import calls, complete, options, screen, times
-from elastane.cli.live.exits import Verb
+from elastane.cli.live import calls, completion, options, terminal, times
+from elastane.cli.live.exit_codes import Verb
 from elastane.cli.live.groups import ShowByDefault, group
 from elastane.errors import ElastaneError
 
@@ -30,7 +30,7 @@ def show(as_json: bool = options.AS_JSON) -> None:
 @app.command("set", cls=Verb, help="Decide by another policy from now on.")
 def set_policy(
     written: str = typer.Argument(
-        metavar="POLICY", help="A name, or 'NAME(option=value,…)'.", autocompletion=complete.policies
+        metavar="POLICY", help="A name, or 'NAME(option=value,…)'.", autocompletion=completion.policies
     ),
     as_json: bool = options.AS_JSON,
 ) -> None:
@@ -41,7 +41,10 @@ def set_policy(
 @app.command("shadow", cls=Verb, help="Let another policy say what it would have done; 'off' ends that.")
 def shadow(
     written: str = typer.Argument(
-        None, metavar="POLICY", help="A name, 'NAME(option=value,…)', or off.", autocompletion=complete.shadows
+        None,
+        metavar="POLICY",
+        help="A name, 'NAME(option=value,…)', or off.",
+        autocompletion=completion.shadows,
     ),
     off: bool = typer.Option(False, "--off", help="No shadow any more."),
     as_json: bool = options.AS_JSON,
@@ -54,16 +57,16 @@ def shadow(
 
 def _print(info: PolicyInfo, as_json: bool) -> None:
     if as_json:
-        typer.echo(screen.document(info))
+        typer.echo(terminal.document(info))
         return
     how = "on events" if info.period_s is None else f"every {times.duration(info.period_s)}"
     took = "" if info.last_ms is None else f", the last in {times.amount(info.last_ms)} ms"
     title = f" ({info.title})" if info.title else ""
-    typer.echo(screen.clean(f"policy {info.policy}{title}"))
+    typer.echo(terminal.clean(f"policy {info.policy}{title}"))
     typer.echo(f"  decides {how}: {times.counted(info.decisions, 'decision')}{took}")
     if info.problem:
-        typer.echo(screen.clean(f"  problem: {info.problem}"))
+        typer.echo(terminal.clean(f"  problem: {info.problem}"))
     if info.shadow is not None:
         last = f"; last: {info.shadow_last}" if info.shadow_last else ""
         differs = f"{info.shadow_differs:,} of {times.counted(info.shadow_decisions, 'decision')}"
-        typer.echo(screen.clean(f"  shadow {info.shadow}: would have done otherwise in {differs}{last}"))
+        typer.echo(terminal.clean(f"  shadow {info.shadow}: would have done otherwise in {differs}{last}"))

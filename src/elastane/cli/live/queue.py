@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, options, screen, times
-from elastane.cli.live.etas import eta_words
+from elastane.cli.live import calls, options, terminal, times
+from elastane.cli.live.eta import eta_words
 
 if TYPE_CHECKING:
     from elastane.service.messages import JobSummary
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 HELP = "Show jobs that run or wait: workers, batch, goodput, progress, when they end, why they wait."
 
 COLUMNS = (
-    screen.Column("id"),
-    screen.Column("name"),
-    screen.Column("owner", 4),
-    screen.Column("state"),
-    screen.Column("workers"),
-    screen.Column("nodes", 6),
-    screen.Column("batch", 7, right=True),
-    screen.Column("goodput", 5, right=True),
-    screen.Column("progress", 2),
-    screen.Column("ends", 1),
-    screen.Column("why"),
+    terminal.Column("id"),
+    terminal.Column("name"),
+    terminal.Column("owner", 4),
+    terminal.Column("state"),
+    terminal.Column("workers"),
+    terminal.Column("nodes", 6),
+    terminal.Column("batch", 7, right=True),
+    terminal.Column("goodput", 5, right=True),
+    terminal.Column("progress", 2),
+    terminal.Column("ends", 1),
+    terminal.Column("why"),
 )
 _EVERY_S = 1.0
 
@@ -48,7 +48,7 @@ def command(
         return client.jobs("all" if everything else "active", owner=owner, tenant=tenant)
 
     if as_json:
-        typer.echo(screen.document(ask()))
+        typer.echo(terminal.document(ask()))
     elif watch:
         _watch(ask)
     else:
@@ -88,14 +88,14 @@ def nodes_words(job: JobSummary) -> str:
 
 def _print(jobs: Sequence[JobSummary]) -> None:
     if not jobs:
-        screen.say("no jobs; submit one with: elastane submit -- python train.py")
+        terminal.say("no jobs; submit one with: elastane submit -- python train.py")
         return
     now_s = times.now_s()
-    screen.print_table(COLUMNS, [row(job, now_s) for job in jobs])
+    terminal.print_table(COLUMNS, [row(job, now_s) for job in jobs])
 
 
 def _watch(ask: Callable[[], list[JobSummary]]) -> None:
-    if screen.is_terminal():
+    if terminal.is_terminal():
         _live(ask)
     shown = None
     while True:
@@ -117,6 +117,6 @@ def _live(ask: Callable[[], list[JobSummary]]) -> None:
         while True:
             now_s = times.now_s()
             rows = [row(job, now_s) for job in ask()]
-            lines = screen.table(COLUMNS, rows, screen.terminal_width())
-            live.update(screen.styled(lines), refresh=True)
+            lines = terminal.table(COLUMNS, rows, terminal.terminal_width())
+            live.update(terminal.styled(lines), refresh=True)
             times.pause(_EVERY_S)

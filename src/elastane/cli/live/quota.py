@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, options, screen
-from elastane.cli.live.exits import Verb
+from elastane.cli.live import calls, options, terminal
+from elastane.cli.live.exit_codes import Verb
 from elastane.cli.live.groups import ListByDefault, group
 from elastane.errors import ElastaneError
 
@@ -19,11 +19,11 @@ HELP = "Show or set how many slots tenants may hold, and whether they lend what 
 app = group(ListByDefault, HELP)
 
 _COLUMNS = (
-    screen.Column("tenant"),
-    screen.Column("used", right=True),
-    screen.Column("slots", right=True),
-    screen.Column("weight", right=True),
-    screen.Column("lends"),
+    terminal.Column("tenant"),
+    terminal.Column("used", right=True),
+    terminal.Column("slots", right=True),
+    terminal.Column("weight", right=True),
+    terminal.Column("lends"),
 )
 
 
@@ -31,7 +31,7 @@ _COLUMNS = (
 def list_quotas(as_json: bool = options.AS_JSON) -> None:
     """Show quotas."""
     found = calls.connect().quotas()
-    typer.echo(screen.document(found)) if as_json else screen.print_table(_COLUMNS, map(_row, found))
+    typer.echo(terminal.document(found)) if as_json else terminal.print_table(_COLUMNS, map(_row, found))
 
 
 @app.command("set", cls=Verb, help="Change a tenant's quota; what is not said stays as it is.")
@@ -53,7 +53,7 @@ def set_quota(
         # To the server no number of slots means no limit, so the present one has to be said again.
         slots = next((each.slots for each in client.quotas() if each.tenant == tenant), None)
     quota = client.set_quota(tenant, slots, weight=weight, lends=lends)
-    typer.echo(screen.document(quota)) if as_json else screen.print_table(_COLUMNS, [_row(quota)])
+    typer.echo(terminal.document(quota)) if as_json else terminal.print_table(_COLUMNS, [_row(quota)])
 
 
 def _row(quota: QuotaInfo) -> tuple[object, ...]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, complete, options, screen, times, waiting
+from elastane.cli.live import calls, completion, options, terminal, times, wait_for_end
 from elastane.cli.live.curve import chart
-from elastane.cli.live.etas import end_words
+from elastane.cli.live.eta import end_words
 from elastane.cli.live.queue import nodes_words, workers_words
 from elastane.errors import ElastaneError
 
@@ -27,7 +27,7 @@ _LAST = 5
 
 
 def command(
-    id: str = typer.Argument(None, metavar="JOB", help="Id of a job.", autocompletion=complete.jobs),
+    id: str = typer.Argument(None, metavar="JOB", help="Id of a job.", autocompletion=completion.jobs),
     wait: bool = typer.Option(False, "--wait", help="Wait for the end; the exit code tells which."),
     as_json: bool = options.AS_JSON,
 ) -> None:
@@ -38,22 +38,22 @@ def command(
             raise ElastaneError("--wait needs a job: elastane status JOB --wait")
         _print_server(client.info(), as_json)
         return
-    job = waiting.wait(client, id) if wait else client.job(id)
-    typer.echo(screen.document(job) if as_json else "\n".join(job_lines(job, times.now_s())))
+    job = wait_for_end.wait(client, id) if wait else client.job(id)
+    typer.echo(terminal.document(job) if as_json else "\n".join(job_lines(job, times.now_s())))
     if wait:
-        raise typer.Exit(waiting.code_of_end(job))
+        raise typer.Exit(wait_for_end.code_of_end(job))
 
 
 def job_lines(job: JobDetail, now_s: float) -> list[str]:
     """The job in words."""
     reason = f": {job.kind_reason}" if job.kind_reason else ""
-    lines = [screen.clean(f"{job.id} ({job.name}) {job.state}, {job.kind}{reason}")]
-    lines += [f"  {label:<10}{screen.clean(text)}" for label, text in _facts(job, now_s)]
+    lines = [terminal.clean(f"{job.id} ({job.name}) {job.state}, {job.kind}{reason}")]
+    lines += [f"  {label:<10}{terminal.clean(text)}" for label, text in _facts(job, now_s)]
     lines += [f"  {each}" for each in chart(job.curve)]
     if job.processes:
-        columns = [screen.Column(each) for each in ("process", "node", "pid", "doing")]
+        columns = [terminal.Column(each) for each in ("process", "node", "pid", "doing")]
         rows = [(each.name, each.node, each.pid or "–", each.doing) for each in job.processes]
-        lines += [f"  {each}" for each in screen.table(columns, rows)]
+        lines += [f"  {each}" for each in terminal.table(columns, rows)]
     return lines + list(_life(job, now_s))
 
 
@@ -115,23 +115,23 @@ def _speed(training: Training) -> Iterator[tuple[str, str]]:
 def _life(job: JobDetail, now_s: float) -> Iterator[str]:
     if not job.life:
         return
-    columns = [screen.Column("when", right=True), screen.Column("became"), screen.Column("because")]
+    columns = [terminal.Column("when", right=True), terminal.Column("became"), terminal.Column("because")]
     rows = [
         (times.ago(step.at_s, now_s), step.target, f"{step.cause}{f': {step.detail}' if step.detail else ''}")
         for step in job.life[-_LAST:]
     ]
-    yield from (f"  {each}" for each in screen.table(columns, rows))
+    yield from (f"  {each}" for each in terminal.table(columns, rows))
 
 
 def _print_server(info: ServerInfo, as_json: bool) -> None:
     if as_json:
-        typer.echo(screen.document(info))
+        typer.echo(terminal.document(info))
         return
     jobs = ", ".join(f"{count} {state}" for state, count in info.jobs.items() if count) or "none"
     up = times.duration(times.now_s() - info.started_s)
     slots = f"{times.counted(info.slots, 'slot')} on {times.counted(info.nodes, 'node')}"
-    typer.echo(screen.clean(f"elastane {info.version}, up for {up}, home {info.home}"))
-    typer.echo(screen.clean(f"{slots}, policy {info.policy}"))
-    typer.echo(screen.clean(f"jobs: {jobs}"))
+    typer.echo(terminal.clean(f"elastane {info.version}, up for {up}, home {info.home}"))
+    typer.echo(terminal.clean(f"{slots}, policy {info.policy}"))
+    typer.echo(terminal.clean(f"jobs: {jobs}"))
     for warning in info.warnings:
-        screen.say(f"warning: {warning}")
+        terminal.say(f"warning: {warning}")

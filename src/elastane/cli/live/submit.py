@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from elastane.cli.live import calls, options, screen, waiting
-from elastane.cli.live.exits import ExitCode, Verb
-from elastane.cli.live.specs import Draft, Flags, draft
+from elastane.cli.live import calls, options, terminal, wait_for_end
+from elastane.cli.live.exit_codes import ExitCode, Verb
+from elastane.cli.live.spec_from_flags import Draft, Flags, draft
 from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _surroundings(
     client: calls.Calls, written: Draft, export: tuple[str, ...]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The spec with what the job takes along from here, unless the service is elsewhere."""
-    from elastane.client.surroundings import sees_our_files, take_along
+    from elastane.client.job_environment import sees_our_files, take_along
 
     asked = (*export, *filter(None, [written.export]))
     if sees_our_files(client.info()):
@@ -125,19 +125,19 @@ def _surroundings(
 
 def _report(answer: Submitted, warnings: tuple[str, ...], as_json: bool, watched: bool) -> None:
     for warning in warnings:
-        screen.say(f"warning: {warning}")
+        terminal.say(f"warning: {warning}")
     if as_json:
-        typer.echo(screen.document({"id": answer.id, "name": answer.name, "repeated": answer.repeated}))
+        typer.echo(terminal.document({"id": answer.id, "name": answer.name, "repeated": answer.repeated}))
         return
     verb = "already submitted as" if answer.repeated else "submitted"
-    typer.echo(f"{verb} {screen.clean(answer.id)} ({screen.clean(answer.name)})")
+    typer.echo(f"{verb} {terminal.clean(answer.id)} ({terminal.clean(answer.name)})")
     if not watched:
-        screen.say(f"next: elastane status {answer.id}, elastane logs -f {answer.id}")
+        terminal.say(f"next: elastane status {answer.id}, elastane logs -f {answer.id}")
 
 
 def _watch(client: calls.Calls, id: str) -> ExitCode:
     try:
-        return waiting.code_of_end(waiting.wait(client, id, waiting.tell))
+        return wait_for_end.code_of_end(wait_for_end.wait(client, id, wait_for_end.tell))
     except KeyboardInterrupt:
-        screen.say(f"{id} goes on; end it with: elastane cancel {id}")
+        terminal.say(f"{id} goes on; end it with: elastane cancel {id}")
         return ExitCode.INTERRUPTED

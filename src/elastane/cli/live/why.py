@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, options, screen, times
-from elastane.cli.live.etas import eta_words
+from elastane.cli.live import calls, options, terminal, times
+from elastane.cli.live.eta import eta_words
 
 if TYPE_CHECKING:
     from elastane.service.messages import Ahead, Why
@@ -26,7 +26,9 @@ def command(
     """Explain a job."""
     answer = calls.connect().why(id, instead=instead)
     typer.echo(
-        screen.document(answer) if as_json else "\n".join(map(screen.clean, why_lines(answer, times.now_s())))
+        terminal.document(answer)
+        if as_json
+        else "\n".join(map(terminal.clean, why_lines(answer, times.now_s())))
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from elastane.cli.predict import options
-from elastane.cli.predict.judging import Judge, read_predicted
+from elastane.cli.predict.outcome import Judge, read_predicted
 
 if TYPE_CHECKING:
     from elastane.predict.eta.log_session import LogWatch

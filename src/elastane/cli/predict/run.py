@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.predict import options, read
+from elastane.cli.predict import numbers, options
 from elastane.cli.predict.inputs import captured_step, machines_for, needed_job
 from elastane.cli.predict.outputs import check_page, show
 from elastane.errors import ElastaneError
@@ -54,22 +54,22 @@ def command(
     from elastane.predict.runs import RunPlan, estimate_run, sorted_runs
     from elastane.predict.steps import estimate_step
 
-    read.one_of(sort, ("cost", "time"), "--sort")
-    spread_by = Parallel(read.one_of(parallel, [each.value for each in Parallel], "--parallel"))
-    exchange = AllReduce(read.one_of(scheme, [each.value for each in AllReduce], "--scheme"))
-    limit_usd = read.dollars(budget) if budget else None
+    numbers.one_of(sort, ("cost", "time"), "--sort")
+    spread_by = Parallel(numbers.one_of(parallel, [each.value for each in Parallel], "--parallel"))
+    exchange = AllReduce(numbers.one_of(scheme, [each.value for each in AllReduce], "--scheme"))
+    limit_usd = numbers.dollars(budget) if budget else None
     limit_s = DURATION.read(deadline) if deadline else None
     offers = _offers(price_file, needed=limit_usd is not None or sort == "cost")
     plan = RunPlan(
-        samples=read.count(samples, "--samples"),
+        samples=numbers.count(samples, "--samples"),
         epochs=epochs,
-        validation_samples=read.count(val_samples, "--val-samples"),
-        validate_every=read.epochs(val_every, "--val-every"),
+        validation_samples=numbers.count(val_samples, "--val-samples"),
+        validate_every=numbers.epochs(val_every, "--val-every"),
         loader_s=_loader_s(job, batch, loader, measure_data),
         checkpoint_s=DURATION.read(checkpoint) if checkpoint else 0.0,
-        checkpoint_every=read.epochs(checkpoint_every, "--checkpoint-every"),
+        checkpoint_every=numbers.epochs(checkpoint_every, "--checkpoint-every"),
     )
-    ways = [Sharing(count, per_node, exchange) for count in read.counts(gpus)]
+    ways = [Sharing(count, per_node, exchange) for count in numbers.counts(gpus)]
     check_page(html)
     machines, captured = machines_for(device, device_file, profile), captured_step(job, batch, script)
     steps = [estimate_step(captured, each, precision) for each in machines]
@@ -112,7 +112,7 @@ def _loader_s(job: str | None, batch: int, told: str | None, measure: bool) -> f
     """What the user says, else what is measured, else nobody knows."""
     from elastane.jobs.units import DURATION
     from elastane.predict.job import load_factory
-    from elastane.predict.loading import measure_loader
+    from elastane.predict.loader_time import measure_loader
 
     if told:
         return DURATION.read(told)

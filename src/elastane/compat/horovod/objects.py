@@ -11,8 +11,8 @@ from torch import Tensor
 from elastane.compat.horovod.operations import checked_root
 from elastane.compat.horovod.process import session
 from elastane.train.errors import TrainError
-from elastane.train.packing import Packed, pack, unpack
-from elastane.train.state import broadcast_packed
+from elastane.train.worker.replica_state import broadcast_packed
+from elastane.train.worker.state_codec import Packed, pack, unpack
 
 
 def share(packed: Packed | None, root: int) -> Packed:

@@ -11,7 +11,7 @@ import torch
 
 from elastane.compat.horovod.session import Session
 from elastane.train.errors import TrainError
-from elastane.train.surroundings import membership_here
+from elastane.train.script.environment import membership_here
 
 _session: Session | None = None
 _parted = False

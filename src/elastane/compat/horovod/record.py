@@ -16,13 +16,13 @@ from pathlib import Path
 import torch
 
 import elastane
-from elastane.train.checkpoint import CheckpointStore
-from elastane.train.membership import Change, Membership
-from elastane.train.outlet import Outlet
-from elastane.train.packing import Packed
-from elastane.train.reporting import Reporter
 from elastane.train.reports.events import Resized, Saved, Started
-from elastane.train.saving import AsyncSaver, SaveInterval
+from elastane.train.worker.async_save import AsyncSaver, SaveInterval
+from elastane.train.worker.checkpoint import CheckpointStore
+from elastane.train.worker.event_sink import Outlet
+from elastane.train.worker.membership import Change, Membership
+from elastane.train.worker.state_codec import Packed
+from elastane.train.worker.telemetry import Reporter
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,14 @@ import torch
 import elastane
 from elastane.compat.horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from elastane.compat.horovod.record import Record
-from elastane.train.control import runner
-from elastane.train.elastic import ElasticMembership
+from elastane.train.coordinator import script_runner
 from elastane.train.errors import MembershipChanged, Released
-from elastane.train.group import Group
-from elastane.train.membership import Change, Membership
-from elastane.train.packing import Packed
-from elastane.train.shadow import ShadowReceiver, ShadowSender
-from elastane.train.state import TrainingState
+from elastane.train.worker.elastic_membership import ElasticMembership
+from elastane.train.worker.group import Group
+from elastane.train.worker.live_join import ShadowReceiver, ShadowSender
+from elastane.train.worker.membership import Change, Membership
+from elastane.train.worker.replica_state import TrainingState
+from elastane.train.worker.state_codec import Packed
 
 
 class Session:
@@ -49,7 +49,7 @@ class Session:
         self._agreed = 0
         self._seen_step = 0
         self._changes: list[Change] = []
-        runner.tell_cause.append(self._failed)
+        script_runner.tell_cause.append(self._failed)
 
     # What membership asks (``Crew``).
 

@@ -21,20 +21,20 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from elastane.engines.local.enclosure import Enclosure, end_leftovers
-from elastane.engines.local.files import Lock, write_json
-from elastane.engines.local.layout import Layout
-from elastane.engines.local.patience import until
-from elastane.engines.local.strangers import Strangers, around, born_alike
-from elastane.engines.local.sweep import MARK, Mark, kill_marked, name_of
-from elastane.engines.local.trouble import Trouble
-from elastane.train.control import wire
-from elastane.train.control.admission import BUFFER_BYTES, LineReader, admit
-from elastane.train.control.identity import IDENTITY, OUTPUT, Identity
-from elastane.train.control.nurseries import nursery_command
-from elastane.train.control.nursery import LEASHED, WAITING
-from elastane.train.control.runner import set_death_signal
-from elastane.train.control.silence import BEAT_S
+from elastane.engines.local.foreign_interpreters import Strangers, around, born_alike
+from elastane.engines.local.json_files import Lock, write_json
+from elastane.engines.local.marked_processes import MARK, Mark, kill_marked, name_of
+from elastane.engines.local.paths import Layout
+from elastane.engines.local.process_containment import Enclosure, end_leftovers
+from elastane.engines.local.survive_errors import Trouble
+from elastane.engines.local.wait_until import until
+from elastane.train.coordinator import wire
+from elastane.train.coordinator.forkserver import LEASHED, WAITING
+from elastane.train.coordinator.job_user import IDENTITY, OUTPUT, Identity
+from elastane.train.coordinator.leases import BEAT_S
+from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, admit
+from elastane.train.coordinator.script_runner import set_death_signal
+from elastane.train.coordinator.spawners import nursery_command
 
 SPARE = "-"
 """The attempt of a nursery that does not know its own yet."""

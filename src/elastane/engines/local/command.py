@@ -11,7 +11,7 @@ from pathlib import Path
 from elastane.jobs.interpreters import find_interpreter, find_program, is_environment, packages_of
 from elastane.jobs.parts import Interpreter
 from elastane.jobs.wrapping import Unwrapped, is_python, unwrap
-from elastane.train.control.kinds import Choice, JobKind, choose_kind, source_of_module
+from elastane.train.coordinator.script_kind import Choice, JobKind, choose_kind, source_of_module
 
 
 @dataclass(frozen=True, slots=True)

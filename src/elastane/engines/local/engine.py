@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from elastane.cluster import Node
-from elastane.engines.aside import Aside
 from elastane.engines.contract import Attempt, Ending, Examined, Report, Wanted, WorkerFacts
-from elastane.engines.local.agents import AgentWatch
+from elastane.engines.deadline_threads import Aside
+from elastane.engines.local.agent_client import AgentWatch
+from elastane.engines.local.attempt_monitor import Tender
 from elastane.engines.local.cgroups import cgroups_of, limits_memory
-from elastane.engines.local.enclosure import end_everything
-from elastane.engines.local.examining import Examiner
-from elastane.engines.local.launching import places_of
-from elastane.engines.local.layout import Layout
-from elastane.engines.local.moving import take_up
-from elastane.engines.local.supervisors import Supervisors
-from elastane.engines.local.sweep import Mark, kill_marked
-from elastane.engines.local.tender import Tender
-from elastane.engines.local.users import JobsAs
+from elastane.engines.local.inspect_command import Examiner
+from elastane.engines.local.job_users import JobsAs
+from elastane.engines.local.launch_file import places_of
+from elastane.engines.local.marked_processes import Mark, kill_marked
+from elastane.engines.local.paths import Layout
+from elastane.engines.local.process_containment import end_everything
+from elastane.engines.local.supervisor_pool import Supervisors
+from elastane.engines.local.upgrade_home import take_up
 from elastane.jobs.parts import Interpreter
 
 _NODES_S = 10.0

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from elastane.codec import decoded, encoded
-from elastane.predict.calibration.child import in_child
+from elastane.predict.calibration.measuring_process import in_child
 from elastane.predict.calibration.networks import network
-from elastane.predict.calibration.ticks import Clock
+from elastane.predict.calibration.reference_work import Clock
 from elastane.predict.calibration.timing import Bench, MeasuredStep, clock
 from elastane.predict.capturing import capture
 from elastane.predict.composition import WholeStep

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 from elastane.codec import decoded, encoded
 from elastane.errors import ElastaneError
 from elastane.predict.calibration.calibrate import Progress, prepare
-from elastane.predict.calibration.child import in_child
+from elastane.predict.calibration.measuring_process import in_child
 from elastane.predict.calibration.timing import Bench, MeasuredStep, clock
 from elastane.predict.costs.contract import Timing
 from elastane.predict.devices import Device, find

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from elastane.predict.calibration.child import in_child
-from elastane.predict.calibration.ticks import Clock, Tick
+from elastane.predict.calibration.measuring_process import in_child
+from elastane.predict.calibration.reference_work import Clock, Tick
 from elastane.predict.capturing.recorder import Recorder
 from elastane.predict.job import JobFactory, TrainingJob
 from elastane.predict.operators import Operator, Phase

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from elastane.service.facade import Principal
 from elastane.service.messages import AuditRecord, NewToken, Role, TokenInfo, UserInfo
+from elastane.service.protocol import Principal
 
 
 class Accounts(Protocol):

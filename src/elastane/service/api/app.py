@@ -9,12 +9,12 @@ from starlette.responses import Response
 
 from elastane import __version__
 from elastane.service.api.accounts import Accounts
-from elastane.service.api.answers import answer_to
-from elastane.service.api.desk import Desk
+from elastane.service.api.context import Desk
+from elastane.service.api.errors import answer_to
+from elastane.service.api.middleware import Shield
 from elastane.service.api.routes import cluster, jobs, logs, people, status
 from elastane.service.api.settings import ApiSettings
-from elastane.service.api.shield import Shield
-from elastane.service.facade import Service
+from elastane.service.protocol import Service
 
 PREFIX = "/api/v1"
 

@@ -19,7 +19,7 @@ from fastapi import FastAPI
 
 from elastane.errors import ElastaneError
 from elastane.service.api.connections import Crowd
-from elastane.service.api.desk import Desk
+from elastane.service.api.context import Desk
 from elastane.service.api.settings import ApiSettings
 
 _GRACE_S = 3

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
-from elastane.service.api.desk import Call
-from elastane.service.api.logfiles import LogReader
-from elastane.service.api.views import events_for
-from elastane.service.facade import NotFound
+from elastane.service.api.context import Call
+from elastane.service.api.log_reader import LogReader
+from elastane.service.api.redaction import events_for
 from elastane.service.messages import EventRecord
+from elastane.service.protocol import NotFound
 
 _BATCH = 500
 

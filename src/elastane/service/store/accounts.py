@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert as insert_or
 
 from elastane.errors import ElastaneError
-from elastane.service.facade import Conflict, NotFound, Principal
 from elastane.service.messages import AuditRecord, NewToken, QuotaInfo, Role, TokenInfo, UserInfo
-from elastane.service.store import secret
+from elastane.service.protocol import Conflict, NotFound, Principal
+from elastane.service.store import token_secrets
 from elastane.service.store.database import Database
 from elastane.service.store.prepared import Found, Prepared
 from elastane.service.store.tables import audit, quotas, tokens, users
@@ -43,11 +43,11 @@ class AccountReads:
 
     def authenticate(self, token: str, now_s: float) -> Principal | None:
         """Whose token this is; None for one that is wrong, expired or revoked, and for anything else."""
-        parts = secret.split(token)
+        parts = token_secrets.split(token)
         found = None if parts is None else self._db.first(_TOKEN, {"wanted": parts.id})
         if parts is None or found is None:
             return None
-        matches = secret.matches(parts, found["digest"])
+        matches = token_secrets.matches(parts, found["digest"])
         expired = found["expires_s"] is not None and now_s >= found["expires_s"]
         if not matches or expired or found["revoked"]:
             return None
@@ -121,10 +121,10 @@ class AccountWrites(AccountReads):
     def add_token(self, user: str, *, label: str = "", expires_s: float | None = None) -> NewToken:
         """A token for somebody.  It is not stored, so it is seen here and never again."""
         self._known(user)
-        new = secret.make()
+        new = token_secrets.make()
         info = TokenInfo(id=new.id, user=user, label=label, created_s=self._db.clock(), expires_s=expires_s)
-        self._db.write(sa.insert(tokens), {**info.model_dump(), "digest": secret.digest(new)})
-        return NewToken(**info.model_dump(), token=secret.join(new))
+        self._db.write(sa.insert(tokens), {**info.model_dump(), "digest": token_secrets.digest(new)})
+        return NewToken(**info.model_dump(), token=token_secrets.join(new))
 
     def revoke_token(self, token_id: str) -> TokenInfo:
         """It opens nothing from now on."""

@@ -19,11 +19,11 @@ from sqlalchemy.pool import NullPool
 
 from elastane.errors import ElastaneError
 from elastane.service.store import tables
+from elastane.service.store.clean_shutdown import break_seal
 from elastane.service.store.errors import StaleControlPlane, StoreError, damaged, failed
 from elastane.service.store.failpoints import reach
 from elastane.service.store.files import Files
 from elastane.service.store.prepared import Found, Prepared, Values, to_json
-from elastane.service.store.seal import break_seal
 
 Clock = Callable[[], float]
 T = TypeVar("T")

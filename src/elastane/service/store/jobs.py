@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from elastane.jobs.states import State
-from elastane.service.facade import Conflict, NotFound, Which
+from elastane.service.protocol import Conflict, NotFound, Which
 from elastane.service.store.database import Database
 from elastane.service.store.grant_json import grant_from_json, grant_to_json
 from elastane.service.store.prepared import Found, Prepared

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from elastane.service.store.checks import APPLICATION
+from elastane.service.store.clean_shutdown import break_seal
 from elastane.service.store.failpoints import reach
 from elastane.service.store.files import Files
-from elastane.service.store.seal import break_seal
+from elastane.service.store.integrity import APPLICATION
 
 
 @dataclass(frozen=True, slots=True)

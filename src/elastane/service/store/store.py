@@ -14,18 +14,18 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from elastane.errors import ElastaneError
-from elastane.service.store import copies
+from elastane.service.store import backup
 from elastane.service.store.accounts import AccountReads, AccountWrites
-from elastane.service.store.checks import examine, in_plain_words
+from elastane.service.store.clean_shutdown import put_seal, read_seal
 from elastane.service.store.database import Clock, Database, connect
 from elastane.service.store.errors import StoreError, missing
+from elastane.service.store.event_log import LogReads, LogWrites
 from elastane.service.store.failpoints import reach
 from elastane.service.store.files import Files, make_folder, make_private, sync
+from elastane.service.store.history import PastReads, PastWrites
+from elastane.service.store.integrity import examine, in_plain_words
 from elastane.service.store.jobs import JobReads, JobWrites
-from elastane.service.store.log import LogReads, LogWrites
 from elastane.service.store.migrations import NEWEST, migrate
-from elastane.service.store.past import PastReads, PastWrites
-from elastane.service.store.seal import put_seal, read_seal
 
 
 class Transaction(JobWrites, LogWrites, AccountWrites, PastWrites):
@@ -71,7 +71,7 @@ class Store(JobReads, LogReads, AccountReads, PastReads):
 
         No control plane may have the store open.
         """
-        return copies.restore_good(Files(path.absolute()), NEWEST)
+        return backup.restore_good(Files(path.absolute()), NEWEST)
 
     def claim(self) -> int:
         """Become the one who may write; returns the epoch, which is higher than every one before."""
@@ -92,7 +92,7 @@ class Store(JobReads, LogReads, AccountReads, PastReads):
 
     def backup(self) -> None:
         """Make the last good copy anew, of what is committed.  Another thread may call it while this one writes."""
-        copies.copy_good(self._db.files)
+        backup.copy_good(self._db.files)
         self._copied_s = self._clock()
 
     def backup_due(self, every_s: float = 600.0) -> bool:
@@ -150,7 +150,7 @@ def _copy_if_clean(files: Files, version: int) -> tuple[str, ...]:
     if read_seal(files) is None and files.good.exists() and version == NEWEST:
         return ()
     try:
-        copies.copy_good(files)
+        backup.copy_good(files)
     except StoreError as error:
         return (f"no good copy of the store could be made: {error}",)
     return ()

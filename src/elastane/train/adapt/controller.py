@@ -21,8 +21,8 @@ from elastane.models.learning_rate import LearningRateRule, StepContext, default
 from elastane.models.noise import NoiseScale
 from elastane.train.adapt.average import MovingAverage
 from elastane.train.adapt.cabs import unscaled
-from elastane.train.adapt.learning import LearningRate
-from elastane.train.adapt.memory import MemoryLimit
+from elastane.train.adapt.lr_factor import LearningRate
+from elastane.train.adapt.memory_limit import MemoryLimit
 from elastane.train.adapt.preconditioner import is_adaptive, reset_moments
 from elastane.train.adapt.profile import StepProfile
 from elastane.train.adapt.rules import BatchChoice, BatchSituation, CouplesLearningRate

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from elastane.models.learning_rate import LearningRateRule
 from elastane.models.learning_rate import rule_named as rate_rule_named
 from elastane.suggest import did_you_mean
-from elastane.train.adapt.catalog import rule_named
+from elastane.train.adapt.rule_registry import rule_named
 from elastane.train.adapt.rules import BatchRule, Fixed, PolluxRule
 from elastane.train.errors import TrainError
 

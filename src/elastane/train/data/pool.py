@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from elastane.train.data import parcel
-from elastane.train.data.child import Floor, Reply, Task, fork_child
+from elastane.train.data import ipc
+from elastane.train.data.loader_process import Floor, Reply, Task, fork_child
 from elastane.train.data.order import PassOrder
 from elastane.train.data.reader import Reader
 from elastane.train.errors import TrainError
@@ -129,7 +129,7 @@ class Pool:
         task = Task(self._tickets, span.pass_index, span.start, indices)
         self._tickets += 1
         try:
-            parcel.send(process.link, parcel.pack(task))
+            ipc.send(process.link, ipc.pack(task))
         except ConnectionError:
             raise self._lost(process) from None
         process.tasks[task.ticket] = span
@@ -145,7 +145,7 @@ class Pool:
         ready = wait([process.link for process in self._processes], timeout)
         for process in [process for process in self._processes if process.link in ready]:
             try:
-                self._take(process, parcel.receive(process.link))
+                self._take(process, ipc.receive(process.link))
             except ConnectionError:
                 raise self._lost(process) from None
         return bool(ready)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
 from elastane.train.data.collate import Collate, Collator
-from elastane.train.data.sampling import sample_rng
+from elastane.train.data.sample_rng import sample_rng
 from elastane.train.errors import TrainError
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from elastane.train.data.keys import Purpose, key_of
 from elastane.train.data.rng import RngStates, capture, preserved, restore, seed_all
-from elastane.train.data.sampling import sample_rng
+from elastane.train.data.sample_rng import sample_rng
 from elastane.train.errors import TrainError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sized
 from typing import Any, Protocol, runtime_checkable
 
-from elastane.train.data.sampling import sample_rng
+from elastane.train.data.sample_rng import sample_rng
 from elastane.train.errors import TrainError
 
 

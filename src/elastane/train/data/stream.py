@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from elastane.train.data.collate import Collate, Collator
-from elastane.train.data.oneshot import refuse_one_shot
+from elastane.train.data.one_shot import refuse_one_shot
 from elastane.train.data.replay import Replay
 from elastane.train.data.seek import SeekableStream, Seeking
 from elastane.train.errors import TrainError

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from elastane.train.reduce.base import BaseReducer, Observe
 from elastane.train.reduce.contract import Collective, Shares
-from elastane.train.reduce.exchange import Exchange, Plan, Slices
 from elastane.train.reduce.gradients import GradientLayout, GradientVector
-from elastane.train.reduce.pool import VectorPool
 from elastane.train.reduce.tree import Fold, Tree
+from elastane.train.reduce.tree_exchange import Exchange, Plan, Slices
+from elastane.train.reduce.vector_pool import VectorPool
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from elastane.compat.horovod.objects import share
 from elastane.compat.horovod.operations import allgather
 from elastane.compat.horovod.process import session
 from elastane.train.errors import TrainError
-from elastane.train.packing import Packed, clone_tensors, pack, unpack
+from elastane.train.worker.state_codec import Packed, clone_tensors, pack, unpack
 
 
 class State:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from elastane.service.api.desk import Asked
-from elastane.service.api.fields import NodeId, TenantName
-from elastane.service.api.guarded import GuardedRoute
+from elastane.service.api.context import Asked
+from elastane.service.api.redaction import node_for
 from elastane.service.api.requests import ChoosePolicy, ChooseShadow, SetQuota
-from elastane.service.api.views import node_for
+from elastane.service.api.route import GuardedRoute
+from elastane.service.api.url_fields import NodeId, TenantName
 from elastane.service.messages import NodeInfo, PolicyInfo, QuotaInfo
 
 routes = APIRouter(route_class=GuardedRoute, tags=["cluster"])

@@ -8,14 +8,14 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from elastane.jobs.problems import Problem, SpecError, shown
-from elastane.service.api.answers import Refused
-from elastane.service.api.desk import Asked, Call
-from elastane.service.api.fields import AskedName, JobId
-from elastane.service.api.guarded import GuardedRoute
+from elastane.service.api.context import Asked, Call
+from elastane.service.api.errors import Refused
+from elastane.service.api.redaction import detail_for, line_for, why_for
 from elastane.service.api.requests import Move, Scale
-from elastane.service.api.views import detail_for, line_for, why_for
-from elastane.service.facade import Which
+from elastane.service.api.route import GuardedRoute
+from elastane.service.api.url_fields import AskedName, JobId
 from elastane.service.messages import EventRecord, JobDetail, JobSummary, Submission, Submitted, Why
+from elastane.service.protocol import Which
 
 routes = APIRouter(route_class=GuardedRoute, tags=["jobs"])
 

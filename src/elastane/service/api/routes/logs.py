@@ -8,11 +8,11 @@ from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from elastane.service.api.desk import Asked
-from elastane.service.api.fields import LARGEST, AttemptNumber, JobId, WorkerName
-from elastane.service.api.guarded import GuardedRoute
-from elastane.service.api.logfiles import LogReader
+from elastane.service.api.context import Asked
+from elastane.service.api.log_reader import LogReader
+from elastane.service.api.route import GuardedRoute
 from elastane.service.api.streams import follow_log
+from elastane.service.api.url_fields import LARGEST, AttemptNumber, JobId, WorkerName
 from elastane.service.messages import LogFile
 
 routes = APIRouter(route_class=GuardedRoute, tags=["logs"])

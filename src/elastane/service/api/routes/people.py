@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from elastane.service.api.answers import Refused
-from elastane.service.api.desk import Asked, Call
-from elastane.service.api.fields import After, AskedName, TokenId, UserName
-from elastane.service.api.guarded import GuardedRoute
+from elastane.service.api.context import Asked, Call
+from elastane.service.api.errors import Refused
 from elastane.service.api.requests import AddUser, MakeToken, SetRole
-from elastane.service.facade import Conflict, NotFound
+from elastane.service.api.route import GuardedRoute
+from elastane.service.api.url_fields import After, AskedName, TokenId, UserName
 from elastane.service.messages import AuditRecord, NewToken, TokenInfo, UserInfo
+from elastane.service.protocol import Conflict, NotFound
 
 routes = APIRouter(route_class=GuardedRoute, tags=["people"])
 

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from elastane.service.api.answers import Refused
-from elastane.service.api.desk import Asked
-from elastane.service.api.fields import LARGEST, After
-from elastane.service.api.guarded import GuardedRoute
+from elastane.service.api.context import Asked
+from elastane.service.api.errors import Refused
+from elastane.service.api.route import GuardedRoute
 from elastane.service.api.streams import send_events
+from elastane.service.api.url_fields import LARGEST, After
 from elastane.service.messages import Message, Problem, ServerInfo, UserInfo
 
 outside = APIRouter(route_class=GuardedRoute)
@@ -48,7 +48,7 @@ async def health() -> Health:
 @outside.get("/metrics", response_class=Figures)
 async def metrics(call: Asked) -> Response:
     """Figures for Prometheus."""
-    from elastane.service.api.exposition import exposition  # not before somebody asks: starts are short without
+    from elastane.service.api.metrics import exposition  # not before somebody asks: starts are short without
 
     return Figures(exposition(call.service.gauges()))
 

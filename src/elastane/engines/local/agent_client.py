@@ -1,0 +1,353 @@
+"""Talking to the agents of nodes: asking them for nurseries, and noticing when they die."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from elastane.engines.local.environment import for_service
+from elastane.engines.local.json_files import Lock, read_json
+from elastane.engines.local.lock_holders import kill_holders
+from elastane.engines.local.paths import Layout
+from elastane.engines.local.survive_errors import Trouble
+from elastane.engines.local.untrusted_files import UNREADABLE
+from elastane.train.coordinator import wire
+from elastane.train.coordinator.device_locks import NODE_DEVICES
+from elastane.train.coordinator.job_user import Identity
+from elastane.train.coordinator.leases import LEASE_S, AwakeClock
+from elastane.train.coordinator.login import ImpostorError
+from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, log_in
+from elastane.train.coordinator.spawners import Parentage
+
+log = logging.getLogger("elastane")
+
+_AGAIN_S = 1.0
+_LOOK_S = 0.05
+_HOPE_S, _HOPES = 0.5, 40
+_RESTART_S = 0.5
+_SHUTDOWN_S = 10.0
+_BEGIN_S = 10.0
+"""How long an agent may take from its lock to the file that says where it listens."""
+_END_S = 20.0
+"""How long an agent may take to end an attempt: its answer comes when all is done."""
+_SILENCES = 3
+"""Leases in a row without a word, after which an agent is killed: nothing else frees its node for another one."""
+
+
+async def ask(
+    facts: Mapping[str, Any], message: Mapping[str, Any], timeout_s: float = 5.0
+) -> dict[str, Any] | None:
+    """One question to an agent or a supervisor; None when it does not answer."""
+    with contextlib.suppress(OSError, asyncio.TimeoutError, *UNREADABLE):
+        async with asyncio.timeout(timeout_s):
+            lines, writer = await _call(facts)
+            try:
+                await log_in(lines, writer, "client", facts["token"])
+                writer.write(wire.encode(message))
+                return wire.decode(await lines.next())
+            finally:
+                writer.close()
+    return None
+
+
+async def _call(facts: Mapping[str, Any]) -> tuple[LineReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection(facts["host"], int(facts["port"]), limit=BUFFER_BYTES)
+    wire.watch_transport(writer)
+    return LineReader(reader), writer
+
+
+async def _first_answer(
+    lines: LineReader, writer: asyncio.StreamWriter, facts: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Log in to an agent and begin to watch it; what it says of itself."""
+    await log_in(lines, writer, "client", facts["token"])
+    writer.write(wire.encode({"type": "watch"}))
+    return wire.decode(await lines.next())
+
+
+async def end_nurseries(layout: Layout, attempt: str, nodes: Iterable[str]) -> None:
+    """End whoever still works for an attempt there.
+
+    Workers of a nursery that was warmed in advance bear the mark it was born with, so they are not found by it.
+    """
+    for node in nodes:
+        facts = read_json(layout.agent(node))
+        if facts is not None:
+            await _end(facts, attempt)
+
+
+async def _end(facts: Mapping[str, Any], attempt: str) -> bool:
+    """Have an agent end all of an attempt; whether it has."""
+    answer = await ask(facts, {"type": "end", "attempt": attempt}, _END_S)
+    return answer is not None and answer.get("type") == "ok"
+
+
+class AgentNurseries:
+    """Nurseries of one attempt, started by the agents of its nodes; on ``adopted`` ones there may be some already."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        attempt: str,
+        log: Path,
+        adopted: Iterable[str] = (),
+        identity: Identity | None = None,
+    ) -> None:
+        """``identity`` is the user who shall run them, if not our own."""
+        self._identity = identity
+        self._layout = layout
+        self._attempt = attempt
+        self._log = log
+        self._asked_s: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._nodes: set[str] = set(adopted)
+        self._watched: set[str] = set()
+        self._problem = ""
+        self._limits: dict[str, tuple[object, int]] = {}
+        self._silent: set[str] = set()
+
+    def ask(self, node: str, parentage: Parentage) -> None:
+        """At most once a second; the agent does not mind being asked twice."""
+        if time.monotonic() - self._asked_s.get(node, -_AGAIN_S) < _AGAIN_S:
+            return
+        self._asked_s[node] = time.monotonic()
+        self._nodes.add(node)
+        task = asyncio.create_task(self._ask(node, parentage))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, node: str, parentage: Parentage) -> None:
+        facts = read_json(self._layout.agent(node))
+        if facts is not None and await self._ended_silent(node, facts):
+            message = {
+                "type": "nursery",
+                "attempt": self._attempt,
+                "environment": parentage.environment(node),
+                "log": str(self._log),
+                "cold": parentage.cold,
+                "python": parentage.python,
+                "identity": self._identity.to_json() if self._identity is not None else None,
+            }
+            self._hear(await ask(facts, message))
+            if parentage.python and node not in self._watched:
+                self._watched.add(node)
+                await self._watch(facts)
+
+    async def _watch(self, facts: Mapping[str, Any]) -> None:
+        """Ask its agent for a while: an interpreter that cannot import us cannot tell us so itself."""
+        for _ in range(_HOPES):
+            await asyncio.sleep(_HOPE_S)
+            self._hear(await ask(facts, {"type": "hope", "attempt": self._attempt}))
+            if self._problem:
+                return
+
+    def _hear(self, answer: Mapping[str, Any] | None) -> None:
+        if answer is not None and answer.get("type") == "hopeless":
+            self._problem = str(answer.get("problem", ""))
+
+    def lost(self, node: str) -> None:
+        """The agent ends it when the next one is asked for; if it is silent itself, once it answers again."""
+        self._silent.add(node)
+
+    async def _ended_silent(self, node: str, facts: Mapping[str, Any]) -> bool:
+        if node in self._silent and await _end(facts, self._attempt):
+            self._silent.discard(node)
+        return node not in self._silent
+
+    def problem(self) -> str:
+        """What an agent said; agents that are gone come back, so there is hope."""
+        return self._problem
+
+    async def limit(self, memory: int, workers: Mapping[str, int]) -> None:
+        """So many bytes for each worker on each node, where the system can see to it; told once to every agent."""
+        for node, count in workers.items():
+            facts = read_json(self._layout.agent(node))
+            if facts is not None and self._limits.get(node) != (facts.get("name"), count):
+                message = {"type": "limit", "attempt": self._attempt, "memory": memory, "workers": count}
+                if await ask(facts, message) is not None:  # else it is told again
+                    self._limits[node] = (facts.get("name"), count)
+
+    async def end(self) -> None:
+        """Nurseries have been told to stop; whoever did not is ended by its agent."""
+        for task in self._tasks:
+            task.cancel()
+        await end_nurseries(self._layout, self._attempt, self._nodes)
+
+
+class AgentWatch:
+    """One node: starts its agent when there is none, knows at once when it is gone, and soon when it is silent."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        node: str,
+        changed: Callable[[], None],
+        devices: Sequence[int] = (),
+        wanted: Callable[[str, str], bool] = lambda _node, _attempt: True,
+    ) -> None:
+        """``wanted`` says whether an attempt (its name) is to have workers on a node."""
+        self.node = node
+        self.alive = False
+        self.pid: int | None = None
+        self._layout = layout
+        self._changed = changed
+        self._devices = devices
+        self._facts: dict[str, Any] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._wanted = wanted
+        self._clock = AwakeClock()
+        self._line: asyncio.StreamWriter | None = None
+        self._heard_s = 0.0
+        self._silences = 0
+        self._trouble = Trouble(f"node {node}: its agent cannot be looked after")
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            with self._trouble.logged():
+                await self._look_after()
+            await asyncio.sleep(_RESTART_S)
+
+    async def _look_after(self) -> None:
+        """Have an agent, and stay with it until it is gone."""
+        self._layout.node(self.node).mkdir(parents=True, exist_ok=True)
+        self._make_locks()
+        if self._silences >= _SILENCES:
+            await self._kill()
+        if not Lock(self._layout.agent_lock(self.node)).held:
+            self._start()
+        await self._connect()
+
+    def _start(self) -> None:
+        # With the lock in hand: an agent that has begun meanwhile says where it is only once.
+        lock = Lock(self._layout.agent_lock(self.node))
+        if not lock.take():
+            return
+        self._layout.agent(self.node).unlink(missing_ok=True)
+        lock.release()
+        with (self._layout.node(self.node) / "agent.log").open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", "elastane.engines.local.agent", str(self._layout.home), self.node],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env={**for_service(os.environ, self._layout.home), **self.environment()},
+                start_new_session=True,
+            )
+
+    def environment(self) -> dict[str, str]:
+        """What workers there have to know of their node."""
+        folder = self._layout.devices(self.node)
+        numbers = ",".join(map(str, self._devices))
+        return {NODE_DEVICES: f"{folder}|{numbers}"} if numbers else {}
+
+    def _make_locks(self) -> None:
+        """Files that workers lock, whoever they run as: open to all, writable by nobody else."""
+        folder = self._layout.devices(self.node)
+        for place in (folder.parent, folder) if self._devices else ():
+            place.mkdir(parents=True, exist_ok=True)
+            place.chmod(0o711)
+        for number in self._devices:
+            lock = folder / f"device-{number}"
+            lock.touch()
+            lock.chmod(0o644)
+
+    async def _connect(self) -> None:
+        """Stay connected as long as it lives."""
+        facts = await self._facts_of_agent()
+        if facts is None:
+            return
+        writer: asyncio.StreamWriter | None = None
+        try:
+            async with asyncio.timeout(LEASE_S):
+                lines, writer = await _call(facts)
+                first = await _first_answer(lines, writer, facts)
+            if first is not None and await self._clean(facts, first):
+                await self._stay(facts, lines, writer)
+        except TimeoutError:
+            self._is_silent(f"did not answer within {LEASE_S:g} s")
+        except ImpostorError as error:
+            self._is_silent(f"cannot be reached: {error}")
+        except (OSError, ValueError):
+            pass
+        finally:
+            if writer is not None:
+                writer.close()
+
+    async def _facts_of_agent(self) -> dict[str, Any] | None:
+        """Where it listens; one that has its lock for long and does not say so counts as silent."""
+        deadline = time.monotonic() + _BEGIN_S
+        while (facts := read_json(self._layout.agent(self.node))) is None and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_S)
+        if facts is None and Lock(self._layout.agent_lock(self.node)).held:
+            self._is_silent(f"did not say within {_BEGIN_S:g} s where it listens")
+        return facts
+
+    async def _stay(self, facts: dict[str, Any], lines: LineReader, writer: asyncio.StreamWriter) -> None:
+        self._silences = 0
+        self._facts, self.pid, self.alive = facts, int(facts["pid"]), True
+        self._line, self._heard_s = writer, self._clock.now_s()
+        self._changed()
+        try:
+            while await lines.next():
+                self._heard_s = self._clock.now_s()
+        finally:
+            self._line = None
+            self.alive = False
+            self._changed()
+
+    async def _clean(self, facts: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+        """End what an agent that was silent still has of attempts that went on elsewhere; whether that is done."""
+        if not self._silences:
+            return True  # the first line of this control plane: it has not said yet what it wants
+        stale = [attempt for attempt in first.get("nurseries", {}) if not self._wanted(self.node, attempt)]
+        return False not in [await _end(facts, attempt) for attempt in stale]
+
+    def look(self) -> None:
+        """To be called twice a second: a line that was silent for a lease is given up, and its node with it."""
+        now_s = self._clock.now_s()
+        if self._line is not None and now_s - self._heard_s > LEASE_S:
+            self._is_silent(f"gave no sign of life for {LEASE_S:g} s")
+            self._line.transport.abort()
+            self._line = None
+
+    def _is_silent(self, how: str) -> None:
+        self._silences += 1
+        log.warning("node %s: its agent %s", self.node, how)
+
+    async def _kill(self) -> None:
+        """End an agent that does not come back, and with it everything on its node."""
+        self._silences = 0
+        killed = await asyncio.to_thread(kill_holders, self._layout.agent_lock(self.node))
+        if killed:
+            log.warning("node %s: its agent did not come back and was killed; a new one is started", self.node)
+
+    async def shut_down(self) -> None:
+        """End the agent and everything on its node, also one that was started a moment ago."""
+        if self._facts is not None and await ask(self._facts, {"type": "shutdown"}) is None:
+            await self._kill()
+        lock = Lock(self._layout.agent_lock(self.node))
+        deadline = time.monotonic() + _SHUTDOWN_S
+        while self._lives(lock) and time.monotonic() < deadline:
+            facts = read_json(self._layout.agent(self.node))
+            if facts is not None and facts != self._facts:  # one that came after the one we knew
+                self._facts = facts
+                await ask(facts, {"type": "shutdown"})
+            await asyncio.sleep(_LOOK_S)
+        if self._lives(lock):
+            await self._kill()
+            if self._process is not None:
+                self._process.kill()
+
+    def _lives(self, lock: Lock) -> bool:
+        """An agent there is, or one that has not come to its lock yet."""
+        return lock.held or (self._process is not None and self._process.poll() is None)

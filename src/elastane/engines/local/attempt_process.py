@@ -1,0 +1,214 @@
+"""The process that runs one attempt: a supervisor whose nurseries belong to the agents of nodes.
+
+It is started at most once at a time (``lock``), may be started again when it was killed, and says how the attempt
+ended (``ended.json``) only when none of its processes is left.  The control plane is not needed for any of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from elastane.engines.contract import Cause
+from elastane.engines.local.agent_client import AgentNurseries
+from elastane.engines.local.command import kind_of, runnable, source_of
+from elastane.engines.local.job_folders import make_folders, out_of_reach
+from elastane.engines.local.json_files import Lock, read_json, write_json
+from elastane.engines.local.launch_file import ended_json, launch_from_json
+from elastane.engines.local.log_rotation import rotate
+from elastane.engines.local.paths import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
+from elastane.engines.local.remedies import with_remedy
+from elastane.engines.local.survive_errors import Trouble
+from elastane.train.coordinator.device_locks import WORKER_DEVICES
+from elastane.train.coordinator.elastic_coordinator import Settings
+from elastane.train.coordinator.job_user import Identity
+from elastane.train.coordinator.script_kind import Choice, JobKind
+from elastane.train.coordinator.script_runner import CANNOT_START
+from elastane.train.coordinator.server import NODE_LOST
+from elastane.train.coordinator.supervisor import JobOptions, Supervisor
+from elastane.train.coordinator.torchrun_env import told_alone
+from elastane.train.errors import TrainError
+from elastane.train.reports.events import Ended
+
+HELLO = "ELASTANE_HELLO_S"
+"""In a job's environment: how long its workers may take until they call ``et.init()``."""
+_MEMBERS_S = 0.2
+_CODE = re.compile(r"exit code (\d+)")
+_SIGNAL = re.compile(r"killed by signal (\d+)")
+_MEMORY = re.compile(
+    r"MemoryError|out of memory|OutOfMemory|can't allocate memory|Cannot allocate memory", re.I
+)
+
+
+class AttemptProcess:
+    """One attempt, from its launch to its end."""
+
+    def __init__(self, folder: Path) -> None:
+        values = read_json(folder / LAUNCH)
+        if values is None:
+            raise TrainError(f"{folder} has no launch")
+        self.launch, self._places = launch_from_json(values)
+        self._identity = Identity.from_json(values.get("identity"))
+        self._folder = folder
+        self._layout = Layout(folder.parent.parent.parent)
+        launch, place = self.launch, Path(self.launch.directory)
+        self._runnable = runnable(launch.command, place, launch.environment, launch.python)
+        self._choice = (
+            kind_of("auto", self._runnable, place, launch.environment)
+            if self.launch.kind == "auto"
+            else Choice(JobKind(self.launch.kind), "")  # whoever chose it knows why
+        )
+
+    async def run(self) -> None:
+        """Train; leaves ``ended.json``."""
+        launch = self.launch
+        begun = self._folder / BEGUN
+        adopt = begun.exists() and (launch.records / CONTROL).exists() and self._choice.kind is JobKind.ADAPTIVE
+        begun.touch()
+        cause, detail, code, misjudged = await self._supervise(adopt=adopt)
+        if misjudged:  # nothing was trained yet: that call comes first
+            self._choice = Choice(JobKind.ADAPTIVE, "its process called elastane.train")
+            cause, detail, code, _ = await self._supervise(adopt=False)
+        write_json(self._folder / ENDED, ended_json(cause, detail, code, time.time()), durable=True)
+
+    async def _supervise(self, *, adopt: bool) -> tuple[Cause, str, int | None, bool]:
+        """(cause, detail, code) of the end, and whether the job turned out to be of another kind."""
+        launch = self.launch
+        try:
+            make_folders(launch.run, self._identity)
+            options = self._options()
+        except TrainError as error:
+            return Cause.FAILED, str(error), None, False
+        closed = self._out_of_reach()
+        if closed:
+            return Cause.UNSTARTABLE, closed, None, False
+        log = launch.records / "nursery.log"
+        nurseries = AgentNurseries(
+            self._layout, str(launch.attempt), log, self._layout.nodes() if adopt else (), self._identity
+        )
+        supervisor = Supervisor(options, _ignore, None, nurseries)
+        members = asyncio.create_task(self._write_members(supervisor, nurseries))
+        try:
+            ended = await supervisor.run(adopt=adopt)
+            verdict = _verdict(ended, self._choice)
+        except TrainError as error:
+            verdict = Cause.FAILED, str(error), None
+        finally:
+            members.cancel()
+        verdict = verdict[0], with_remedy(verdict[1], self._runnable), verdict[2]
+        return *verdict, supervisor.spoken_to and verdict[0] is Cause.FAILED
+
+    def _out_of_reach(self) -> str:
+        """What the user who shall run it may not use, if anything."""
+        if self._identity is None:
+            return ""
+        source = source_of(self._runnable, Path(self.launch.directory))
+        script = str(source) if source else ""
+        closed = out_of_reach(
+            self._identity, self.launch.directory, script, self._runnable.python or sys.executable
+        )
+        return f"jobs of tenant {self.launch.tenant} run as another user here, and {closed}" if closed else ""
+
+    def _options(self) -> JobOptions:
+        launch, what = self.launch, self._runnable
+        # Only a script that talks to us needs a process of ours around it.
+        outside = bool(what.python) and self._choice.kind is not JobKind.ADAPTIVE
+        source = source_of(what, Path(launch.directory), launch.environment)
+        saving = {"ELASTANE_CHECKPOINT_EVERY": str(launch.checkpoint_s)} if launch.checkpoint_s else {}
+        settings = Settings(
+            workers=max(1, sum(self._places.values())),
+            max_workers=launch.most_workers,
+            hello_s=_hello_s(launch.environment.get(HELLO)),
+        )
+        return JobOptions(
+            script="" if outside else what.script,
+            arguments=() if outside else what.arguments,
+            program=what.words if outside else what.program,
+            python="" if outside else what.python,
+            places=self._places,
+            run=launch.run,
+            records=launch.records,
+            settings=settings,
+            environment={
+                "ELASTANE_JOB": launch.attempt.job,
+                **saving,
+                **launch.environment,
+                **what.wrapped.environment,
+                WORKER_DEVICES: str(launch.worker_slots),
+            },
+            directory=Path(launch.directory),
+            module=what.module,
+            kind=self._choice.kind,
+            guessed=launch.guessed,
+            told_alone=what.wrapped.told or told_alone(self._choice.kind, source),
+        )
+
+    async def _write_members(self, supervisor: Supervisor, nurseries: AgentNurseries) -> None:
+        """Who is there, for whoever wants to know; only when it changes.  Long logs are set aside on the way."""
+        last: Mapping[str, Any] | None = None
+        size = int(self.launch.worker_memory_gb * 1e9)
+        kind = {"kind": self._choice.kind.value, "why_kind": self._choice.reason}
+        name = f"attempt {self.launch.attempt}"
+        writing, limiting = Trouble(f"{name}: its members were not written"), Trouble(f"{name}: no limits")
+        rotating = Trouble(f"{name}: its logs were not set aside")
+        while True:  # a full disk must not end more than what needs it
+            with writing.logged():
+                facts = {**kind, **supervisor.members()}
+                if facts != last:
+                    write_json(self._folder / MEMBERS, facts)
+                    last = facts
+            with rotating.logged():
+                rotate(self.launch.run / "logs")
+            with limiting.logged():
+                if size:  # those that are about to leave count as well
+                    await nurseries.limit(size, supervisor.workers_by_node())
+            await asyncio.sleep(_MEMBERS_S)
+
+
+def _hello_s(text: str | None) -> float:
+    try:
+        seconds = float(text) if text is not None else Settings().hello_s
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0.0:
+        raise TrainError(f"{HELLO}: must be a number of seconds above 0, not {text!r}")
+    return seconds
+
+
+def _ignore(_: object) -> None:
+    """The journal has it."""
+
+
+def _verdict(ended: Ended, choice: Choice) -> tuple[Cause, str, int | None]:
+    """What the control plane should make of it."""
+    if ended.outcome == "finished":
+        return Cause.FINISHED, "", 0
+    if ended.outcome == "stopped":
+        suspended = ended.cause.startswith(Cause.SUSPENDED.value)
+        return (Cause.SUSPENDED if suspended else Cause.CANCELLED), ended.cause, None
+    code = _CODE.search(ended.cause)
+    number = int(code.group(1)) if code else None
+    if NODE_LOST in ended.cause and choice.kind is not JobKind.ADAPTIVE:
+        return Cause.LOST, ended.cause, None
+    if number == CANNOT_START:
+        return Cause.UNSTARTABLE, ended.cause, number
+    if _MEMORY.search(ended.cause):
+        return Cause.OUT_OF_MEMORY, ended.cause, number
+    killed = _SIGNAL.search(ended.cause)
+    return (
+        Cause.FAILED,
+        ended.cause,
+        number if number is not None else -int(killed.group(1)) if killed else None,
+    )
+
+
+def run_attempt(folder: Path) -> None:
+    """Run it, unless somebody does or has."""
+    lock = Lock(folder / LOCK)
+    if lock.take() and not (folder / ENDED).exists():
+        asyncio.run(AttemptProcess(folder).run())

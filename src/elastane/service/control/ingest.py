@@ -1,0 +1,164 @@
+"""What the engine says about jobs and nodes, taken in: stored before the engine may forget it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from elastane.engines.contract import Cause, Over, Report, Running, Told
+from elastane.jobs.states import State
+from elastane.service.control.active_job import LiveJob, places_of
+from elastane.service.control.containment import SERVICE_WIDE, Containing, unreadable
+from elastane.service.control.transitions import after_end, after_running, is_set_aside, overlap
+from elastane.service.store import Transaction
+from elastane.simcore.physics import core_share
+
+_STORE_TRAINING_S = 2.0
+"""How often what jobs report is stored; it can be read again from their own reports."""
+
+
+_TURN = 100
+"""Reports that are heard before anybody else has a turn."""
+
+
+class Hearing(Containing):
+    """A control plane that listens.  What one job says can cost that job only."""
+
+    async def _take_in_turns(self) -> None:
+        """What the engine says, so much at a time: in between those are answered who ask."""
+        # Kept until they are stored: the engine says nothing twice.
+        self._untaken = [*self._untaken, *self.engine.reports()]
+        while self._untaken:
+            self._take_some()
+            if self._untaken:
+                await asyncio.sleep(0)
+
+    def _take(self, reports: list[Report]) -> None:
+        """The same at once."""
+        self._untaken = [*self._untaken, *reports]
+        while self._untaken:
+            self._take_some()
+
+    def _take_some(self) -> None:
+        """A turn's reports; ends and starts are stored before the engine may forget them."""
+        reports = self._untaken[:_TURN]
+        changes = [r for r in reports if isinstance(r, Running | Over)]
+        share = self._share()
+        for report in reports:
+            job = self._of(report)
+            if job is not None and isinstance(report, Told):
+                self._hear(job, report, share)
+        if changes:
+            self._store_changes(changes)
+        self._untaken = self._untaken[_TURN:]
+        for report in changes:
+            if isinstance(report, Over):
+                self.engine.forget(report.attempt)
+        for job_id in [i for i, job in self.live.items() if job.row.terminal]:
+            del self.live[job_id]
+
+    def _of(self, report: Report) -> LiveJob | None:
+        """The job that a report is about, if it is about its latest attempt."""
+        job = self.live.get(report.attempt.job)
+        return job if job is not None and job.attempt == report.attempt else None
+
+    def _hear(self, job: LiveJob, report: Told, share: float) -> None:
+        if report.number <= job.row.seen or is_set_aside(job.row):
+            return
+        job.row = replace(job.row, seen=report.number)
+        try:
+            with self.suspects.looking_at(job.id):
+                worth = job.learned.hear(report.event, share)
+        except Exception as error:  # whatever a job reports
+            self.set_aside(job, error)
+            return
+        if worth:
+            self._unsaved.add(job.id)
+
+    def _store_changes(self, changes: list[Running | Over]) -> None:
+        """In one transaction; if that fails, one by one, so that it costs only the job whose change it is."""
+        try:
+            with self.changing() as t:
+                for report in changes:
+                    job = self._of(report)
+                    if job is not None:
+                        self._change(t, job, report)
+        except SERVICE_WIDE:
+            raise
+        except Exception as error:
+            if len(changes) == 1:
+                self._give_up(changes[0], error)
+                return
+            for report in changes:
+                self._store_changes([report])
+
+    def _give_up(self, report: Running | Over, error: Exception) -> None:
+        """A change that cannot be stored: its job is set aside, or has failed if that was its end."""
+        job = self._of(report)
+        if job is None:
+            return
+        self.set_aside(job, error)
+        if isinstance(report, Over):
+            plain = Over(report.attempt, job.row.seen, Cause.FAILED, unreadable(error), None, self.clock())
+            with self.changing() as t:
+                self._change(t, job, plain)
+
+    def _share(self) -> float:
+        busy = sum(job.row.grant.workers * job.worker.gpus for job in self.live.values() if job.row.grant)
+        return core_share(self.settings.cores, busy)
+
+    def _change(self, t: Transaction, job: LiveJob, report: Running | Over) -> None:
+        report = replace(report, at_s=self._moment(report.at_s))
+        if isinstance(report, Running):
+            before = job.places
+            settled = job.row.state is State.RUNNING or report.workers == places_of(job.row.grant)
+            # A report from before the last change does not mean that the places of that change are empty.
+            job.places = dict(report.workers) if settled else overlap(job.places, report.workers)
+            if job.row.state is State.STARTING:
+                job.learned.start_s = max(0.0, report.at_s - job.row.last_change_s)
+            outcome = after_running(job, report)
+            if outcome is not None or job.places != before:  # a job may say what is known as often as it likes
+                self.poke("settled")
+        else:
+            outcome = after_end(job, report)
+            job.places = {}
+            self.poke("finish")
+        if outcome is not None:
+            self.follow(t, job, outcome)
+
+    def _store_training(self, *, force: bool = False) -> None:
+        now = self.clock()
+        if not self._unsaved or (not force and 0.0 <= now - self._saved_s < _STORE_TRAINING_S):
+            return
+        self._save_training([job for each in sorted(self._unsaved) if (job := self.live.get(each)) is not None])
+        self._unsaved.clear()
+        self._saved_s = now
+
+    def _save_training(self, jobs: list[LiveJob]) -> None:
+        try:
+            with self.changing() as t:
+                for job in jobs:
+                    training, profile = job.learned.training_json(), job.learned.profile_json()
+                    job.row = replace(job.row, training=training, profile=profile)
+                    t.save_training(job.row)
+        except SERVICE_WIDE:
+            raise
+        except Exception as error:
+            if len(jobs) == 1:
+                self.set_aside(jobs[0], error)
+                return
+            for job in jobs:
+                self._save_training([job])
+
+    def _look_at_nodes(self) -> None:
+        nodes = self.engine.nodes()
+        if nodes.keys() != self._nodes.keys():
+            with self.store.transaction() as t:
+                for name in sorted(nodes.keys() - self._nodes.keys()):
+                    t.append_event("node", None, {"node": name, "state": "up"})
+                for name in sorted(self._nodes.keys() - nodes.keys()):
+                    t.append_event("node", None, {"node": name, "state": "lost"})
+            for job in self.live.values():
+                job.places = {node: count for node, count in job.places.items() if node in nodes}
+            self.poke("node")
+        self._nodes = dict(nodes)

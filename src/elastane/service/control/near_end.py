@@ -1,0 +1,57 @@
+"""Jobs about to end keep their place: to suspend and restart one would take longer than to let it finish.
+
+What a job says of its progress is only its word, so an attempt is protected for as long as a few restarts take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from elastane.policies.view import JobView
+from elastane.service.control.job_measurements import Learned
+
+if TYPE_CHECKING:
+    from elastane.service.control.active_job import LiveJob
+
+_RESTARTS = 3.0
+"""How long the end of an attempt may take, in times that a suspension and a restart would."""
+
+
+@dataclass(slots=True)
+class Finish:
+    """Since when an attempt has been about to end; one whose worker dies then is about to end nevertheless."""
+
+    attempt: int = -1
+    since_s: float | None = None
+
+    def near(self, job: LiveJob, now_s: float) -> bool:
+        """Whether the job should be left alone until it is done."""
+        if job.row.attempt != self.attempt:
+            self.attempt, self.since_s = job.row.attempt, None
+        again_s = job.learned.restart.estimate().mean + job.learned.start_s
+        if self.since_s is None:
+            left_s = seconds_left(job.learned, now_s)
+            if left_s is None or left_s > again_s:
+                return False
+            self.since_s = now_s
+        return now_s - self.since_s <= _RESTARTS * again_s
+
+
+def seconds_left(learned: Learned, now_s: float) -> float | None:
+    """Seconds to its end at the pace of its latest windows; None when nobody can tell."""
+    if len(learned.fractions) < 2:
+        return None
+    (began_s, begun), (seen_s, done) = learned.fractions[0], learned.fractions[-1]
+    if done <= begun or seen_s <= began_s:
+        return None
+    return max(0.0, (1.0 - done) * (seen_s - began_s) / (done - begun) - max(0.0, now_s - seen_s))
+
+
+def left_alone(job: LiveJob, view: JobView, now_s: float) -> JobView:
+    """As a policy may see a job that runs: one about to end is not there to be taken from."""
+    row = job.row
+    asked = row.pinned_workers is not None or row.pinned_node is not None or row.held
+    if row.grant is None or asked or not job.finish.near(job, now_s):
+        return view
+    return replace(view, request=replace(view.request, preemptible=False))

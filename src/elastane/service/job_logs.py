@@ -1,0 +1,71 @@
+"""The logs of a job: which there are, and where; nothing outside the job's own folder.
+
+A worker's name is never used twice in a job, so its log is found by its name alone.  The plan log of the job tells
+which workers belonged to which attempt, and who led it first.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+
+from elastane.engines.local.paths import PLANS, Layout
+from elastane.engines.local.untrusted_files import UNREADABLE, read_bytes, read_object
+from elastane.service.messages import LogFile
+from elastane.service.protocol import NotFound
+
+_MOST_HISTORY = 1 << 22
+"""Bytes of the plan log that are looked at: many thousands of changes."""
+_WORKER = re.compile(r"w[1-9][0-9]{0,6}")
+
+
+def log_files(layout: Layout, job: str) -> list[LogFile]:
+    """Logs of all workers, oldest first."""
+    attempts, leaders = _history(read_bytes(layout.records(job), PLANS, most=_MOST_HISTORY))
+    found = []
+    for path in (layout.run(job) / "logs").glob("w*.log"):
+        name = path.stem
+        size = _size(path) if _WORKER.fullmatch(name) else None
+        if size is not None:
+            attempt = attempts.get(name, 1)
+            found.append(LogFile(attempt=attempt, worker=name, bytes=size, leader=name in leaders))
+    return sorted(found, key=lambda file: int(file.worker[1:]))
+
+
+def log_path(layout: Layout, job: str, attempt: int, worker: str) -> Path:
+    """Where a worker's log lies."""
+    known = {(file.attempt, file.worker) for file in log_files(layout, job)}
+    if (attempt, worker) not in known:
+        raise NotFound(f"there is no log of worker {worker} in attempt {attempt}")
+    return layout.run(job) / "logs" / f"{worker}.log"
+
+
+def _size(path: Path) -> int | None:
+    """Of a regular file; None for anything else that a job may put there."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def _history(plans: bytes) -> tuple[dict[str, int], set[str]]:
+    """The attempt of each worker, and the first leader of each attempt; what a job made up is passed over."""
+    attempts: dict[str, int] = {}
+    leaders: dict[int, str] = {}
+    attempt = 1
+    for line in plans.splitlines():
+        entry = read_object(line) or {}
+        try:
+            match entry.get("type"):
+                case "spawn":
+                    attempts[str(entry["worker"])] = attempt
+                    leaders.setdefault(attempt, str(entry["worker"]))
+                case "plan" if entry["plan"].get("kind") == "start":
+                    leaders[attempt] = str(entry["plan"]["members"][0])
+                case "finish":
+                    attempt += 1
+        except (*UNREADABLE, IndexError):
+            continue
+    return attempts, set(leaders.values())

@@ -1,0 +1,146 @@
+"""Why a job waits: one binding reason, the numbers behind it, who is ahead, and what would help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastane.jobs.states import State
+from elastane.policies.view import View
+from elastane.service.control.active_job import LiveJob, slots_of
+from elastane.service.control.facts import build_view
+from elastane.service.control.plane import ControlPlane
+from elastane.service.control.policy_runner import crash_of, decide_now
+from elastane.service.control.requested_places import holders, waits
+from elastane.service.eta import end_of
+from elastane.service.messages import Ahead, Instead, Why
+from elastane.service.wording import counted
+
+_MOST_AHEAD = 10
+
+
+def explain(plane: ControlPlane, job: LiveJob, *, instead: bool) -> Why:
+    """From the last decision; ``instead`` asks the policy again, with other wishes."""
+    row = job.row
+    total = sum(node.gpus for node in plane.engine.nodes().values())
+    held = sum(slots_of(j.spec, j.row.grant.workers) for j in plane.live.values() if j.row.grant)
+    numbers = {
+        "slots": float(total),
+        "slots_free": float(total - held),
+        "workers": float(row.grant.workers if row.grant else 0),
+        "workers_least": float(job.request(total).min_workers),
+        "workers_most": float(job.request(total).max_workers),
+    }
+    if row.grant is not None:
+        reason, ahead = _why_running(job), waits_for(plane, job)
+        return Why(id=row.id, state=row.state.value, reason=reason, numbers=numbers, ahead=ahead)
+    reason = job.waiting or "it has just arrived and the next decision will look at it"
+    ahead = [_ahead(plane, j) for j in plane.live.values() if j.row.grant is not None]
+    return Why(
+        id=row.id,
+        state=row.state.value,
+        reason=reason,
+        numbers=numbers,
+        ahead=ahead[:_MOST_AHEAD],
+        advice=_advice(job, total - held, instead=instead),
+        instead=_alternatives(plane, job) if instead else [],
+    )
+
+
+def waits_for(plane: ControlPlane, job: LiveJob) -> list[Ahead]:
+    """Who holds what a job that was scaled or moved needs."""
+    asked = job.row.pinned_workers is not None and (waits(job) or job.row.grant is None)
+    if not asked or job.row.held or not job.waiting:
+        return []
+    return [_ahead(plane, other) for other in holders(job, plane.live.values())[:_MOST_AHEAD]]
+
+
+def _ahead(plane: ControlPlane, job: LiveJob) -> Ahead:
+    row = job.row
+    return Ahead(
+        id=row.id,
+        name=row.name,
+        owner=row.owner,
+        workers=row.grant.workers if row.grant else sum(job.places.values()),
+        state=row.state.value,
+        eta=end_of(job.learned, plane.clock(), row.state in (State.RUNNING, State.RESIZING)),
+    )
+
+
+def _why_running(job: LiveJob) -> str:
+    row = job.row
+    assert row.grant is not None
+    if row.state is State.SUSPENDING:
+        return "it is saving its work before it gives up its place"
+    if waits(job) and job.waiting:
+        return job.waiting
+    if row.pinned_node is not None:
+        return f"it runs with {_workers(row.grant.workers)} on {row.pinned_node}, where its owner put it"
+    if row.pinned_workers is not None:
+        return f"it runs with {_workers(row.pinned_workers)}, the size its owner pinned"
+    if row.kind == "rigid":
+        return f"it runs with {_workers(row.grant.workers)}; a rigid job has one size ({row.kind_reason})"
+    return f"it runs with {_workers(row.grant.workers)}, which is where they do the most good now"
+
+
+def _workers(count: int) -> str:
+    return counted(count, "worker")
+
+
+def _advice(job: LiveJob, free: int, *, instead: bool) -> list[str]:
+    if job.row.held:
+        return [f"elastane resume {job.id}"]
+    least = job.request(1).min_workers
+    fitting = int(free / max(job.spec.worker.gpus, 1e-9))
+    if 0 < fitting < least and job.row.kind != "rigid":
+        return [
+            f"with {_workers(fitting)} at least instead of {least} it could start now (--workers {fitting}:…)"
+        ]
+    return [] if instead else [f"see 'elastane why {job.id} --instead'"]
+
+
+def _alternatives(plane: ControlPlane, job: LiveJob) -> list[Instead]:
+    """Ask the policy again with this job's wishes changed one at a time."""
+    seen = build_view(plane.scene(plane.rounds.memory), plane.live.values(), "arrival", plane.policy)
+    if job.id not in seen.view.jobs or plane.rounds.problem:
+        return []
+    found = []
+    least = seen.view.jobs[job.id].request.min_workers
+    for workers in sorted({1, least // 2, least - 1} - {0, least}):
+        found.append(
+            _try(
+                plane,
+                _with_least(seen.view, job.id, workers),
+                job,
+                f"{_workers(workers)} at least instead of {least}",
+            )
+        )
+    if seen.view.jobs[job.id].request.types:
+        found.append(_try(plane, _any_type(seen.view, job.id), job, "any accelerator"))
+    found.append(_try(plane, _urgent(seen.view, job.id), job, "the highest priority"))
+    return found
+
+
+def _try(plane: ControlPlane, view: View, job: LiveJob, change: str) -> Instead:
+    try:
+        grant = decide_now(plane.policy, view).lowered.grants.get(job.id)
+    except Exception as error:  # a policy may be anybody's code
+        return Instead(change=change, starts=f"unknown: {crash_of(plane.policy, error)}", helps=False)
+    starts = f"it would start now, with {_workers(grant.workers)}" if grant else "it would still wait"
+    return Instead(change=change, starts=starts, helps=grant is not None)
+
+
+def _with_least(view: View, job: str, workers: int) -> View:
+    seen = view.jobs[job]
+    request = replace(seen.request, min_workers=workers, workers=workers)
+    return replace(view, jobs={**view.jobs, job: replace(seen, request=request)})
+
+
+def _any_type(view: View, job: str) -> View:
+    seen = view.jobs[job]
+    return replace(view, jobs={**view.jobs, job: replace(seen, request=replace(seen.request, types=()))})
+
+
+def _urgent(view: View, job: str) -> View:
+    seen = view.jobs[job]
+    highest = max(j.priority for j in view.jobs.values()) + 1
+    return replace(view, jobs={**view.jobs, job: replace(seen, priority=highest)})

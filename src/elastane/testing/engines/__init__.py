@@ -1,0 +1,1 @@
+"""Engines for tests: one without processes, in the time of a given clock."""

@@ -1,0 +1,725 @@
+"""Decides who trains: one plan after the other, each with a higher generation.
+
+A pure state machine: it is told what happened and when, and answers with actions.  No sockets, no processes,
+no clock; the server around it owns those.  Everything it must not forget it asks to be recorded first, and
+``adopt`` builds a new coordinator from such a log, while the workers go on training.
+
+A change of members is prepared while the old generation trains (``_next``), and entered when everybody is
+ready.  A death ends the generation: all members stop at their next collective, say which step they applied
+last (``failed``), and the survivors enter an urgent plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Spawn
+from elastane.train.coordinator.cpu_activity import Effort
+from elastane.train.coordinator.hang_detection import HangLimits, first_steps, hung
+from elastane.train.coordinator.membership_plan import Kind, Plan
+from elastane.train.coordinator.worker_table import Phase, Worker, first_difference
+
+KILLED = "killed by signal"
+"""How the end of a process is described that did not end by itself."""
+_EARLIER = "call it earlier, or allow more time (--hello, ELASTANE_HELLO_S)"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Limits of one job, and how long to wait for what."""
+
+    workers: int = 1
+    max_workers: int | None = None
+    shadow: bool = True
+    replace: bool = True
+    lease_s: float = 6.0
+    warm_lease_s: float = 120.0
+    hello_s: float = 600.0
+    """How long a worker's process may take until it says hello: its imports, and whatever its script does before."""
+    hang_factor: float = 20.0
+    hang_floor_s: float = 5.0
+    first_step_s: float = 120.0
+    """A worker in its first steps may be idle for so long while others wait ..."""
+    compile_s: float = 1800.0
+    """... and at work for so long: it may be compiling."""
+    join_patience_s: float = 10.0
+    prepare_s: float = 120.0
+    enter_s: float = 60.0
+    max_apart: int = 2
+    """Groups in a row whose members could not connect, after which that is not tried again."""
+    max_deaths: int = 5
+    """Deaths without a single step between them, after which the job is given up."""
+
+
+class Coordinator:
+    """One job's membership."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.target = settings.workers
+        self.workers: dict[str, Worker] = {}
+        self.current: Plan | None = None
+        self.outcome: Finish | None = None
+        self.step = 0
+        self._next: Plan | None = None
+        self._next_s = 0.0
+        self._going = False
+        self._published = 0
+        self._recovering = False
+        self._adopting_until_s: float | None = None
+        self._dropped: set[str] = set()
+        self._let_gone: set[str] = set()
+        self._born = 0
+        self._deaths = 0
+        self._death_step = -1
+        self._no_shadow = False
+        self._unborn_cause = ""
+        self._apart = 0
+        self._apart_generation = 0
+        self._stopping = ""
+        self._out: list[Action] = []
+
+    @property
+    def settled(self) -> bool:
+        """Whether as many workers train as are wanted, and no change is under way."""
+        return (
+            self.current is not None
+            and self._next is None
+            and not self._recovering
+            and len(self.current.members) == self.target
+        )
+
+    @property
+    def staying(self) -> Sequence[str]:
+        """Workers that train or will, and are not to leave; members first, in rank order."""
+        members = self.current.members if self.current else ()
+        useful = [w.name for w in self._alive() if w.useful and w.name not in self._dropped]
+        return sorted(useful, key=lambda name: members.index(name) if name in members else len(members))
+
+    # What is told from outside; each call answers with actions.
+
+    def start(self, now_s: float) -> list[Action]:
+        """Ask for the first workers."""
+        self._out.append(Record({"type": "target", "workers": self.target}))
+        return self._settle(now_s)
+
+    def resize(self, workers: int, now_s: float, drop: Iterable[str] = ()) -> list[Action]:
+        """From now on ``workers`` of them, without those in ``drop``."""
+        limit = self.settings.max_workers
+        self.target = max(1, workers if limit is None else min(workers, limit))
+        for name in drop:
+            worker = self.workers.get(name)
+            if worker is not None and worker.phase in (Phase.WARMING, Phase.READY):
+                worker.phase = Phase.GONE
+                self._out += [Record({"type": "gone", "worker": name}), Kill(name, "no longer wanted")]
+            else:
+                self._dropped.add(name)
+        self._out.append(Record({"type": "target", "workers": self.target}))
+        return self._settle(now_s)
+
+    def stop(self, cause: str, now_s: float) -> list[Action]:
+        """End the job; members leave at their next step boundary, newcomers at once: they have nothing to save."""
+        self._stopping = cause
+        self._drop_next()
+        for worker in self._alive():
+            if worker.phase in (Phase.WARMING, Phase.READY):
+                worker.phase = Phase.GONE
+                self._out += [Record({"type": "gone", "worker": worker.name}), Kill(worker.name, cause)]
+            else:
+                self._send(worker.name, type="stop", cause=cause)
+        return self._settle(now_s)
+
+    def hello(self, name: str, account: Mapping[str, Any], now_s: float) -> list[Action]:
+        """A worker connects, for the first time or again."""
+        worker = self.workers.get(name)
+        if worker is None or not worker.alive:
+            self._send(name, type="refused", cause="this worker is no longer part of the job")
+            return self._settle(now_s)
+        worker.seen_s = now_s
+        worker.node = str(account.get("node", ""))
+        worker.host = str(account.get("host", ""))
+        self._send(name, type="welcome", lease_s=self.settings.lease_s)
+        if self._adopting_until_s is not None:
+            worker.entered = int(account.get("generation", 0))
+            worker.signature = account.get("signature", {})
+            worker.stream = str(account.get("stream", ""))
+            worker.phase = Phase(account.get("phase", Phase.WARMING))
+            worker.applied = int(account.get("applied", -1))
+            worker.done = bool(account.get("done", False))
+        return self._settle(now_s)
+
+    def started(self, name: str, now_s: float) -> list[Action]:
+        """A worker's process exists; from now on it has to come to its hello."""
+        worker = self.workers.get(name)
+        if worker is not None:
+            worker.started_s = now_s
+        return self._settle(now_s)
+
+    def ready(self, name: str, signature: Mapping[str, Any], stream: str, now_s: float) -> list[Action]:
+        """A worker has built its model and may be planned in."""
+        worker = self._seen(name, now_s)
+        if worker is None or worker.phase is not Phase.WARMING:
+            return self._settle(now_s)
+        reference = self._reference()
+        problem = first_difference(signature, reference) if reference else None
+        if problem is not None:
+            cause = f"worker {name} {problem}"
+            self._warn(cause)
+            self._send(name, type="refused", cause=cause)
+            worker.cause = cause
+            if self.current is None:
+                self._fail(cause)
+            return self._settle(now_s)
+        worker.phase, worker.signature, worker.stream = Phase.READY, signature, stream
+        worker.ready_s = now_s
+        limit = signature.get("settings", {}).get("virtual")
+        if limit and self.target > limit:
+            self._warn(f"{self.target} workers were asked for, but there are {limit} virtual ranks to share")
+            self.target = limit
+        return self._settle(now_s)
+
+    def built(self, name: str, generation: int, now_s: float) -> list[Action]:
+        """A worker has connected the group of a plan that is being prepared."""
+        worker = self._seen(name, now_s)
+        if worker is not None:
+            worker.built = max(worker.built, generation)
+        return self._settle(now_s)
+
+    def caught_up(self, name: str, generation: int, now_s: float) -> list[Action]:
+        """A joiner's state follows the training at most a step behind."""
+        worker = self._seen(name, now_s)
+        if worker is not None:
+            worker.caught_up = max(worker.caught_up, generation)
+        return self._settle(now_s)
+
+    def lagging(self, name: str, generation: int, why: str, now_s: float) -> list[Action]:
+        """A shadow join cannot keep up (or cannot work): do it again with a plain copy."""
+        if self._next is not None and self._next.generation == generation and not self._going:
+            self._warn(f"worker {name} joins by a plain copy of the state: {why}")
+            self._no_shadow = True
+            self._drop_next()
+        elif self._next is not None and self._next.generation == generation and name in self._next.joiners:
+            return self.failed(name, generation, None, why, now_s)  # the others are entering without it
+        return self._settle(now_s)
+
+    def entered(self, name: str, generation: int, step: int, now_s: float) -> list[Action]:
+        """A worker trains in this generation."""
+        worker = self._seen(name, now_s)
+        if worker is not None and worker.alive:
+            if generation > worker.entered:  # parts of a batch may have other sizes now: compiled again
+                worker.entered, worker.effort = generation, Effort()
+            worker.phase = Phase.MEMBER
+            self._progressed(step)
+        return self._settle(now_s)
+
+    def failed(self, name: str, generation: int, applied: int | None, why: str, now_s: float) -> list[Action]:
+        """A worker's generation is over for it; ``applied`` is None if it holds no complete state."""
+        worker = self._seen(name, now_s)
+        if worker is None or not worker.alive:
+            return self._settle(now_s)
+        worker.parked = max(worker.parked, generation)
+        if applied is None:
+            worker.phase = Phase.READY
+        else:
+            worker.phase, worker.applied = Phase.MEMBER, applied
+        ends = self._published if self._recovering or self.current is None else self.current.generation
+        if generation >= ends:
+            self._break(why)
+        return self._settle(now_s)
+
+    def apart(self, name: str, generation: int, why: str, now_s: float) -> list[Action]:
+        """A worker could not connect the group of an urgent plan; its ``failed`` follows."""
+        plan = self._next
+        if plan is None or plan.generation != generation or self._apart_generation == generation:
+            return self._settle(now_s)  # it is over anyway, or another has said so before
+        self._apart, self._apart_generation = self._apart + 1, generation
+        cause = self._who_is_apart(name, plan, why)
+        self._warn(cause)
+        if self._apart >= self.settings.max_apart:
+            self._apart = 0
+            if plan.kind is Kind.START:
+                self._fail(cause)
+            else:
+                self._fence(self.workers[name], cause)
+        return self._settle(now_s)
+
+    def _who_is_apart(self, name: str, plan: Plan, why: str) -> str:
+        def at(worker: str) -> str:
+            return f"{worker} at {self.workers[worker].host or 'an address it did not tell'}"
+
+        others = [at(other) for other in plan.members if other != name]
+        rest = f" and {len(others) - 3} others" if len(others) > 3 else ""
+        return f"worker {at(name)} could not be connected with {', '.join(others[:3])}{rest}: {why}"
+
+    def left(self, name: str, now_s: float) -> list[Action]:
+        """A worker has passed the boundary at which its plan lets it go, and will exit."""
+        worker = self._seen(name, now_s)
+        if worker is not None and worker.alive:
+            worker.phase = Phase.LEAVING
+        return self._settle(now_s)
+
+    def beat(self, name: str, step: int, doing: str, now_s: float, cpu_s: float | None = None) -> list[Action]:
+        """A sign of life, about twice a second; in its first steps a worker tells what it has computed."""
+        worker = self._seen(name, now_s)
+        if worker is not None:
+            worker.effort.hear(step, doing, cpu_s, now_s)
+        if worker is not None and (worker.beat.step, worker.beat.doing) != (step, doing):
+            worker.beat.step, worker.beat.doing, worker.beat.since_s = step, doing, now_s
+            self._progressed(step)
+        return self._settle(now_s)
+
+    def done(self, name: str, step: int, now_s: float) -> list[Action]:
+        """A worker has come to the end of training."""
+        worker = self._seen(name, now_s)
+        if worker is not None:
+            if not worker.done:
+                self._out.append(Record({"type": "done", "worker": name}))
+            worker.done = True
+            worker.beat.step = step
+            self._progressed(step)
+            self._drop_next()
+        return self._settle(now_s)
+
+    def said_goodbye(self, name: str, cause: str) -> None:
+        """A worker tells what ends it, before it ends."""
+        if name in self.workers:
+            self.workers[name].cause = cause
+
+    def exited(self, name: str, clean: bool, how: str, now_s: float, *, blame: bool = True) -> list[Action]:
+        """A worker's process is gone (or cannot come back); without ``blame`` it went with its node."""
+        worker = self.workers.get(name)
+        if worker is None or not worker.alive:
+            return self._settle(now_s)
+        phase, worker.phase = worker.phase, Phase.GONE
+        cause = worker.cause or how
+        if clean and not worker.cause and (worker.done or phase is not Phase.MEMBER or self._stopping):
+            return self._settle(now_s)
+        if worker.done and not worker.cause and (not blame or how.startswith(KILLED)):
+            self._killed_after_training(worker, phase, cause, blame=blame)
+        elif worker.done:
+            self._fail(f"worker {name} failed after training: {cause}")
+        elif clean and not worker.cause:
+            others = sum(w.phase is Phase.MEMBER and not w.done for w in self._alive())
+            self._fail(_early(name, self.step, others))
+        else:
+            if self.current is None and not worker.seen_s and worker.cause:
+                self._died_before_init(worker)
+            self._lost(worker, phase, cause, blame=blame)
+        return self._settle(now_s)
+
+    def tick(self, now_s: float) -> list[Action]:
+        """Time has passed: leases, hangs, deadlines."""
+        for worker in list(self._alive()):
+            lease = self.settings.warm_lease_s if worker.phase is Phase.WARMING else self.settings.lease_s
+            if worker.seen_s and now_s - worker.seen_s > lease:
+                self._fence(worker, f"no sign of life for {lease:g} s")
+            elif not worker.seen_s and worker.started_s is not None:
+                self._unheard(worker, now_s - worker.started_s)
+        stuck = self._hung(now_s)
+        if stuck is not None:
+            limit = now_s - stuck.beat.since_s
+            self._fence(stuck, f"no progress for {limit:.1f} s at step {stuck.beat.step} while others wait")
+        self._look_for_deserters(now_s)
+        if self._next is not None and now_s - self._next_s > self._deadline_s():
+            self._overdue(now_s)
+        return self._settle(now_s)
+
+    # A new coordinator, for a job that ran before or still runs.
+
+    @classmethod
+    def after(cls, settings: Settings, entries: Iterable[Mapping[str, Any]]) -> Coordinator:
+        """Begin again where an earlier run ended: names and generations are never used twice."""
+        self = cls(settings)
+        for entry in entries:
+            if entry["type"] == "spawn":
+                self._born += 1
+            elif entry["type"] == "plan":
+                self._published = int(entry["plan"]["generation"])
+        return self
+
+    @classmethod
+    def adopt(cls, settings: Settings, entries: Iterable[Mapping[str, Any]], now_s: float) -> Coordinator:
+        """Continue from a log; workers get one lease to say hello again."""
+        self = cls(settings)
+        for entry in entries:
+            match entry["type"]:
+                case "target":
+                    self.target = int(entry["workers"])
+                case "spawn":
+                    if self.outcome is not None:  # that was the end of an earlier run with this log
+                        self.outcome, self.current = None, None
+                        self.workers.clear()
+                    self._born += 1
+                    self.workers[entry["worker"]] = Worker(entry["worker"])
+                case "gone":
+                    self.workers.pop(entry["worker"], None)
+                case "done":
+                    if entry["worker"] in self.workers:
+                        self.workers[entry["worker"]].done = True
+                case "plan":
+                    self.current = Plan.from_json(entry["plan"])
+                    self._published = self.current.generation
+                case "finish":
+                    self.outcome = Finish(entry["outcome"], entry["cause"])
+        self._adopting_until_s = now_s + settings.lease_s
+        return self
+
+    def _adopt_done(self, now_s: float) -> bool:
+        """Whether everybody who may come back has done so; then the state is judged."""
+        if self._adopting_until_s is None:
+            return True
+        missing = [w for w in self._alive() if not w.seen_s]
+        if missing and now_s < self._adopting_until_s:
+            return False
+        self._adopting_until_s = None
+        for worker in missing:
+            # Even of one that had done its training nobody knows how it ended: its end is repeated.
+            worker.phase, worker.done = Phase.GONE, False
+            self._out.append(Kill(worker.name, "did not come back"))
+        plan = self.current
+        members = [w for w in self._alive() if w.phase is Phase.MEMBER]
+        agreed = plan is not None and [w.name for w in members if w.entered == plan.generation]
+        if plan is None or not members:
+            self.current = None
+        elif sorted(agreed or ()) != sorted(plan.members):
+            self._break("the coordinator was restarted during a change of members")
+        return True
+
+    # Inside.
+
+    def _settle(self, now_s: float) -> list[Action]:
+        if self.outcome is None and self._adopt_done(now_s):
+            self._complete()
+            if self.outcome is None and not self._finished():
+                if self._recovering:
+                    self._recover(now_s)
+                if not self._recovering and not self._stopping:
+                    self._go()
+                    self._reconcile(now_s)
+        actions, self._out = self._out, []
+        return actions
+
+    def _alive(self) -> Sequence[Worker]:
+        return [worker for worker in self.workers.values() if worker.alive]
+
+    def _seen(self, name: str, now_s: float) -> Worker | None:
+        worker = self.workers.get(name)
+        if worker is not None:
+            worker.seen_s = now_s
+        return worker
+
+    def _send(self, name: str, **message: Any) -> None:
+        self._out.append(Send(name, message))
+
+    def _warn(self, text: str) -> None:
+        self._out.append(Emit({"type": "warned", "text": text}))
+        if self.current is not None and self.workers[self.current.members[0]].alive:
+            self._send(self.current.members[0], type="note", text=text)
+
+    def _reference(self) -> Mapping[str, Any] | None:
+        known = (w.signature for w in self._alive() if w.phase is not Phase.WARMING and w.signature)
+        return next(known, None)
+
+    def _progressed(self, step: int) -> None:
+        if step > self.step:
+            self.step = step
+        if self.step > self._death_step:
+            self._deaths = 0
+
+    def _lost(self, worker: Worker, phase: Phase, cause: str, *, blame: bool = True) -> None:
+        self._apart = 0  # who could not be connected may have been this one
+        self._out.append(Record({"type": "gone", "worker": worker.name}))
+        self._out.append(
+            Emit({"type": "worker_lost", "worker": worker.name, "cause": cause, "step": self.step})
+        )
+        if blame:
+            self._deaths = self._deaths + 1 if self.step <= self._death_step else 1
+            self._death_step = self.step
+        trains = [w for w in self._alive() if w.phase in (Phase.MEMBER, Phase.JOINING)]
+        if phase is Phase.MEMBER and worker.cause and not trains:
+            self._fail(cause)
+        elif self._deaths >= self.settings.max_deaths:
+            self._fail(f"{self._deaths} workers died without a step between them; the last: {cause}")
+        elif phase is Phase.MEMBER or (phase is Phase.JOINING and self._going):
+            self._break(f"worker {worker.name} was lost: {cause}")
+        elif phase is Phase.JOINING:
+            self._drop_next()
+        elif self.current is None and worker.cause:
+            self._fail(cause)
+
+    def _killed_after_training(self, worker: Worker, phase: Phase, cause: str, *, blame: bool) -> None:
+        """Others have the same result; if there are none, the end of the script is repeated."""
+        worker.done = False  # how far it came in the rest of its script nobody knows
+        if any(other.done for other in self.workers.values()):
+            self._out.append(Record({"type": "gone", "worker": worker.name}))
+            self._warn(f"worker {worker.name} was lost after training ({cause}); the others have its result")
+        else:
+            self._lost(worker, phase, cause, blame=blame)
+
+    def _died_before_init(self, worker: Worker) -> None:
+        """The first time may be bad luck: only the same end twice in a row is the script's own."""
+        if worker.cause != self._unborn_cause:
+            self._unborn_cause, worker.cause = worker.cause, ""
+
+    def _unheard(self, worker: Worker, since_s: float) -> None:
+        limit_s = self.settings.hello_s
+        if since_s > limit_s:
+            why = f"its process runs, but did not come to et.init() within {limit_s:g} s; {_EARLIER}"
+            worker.cause = why
+            if self.current is None:
+                self._died_before_init(worker)
+            self._fence(worker, why)
+
+    def _fence(self, worker: Worker, why: str) -> None:
+        self._out.append(Kill(worker.name, why))
+        phase, worker.phase = worker.phase, Phase.GONE
+        if not worker.done:
+            self._lost(worker, phase, why)
+
+    def _fail(self, cause: str) -> None:
+        if self.outcome is None:
+            self._finish("failed", cause)
+
+    def _finish(self, outcome: str, cause: str) -> None:
+        self.outcome = Finish(outcome, cause)
+        self._out.append(Record({"type": "finish", "outcome": outcome, "cause": cause}))
+        for worker in self._alive():
+            self._send(worker.name, type="stop", cause=cause, failed=outcome == "failed")
+        self._out.append(self.outcome)
+
+    def _let_go(self) -> None:
+        """Nobody needs anybody's part of the last step any more."""
+        members = [w for w in self._alive() if w.phase is Phase.MEMBER]
+        if members and all(w.done for w in members):
+            for worker in members:
+                if worker.name not in self._let_gone:
+                    self._let_gone.add(worker.name)
+                    self._send(worker.name, type="over")
+
+    def _finished(self) -> bool:
+        self._let_go()
+        trained = [w for w in self.workers.values() if w.entered or w.done]
+        if self._stopping and not any(w.alive for w in trained):
+            self._finish("stopped", self._stopping)
+        elif any(w.done for w in trained) and not any(w.alive for w in trained):
+            self._finish("finished", "")
+        for worker in self._alive() if any(w.done for w in trained) else ():
+            if not worker.entered and not worker.done:
+                worker.phase = Phase.GONE
+                self._out.append(Kill(worker.name, "training has ended"))
+        return self.outcome is not None or (any(w.done for w in trained) and not self._recovering)
+
+    def _publish(self, plan: Plan, now_s: float) -> None:
+        self._next, self._next_s, self._going = plan, now_s, plan.urgent
+        self._published = plan.generation
+        self._out.append(Record({"type": "plan", "plan": plan.to_json()}))
+        for name in dict.fromkeys((*plan.members, *plan.leavers)):
+            if name in plan.joiners or plan.kind is Kind.START:
+                self.workers[name].phase = Phase.JOINING
+            self._send(name, type="plan", plan=plan.to_json())
+
+    def _drop_next(self) -> None:
+        """Give up a plan that nobody has entered yet; the old generation simply goes on."""
+        plan, self._next = self._next, None
+        if plan is None or (self._going and not plan.urgent):
+            self._next = plan
+            return
+        if plan.urgent:
+            return
+        for name in dict.fromkeys((*plan.members, *plan.leavers)):
+            worker = self.workers[name]
+            if worker.alive:
+                self._send(name, type="cancel", generation=plan.generation)
+                if worker.phase is Phase.JOINING:
+                    worker.phase = Phase.READY
+
+    def _break(self, why: str) -> None:
+        """End the present generation for everybody who is in it or about to enter the next one."""
+        plan = self._next
+        if plan is not None and not self._going:
+            self._drop_next()
+        self._next, self._going, self._recovering = None, False, True
+        for worker in self._alive():
+            if worker.phase in (Phase.MEMBER, Phase.JOINING) and not worker.done:
+                self._send(worker.name, type="abort", generation=self._published, cause=why)
+
+    def _recover(self, now_s: float) -> None:
+        if self._next is not None:
+            return
+        involved = [w for w in self._alive() if w.phase in (Phase.MEMBER, Phase.JOINING) and not w.done]
+        if any(w.parked < self._published for w in involved):
+            return
+        if not involved:
+            self._recovering, self.current = False, None
+            return
+        order = {name: rank for rank, name in enumerate(self.current.members if self.current else ())}
+        members = sorted(involved, key=lambda w: order.get(w.name, len(order)))
+        latest = max(members, key=lambda w: w.applied)
+        behind = any(w.applied != latest.applied for w in members)
+        self._publish(
+            Plan(
+                generation=self._published + 1,
+                kind=Kind.RECOVER,
+                members=tuple(w.name for w in members),
+                source=latest.name if behind else None,
+                nodes=self._nodes(members),
+            ),
+            now_s,
+        )
+
+    def _complete(self) -> None:
+        """A plan that all its members have entered is the present one."""
+        plan = self._next
+        if plan is None or any(
+            self.workers[n].alive and self.workers[n].entered < plan.generation for n in plan.members
+        ):
+            return
+        if not all(self.workers[n].alive for n in plan.members):
+            return
+        if any(self.workers[n].phase is Phase.MEMBER for n in plan.leavers):
+            return
+        self._next, self._going, self._recovering, self._no_shadow = None, False, False, False
+        self._apart = 0
+        self.current = plan
+        self._dropped -= set(plan.leavers)
+        for name in (*plan.members, *plan.leavers):
+            if self.workers[name].alive:
+                self._send(name, type="settled", generation=plan.generation)
+
+    def _go(self) -> None:
+        """Let the leader name the boundary once everybody is prepared."""
+        plan = self._next
+        if plan is None or self._going or self.current is None:
+            return
+        everybody = all(self.workers[n].built >= plan.generation for n in plan.members)
+        followed = not plan.shadow or all(self.workers[n].caught_up >= plan.generation for n in plan.joiners)
+        if everybody and followed:
+            self._going = True
+            self._send(self.current.members[0], type="go", generation=plan.generation)
+
+    def _reconcile(self, now_s: float) -> None:
+        useful = [w for w in self._alive() if w.useful and w.name not in self._dropped]
+        fresh = self._deaths == 0 or self.settings.replace or self.current is None
+        for _ in range(self.target - len(useful) if fresh else 0):
+            self._spawn()
+        if self._next is not None:
+            return
+        if self.current is None:
+            self._begin(now_s)
+        else:
+            self._change(self.current, now_s)
+
+    def _spawn(self) -> None:
+        self._born += 1
+        name = f"w{self._born}"
+        self.workers[name] = Worker(name)
+        self._out += [Record({"type": "spawn", "worker": name}), Spawn(name)]
+
+    def _begin(self, now_s: float) -> None:
+        ready = [w for w in self._alive() if w.phase is Phase.READY][: self.target]
+        warming = any(w.phase is Phase.WARMING for w in self._alive())
+        if len(ready) < self.target and (warming or not ready):
+            return
+        names = tuple(w.name for w in ready)
+        self._publish(
+            Plan(self._published + 1, Kind.START, names, source=names[0], nodes=self._nodes(ready)), now_s
+        )
+
+    def _change(self, current: Plan, now_s: float) -> None:
+        members = [self.workers[n] for n in current.members]
+        keep = [w for w in members if w.alive and w.name not in self._dropped][: self.target]
+        waiting = [w for w in self._alive() if w.phase is Phase.READY]
+        joiners = waiting[: self.target - len(keep)]
+        warming = [w for w in self._alive() if w.phase is Phase.WARMING]
+        for worker in [*waiting[len(joiners) :], *warming[max(0, self.target - len(keep) - len(joiners)) :]]:
+            worker.phase = Phase.GONE
+            self._out.append(Kill(worker.name, "no longer wanted"))
+        if not keep and not self._can_follow(joiners):
+            keep = [w for w in members if w.alive][
+                :1
+            ]  # somebody must hand the state over; he leaves afterwards
+        leavers = [w for w in members if w.alive and w not in keep]
+        expected = [w for w in warming if w.alive]
+        patient = bool(joiners) and now_s - joiners[0].ready_s < self.settings.join_patience_s
+        # Those who come are waited for, so that one change does for all; those who only leave need not wait.
+        if (expected and (patient or not joiners) and self.target > len(keep)) or not (joiners or leavers):
+            return
+        self._publish(self._change_plan(members, keep, joiners, leavers), now_s)
+
+    def _change_plan(
+        self, members: list[Worker], keep: list[Worker], joiners: list[Worker], leavers: list[Worker]
+    ) -> Plan:
+        after = [*keep, *joiners]
+        kind = Kind.MOVE if joiners and leavers else Kind.GROW if joiners else Kind.SHRINK
+        able = self._can_follow(after)
+        shadow = bool(joiners) and able and (self.settings.shadow or not keep) and not self._no_shadow
+        donors = [w for w in members if w.alive]
+        return Plan(
+            generation=self._published + 1,
+            kind=kind,
+            members=tuple(w.name for w in after),
+            joiners=tuple(w.name for w in joiners),
+            leavers=tuple(w.name for w in leavers),
+            donors={w.name: donors[i % len(donors)].name for i, w in enumerate(joiners)} if shadow else {},
+            streams={w.name: w.stream for w in joiners},
+            shadow=shadow,
+            source=keep[0].name if joiners and not shadow and keep else None,
+            nodes=self._nodes(after),
+        )
+
+    def _can_follow(self, workers: Iterable[Worker]) -> bool:
+        return not self._no_shadow and all(w.signature.get("shadow", False) for w in workers)
+
+    def _nodes(self, workers: Iterable[Worker]) -> int:
+        return max(1, len({w.node for w in workers}))
+
+    def _deadline_s(self) -> float:
+        return self.settings.enter_s if self._going else self.settings.prepare_s
+
+    def _overdue(self, now_s: float) -> None:
+        plan = self._next
+        assert plan is not None
+        if not self._going:
+            self._no_shadow = plan.shadow
+            self._warn(f"generation {plan.generation} could not be prepared in {self.settings.prepare_s:g} s")
+            self._drop_next()
+        else:
+            self._next_s = now_s
+            late = [w for w in map(self.workers.__getitem__, plan.members) if w.entered < plan.generation]
+            for worker in late:
+                early = worker.beat.doing == "computing" and worker.effort.early(worker.beat.step)
+                if worker.alive and worker.beat.doing not in ("evaluating", "outside") and not early:
+                    self._fence(worker, f"did not enter generation {plan.generation}")
+
+    def _hung(self, now_s: float) -> Worker | None:
+        """A member that computes and computes while others have long been waiting for it."""
+        if self._recovering and self._next is None:
+            return None
+        usual_s = max(self.settings.hang_floor_s, self.settings.hang_factor * self._step_s)
+        limits = HangLimits(usual_s, self.settings.first_step_s, self.settings.compile_s)
+        return hung(self._alive(), limits, now_s)
+
+    def first_steps(self, now_s: float) -> tuple[str, float] | None:
+        """Who has been longest in one of its first steps, and for how many seconds."""
+        return first_steps(self._alive(), now_s)
+
+    def _look_for_deserters(self, now_s: float) -> None:
+        """Somebody has ended training while others wait for him in the next step."""
+        members = [w for w in self._alive() if w.phase is Phase.MEMBER]
+        gone = [w for w in members if w.done]
+        waiting = [w for w in members if w.beat.doing == "waiting" and not w.done]
+        if gone and any(now_s - w.beat.since_s > self.settings.hang_floor_s for w in waiting):
+            self._fail(_early(gone[0].name, gone[0].beat.step, len(waiting)))
+
+    _step_s = 0.0
+
+    def pace(self, step_s: float) -> None:
+        """What a step takes at present (from reports), so that slow models are not taken for hung ones."""
+        self._step_s = step_s
+
+
+def _early(name: str, step: int, others: int) -> str:
+    rest = f" while {others} others were still training" if others else ""
+    return f"worker {name} left the training loop early, at step {step}{rest}"

@@ -1,0 +1,256 @@
+"""The parent of workers: it has imported PyTorch already and forks, so that a worker starts in milliseconds.
+
+It stays single-threaded for life (a fork copies only one thread, and locks held by others stay locked), does
+no tensor work, and lives in a session of its own, so that neither Ctrl-C nor the end of the coordinator
+reaches it.  It starts, watches and kills workers; what they do is not its business.
+
+A nursery that cannot import what workers need tells the coordinator why (``problem`` in its hello) and ends.  The
+supervisor then fails the job with that sentence, so no engine needs to watch nurseries for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from elastane.train.coordinator import script_runner
+from elastane.train.coordinator.job_user import become_told
+from elastane.train.coordinator.leases import BEAT_S
+from elastane.train.coordinator.login import connect
+from elastane.train.coordinator.wire import Connection, address, decode
+
+ENDPOINT, TOKEN, NODE = "ELASTANE_COORDINATOR", "ELASTANE_JOB_TOKEN", "ELASTANE_NODE"
+HOST = "ELASTANE_HOST"
+"""The address at which others reach this node; if nobody says, that of the way to the coordinator."""
+PRELOAD = "ELASTANE_PRELOAD"
+LEASHED = "ELASTANE_LEASHED"
+"""Set, to the process id of its parent, for a nursery that must not outlive it.  Workers never outlive theirs."""
+WAITING = "ELASTANE_WAITING"
+"""Set for a nursery that learns whom to serve only once it is warm: by a line of JSON on its standard input."""
+ORPHAN_PATIENCE_S = 60.0
+"""How long a nursery without children waits for a new coordinator."""
+
+
+def warm_up(modules: list[str]) -> None:
+    """Import what every worker would import; building one optimizer pulls in most of PyTorch's lazy parts."""
+    torch = importlib.import_module("torch")
+    importlib.import_module("torch.distributed")
+    torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
+    importlib.import_module("elastane.train.script.job")
+    for module in modules:
+        importlib.import_module(module)
+
+
+def lacking(modules: list[str]) -> str:
+    """Warm up; returns why workers cannot be started here, in one line, or nothing."""
+    try:
+        warm_up(modules)
+    except ImportError as error:
+        if error.name == "torch":
+            remedy = f"{sys.executable} -m pip install 'elastane[torch]'"
+            return f"{sys.executable} has no PyTorch; install it with: {remedy}"
+        return f"{sys.executable} cannot import what workers need: {error}"
+    return ""
+
+
+def report(problem: str) -> None:
+    """Tell the coordinator that no worker can be started here."""
+    print(f"elastane: error: {problem}", file=sys.stderr)  # noqa: T201
+    with contextlib.suppress(OSError):
+        connection = connect(*address(os.environ[ENDPOINT]), "nursery", os.environ[TOKEN])
+        node = os.environ.get(NODE, "local")
+        connection.send({"type": "hello", "node": node, "problem": problem})
+        connection.close()
+
+
+class Nursery:
+    """Serves one coordinator at a time; reconnects when it is replaced."""
+
+    def __init__(self) -> None:
+        self._endpoint = address(os.environ[ENDPOINT])
+        self._token = os.environ[TOKEN]
+        self._node = os.environ.get(NODE, "local")
+        self._children: dict[int, str] = {}
+        self._unsent: list[dict[str, Any]] = []
+        self._connection: Connection | None = None
+        self._pending = b""
+        self._beat_s = 0.0
+        self._wake, self._alarm = os.pipe()
+        os.set_blocking(self._alarm, False)
+        os.set_blocking(self._wake, False)
+
+    def serve(self) -> None:
+        """Until the coordinator says stop, or there is nobody left to serve."""
+        signal.set_wakeup_fd(self._alarm)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        idle_since = time.monotonic()
+        while True:
+            if self._connection is None and not self._connect():
+                if not self._children and time.monotonic() - idle_since > ORPHAN_PATIENCE_S:
+                    return
+            else:
+                idle_since = time.monotonic()
+            if not self._wait():
+                return
+
+    def _connect(self) -> bool:
+        try:
+            self._connection = connect(*self._endpoint, "nursery", self._token)
+            # Workers inherit it: their groups must not depend on what a host name resolves to.
+            os.environ[HOST] = os.environ.get(HOST) or self._connection.own_address
+            hello = {"type": "hello", "node": self._node, "host": os.environ[HOST]}
+            pids = {name: pid for pid, name in self._children.items()}
+            self._connection.send({**hello, "pids": pids, "beats": True})
+        except OSError:
+            self._connection = None
+            return False
+        self._pending = b""
+        unsent, self._unsent = self._unsent, []
+        for message in unsent:
+            self._tell(message)
+        return True
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        try:
+            if self._connection is None:
+                raise OSError
+            self._connection.send(message)
+        except OSError:
+            self._connection = None
+            if message["type"] != "beat":
+                self._unsent.append(message)
+
+    def _beat(self) -> float:
+        """A sign of life when it is due; returns when the next one is.
+
+        It comes from the loop that does the work: one that hangs must not say that all is well.
+        """
+        now_s = time.monotonic()
+        if now_s - self._beat_s >= BEAT_S:
+            self._beat_s = now_s
+            if self._connection is not None:
+                self._tell({"type": "beat"})
+        return self._beat_s + BEAT_S - now_s
+
+    def _wait(self) -> bool:
+        wait_s = self._beat()
+        sources: list[Any] = [self._wake]
+        if self._connection is not None:
+            sources.append(self._connection)
+        readable, _, _ = select.select(sources, [], [], wait_s)
+        if self._wake in readable:
+            os.read(self._wake, 4096)
+        self._reap()
+        if self._connection is not None and self._connection in readable:
+            return self._read()
+        return True
+
+    def _read(self) -> bool:
+        assert self._connection is not None
+        try:
+            data = os.read(self._connection.fileno(), 1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            self._connection = None
+            return True
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        for message in filter(None, map(decode, lines)):
+            if message["type"] == "stop":
+                self._kill_all()
+                return False
+            self._obey(message)
+        return True
+
+    def _obey(self, message: Mapping[str, Any]) -> None:
+        if message["type"] == "spawn":
+            order = script_runner.Order.from_json(message["order"])
+            pid = self._fork(order) if self._single_threaded() else script_runner.start_cold(order)
+            self._children[pid] = order.worker
+            self._tell({"type": "started", "worker": order.worker, "pid": pid})
+        elif message["type"] == "kill":
+            for pid, worker in self._children.items():
+                if worker == message["worker"]:
+                    _signal(pid, int(message.get("signal", signal.SIGKILL)))
+
+    def _single_threaded(self) -> bool:
+        return len(os.listdir("/proc/self/task")) == 1 if os.path.isdir("/proc/self/task") else True  # noqa: PTH208, PTH112
+
+    def _fork(self, order: script_runner.Order) -> int:
+        parent, pid = os.getpid(), os.fork()
+        if pid:
+            with contextlib.suppress(OSError):  # both sides, so that it is done for whoever looks first
+                os.setpgid(pid, pid)
+            return pid
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)
+        script_runner.die_with(parent)
+        signal.set_wakeup_fd(-1)
+        for name in (signal.SIGCHLD, signal.SIGINT):
+            signal.signal(name, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for fd in (self._wake, self._alarm, self._connection.fileno() if self._connection else -1):
+            if fd >= 0:
+                os.close(fd)
+        script_runner.run(order)
+        raise AssertionError("a worker came back")
+
+    def _reap(self) -> None:
+        while True:  # orphans of workers, too
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            worker = self._children.pop(pid, None)
+            if worker is not None:
+                code = os.waitstatus_to_exitcode(status)
+                self._tell({"type": "exited", "worker": worker, "code": code})
+
+    def _kill_all(self) -> None:
+        for pid in self._children:
+            _signal(pid, signal.SIGKILL)
+        for pid in self._children:
+            os.waitpid(pid, 0)
+
+
+def _signal(pid: int, number: int) -> None:
+    """To a worker and whatever it has started."""
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        os.kill(pid, number)
+
+
+def main() -> None:
+    """The process: warm up, then serve."""
+    if LEASHED in os.environ:
+        script_runner.die_with(int(os.environ[LEASHED]))
+    problem = lacking([name for name in os.environ.get(PRELOAD, "").split(",") if name])
+    if os.environ.pop(WAITING, ""):
+        line = sys.stdin.readline()
+        if not line:
+            return
+        os.environ.update(json.loads(line))
+        if become_told(os.environ) and LEASHED in os.environ:
+            script_runner.die_with(int(os.environ[LEASHED]))  # a new user is on nobody's leash
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    if problem:
+        report(problem)
+        os._exit(1)
+    Nursery().serve()
+    os._exit(0)  # the end of the connection means the end of the process, to whoever waits for it
+
+
+if __name__ == "__main__":
+    main()

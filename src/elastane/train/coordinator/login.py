@@ -1,0 +1,146 @@
+"""Two sides of a new line prove to each other that they know its token, which itself is never sent.
+
+A remembered port may have been taken by anybody once its owner is dead, so the side that connects believes the other
+no more than it is believed.  Each sends a random number and a proof: the HMAC of both numbers, of who proves, in which
+role, and of the port that was called, so that no proof is of use on another line or can be passed on to another port.
+
+========== ============================ ==================================================
+sender     line                         then
+========== ============================ ==================================================
+client     ``login``: role, nonce       the server looks up the token of that role
+server     ``challenge``: nonce, proof  the client leaves if the proof is wrong
+client     ``proof``: proof             the server leaves if the proof is wrong
+========== ============================ ==================================================
+
+This module has the proofs and the client's side; ``admission`` has the server's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from elastane.train.coordinator.wire import Connection, decode, encode
+
+LOGIN_BYTES = 4096
+"""Longest line of either side before both are known."""
+LOGIN_S = 5.0
+"""How long either side may take for its lines."""
+_NONCE_LETTERS = 32
+
+
+class ImpostorError(ConnectionError):
+    """Whoever listens there does not know the token; to be treated like a line that is dead."""
+
+
+def new_nonce() -> str:
+    """A number that is used for one login."""
+    return secrets.token_hex(_NONCE_LETTERS // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Proofs:
+    """What both sides of one line have to say about a token."""
+
+    token: str = field(repr=False)
+    role: str
+    port: int
+    client: str
+    server: str
+
+    def of(self, side: str) -> str:
+        """The proof that ``side`` (``client`` or ``server``) knows the token."""
+        told = encode({"type": "elastane login", "side": side, **self._line()})
+        return hmac.new(self.token.encode(), told, hashlib.sha256).hexdigest()
+
+    def _line(self) -> Mapping[str, Any]:
+        return {"role": self.role, "port": self.port, "client": self.client, "server": self.server}
+
+    def accept(self, side: str, given: object) -> bool:
+        """Whether a proof of the other side is right."""
+        text = given.encode("utf-8", "replace") if isinstance(given, str) else b""
+        return hmac.compare_digest(text, self.of(side).encode())
+
+
+class ClientLogin:
+    """The lines of the side that connected to ``port``."""
+
+    def __init__(self, role: str, token: str, port: int) -> None:
+        self._role, self._token, self._port = role, token, port
+        self._nonce = new_nonce()
+
+    def first(self) -> bytes:
+        """The line to begin with."""
+        return encode({"type": "login", "role": self._role, "nonce": self._nonce})
+
+    def answer(self, line: bytes) -> bytes:
+        """The line with which to answer the server's.
+
+        Raises:
+            ImpostorError: it has no challenge, or a wrong proof.
+        """
+        challenge = decode(line)
+        if challenge is None or challenge["type"] != "challenge":
+            raise ImpostorError("whoever listens there does not log in")
+        proofs = Proofs(self._token, self._role, self._port, self._nonce, str(challenge.get("nonce")))
+        if not proofs.accept("server", challenge.get("proof")):
+            raise ImpostorError("whoever listens there does not know our token")
+        return encode({"type": "proof", "proof": proofs.of("client")})
+
+
+class ServerLogin:
+    """The lines of the side that was called at ``port``, once it knows the token of the client's role."""
+
+    def __init__(self, login: Mapping[str, Any], token: str, port: int) -> None:
+        self._proofs = Proofs(token, str(login["role"]), port, str(login.get("nonce")), new_nonce())
+
+    def challenge(self) -> bytes:
+        """The line that answers the client's first."""
+        return encode({"type": "challenge", "nonce": self._proofs.server, "proof": self._proofs.of("server")})
+
+    def accepts(self, line: bytes) -> bool:
+        """Whether the client's second line proves that it knows the token."""
+        proof = decode(line)
+        return (
+            proof is not None and proof["type"] == "proof" and self._proofs.accept("client", proof.get("proof"))
+        )
+
+
+def short_line(line: socket.socket, timeout_s: float) -> bytes:
+    """The next line and nothing of what follows it.
+
+    Raises:
+        OSError: none came in time, or one that is too long.
+    """
+    deadline, data = time.monotonic() + timeout_s, b""
+    while not data.endswith(b"\n"):
+        line.settimeout(max(0.001, deadline - time.monotonic()))
+        seen = line.recv(LOGIN_BYTES, socket.MSG_PEEK)
+        data += line.recv(seen.find(b"\n") + 1 or len(seen))
+        if not seen or len(data) > LOGIN_BYTES:
+            raise ImpostorError("whoever is there does not log in")
+    line.settimeout(None)
+    return data
+
+
+def connect(host: str, port: int, role: str, token: str, timeout_s: float = LOGIN_S) -> Connection:
+    """A connection to somebody who has proved to know the token, as we have.
+
+    Raises:
+        OSError: nobody is there, or somebody else (``ImpostorError``).
+    """
+    connection = Connection(host, port, timeout_s)
+    login = ClientLogin(role, token, port)
+    try:
+        connection.line.sendall(login.first())
+        connection.line.sendall(login.answer(short_line(connection.line, timeout_s)))
+    except OSError:
+        connection.close()
+        raise
+    return connection

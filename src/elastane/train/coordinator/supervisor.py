@@ -1,0 +1,447 @@
+"""Runs one job on this machine: coordinator, nursery, journal, and whatever the owner wants to happen to it.
+
+It is what ``elastane train`` starts, and what the live system starts for each job.  It holds no training state:
+when it is killed, training goes on, and a new supervisor on the same run adopts the workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from elastane import __version__
+from elastane.train.coordinator.contract import Decider
+from elastane.train.coordinator.elastic_coordinator import Coordinator, Settings
+from elastane.train.coordinator.exit_reason import last_words
+from elastane.train.coordinator.forkserver import ENDPOINT, NODE, TOKEN
+from elastane.train.coordinator.gang_coordinator import Meeting, PlainCoordinator
+from elastane.train.coordinator.leader_output import LeaderEcho
+from elastane.train.coordinator.login_reader import Tokens
+from elastane.train.coordinator.plan_log import PlanLog
+from elastane.train.coordinator.ports import free_port
+from elastane.train.coordinator.script_kind import JobKind
+from elastane.train.coordinator.script_runner import Order
+from elastane.train.coordinator.scripted_events import Wish
+from elastane.train.coordinator.server import CoordinationServer, Hooks
+from elastane.train.coordinator.spawners import Nurseries, OwnNursery, Parentage
+from elastane.train.coordinator.startup_notices import WarmingWatch
+from elastane.train.coordinator.worker_places import LOCAL, Places
+from elastane.train.errors import TrainError
+from elastane.train.reports.event_file import FILE_NAME, Journal
+from elastane.train.reports.events import Ended, Event, Saved, Started, from_json
+
+GRACE_S = 10.0
+"""How long workers may take to leave once the job is over."""
+CONTROL_FILE = "control.json"
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What to run and how: a Python ``script``, or any ``program`` with its arguments.
+
+    ``places`` are workers by node; without them all are on this machine.
+    """
+
+    script: str = ""
+    arguments: tuple[str, ...] = ()
+    program: tuple[str, ...] = ()
+    python: str = ""
+    """The interpreter of an adaptive script; empty is our own."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    run: Path = Path("runs/job")
+    records: Path | None = None
+    """Where the supervisor keeps what workers shall not write (plans, reports, its address): else in ``run``."""
+    settings: Settings = field(default_factory=Settings)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: Path = Path()
+    module: bool = False
+    threads: int = 1
+    preload: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    wishes: tuple[Wish, ...] = ()
+    seed: int = 0
+    warm_nice: int = 5
+    kind: JobKind = JobKind.ADAPTIVE
+    guessed: bool = False
+    """Nobody said what kind it is: a worker of a plain job that calls into ``elastane.train`` is heard."""
+    told_alone: bool = True
+    """Whether the only worker of a plain job gets what torchrun would set."""
+
+
+class Supervisor:
+    """One job, from start to end."""
+
+    def __init__(
+        self,
+        options: JobOptions,
+        show: Callable[[Event], None],
+        echo: Callable[[str], None] | None,
+        nurseries: Nurseries | None = None,
+    ) -> None:
+        self.options = options
+        self._records = options.records or options.run
+        self._show = show
+        from_start = options.kind is not JobKind.ADAPTIVE
+        self._echo = LeaderEcho(self._log_of, echo, from_start=from_start) if echo is not None else None
+        self._tokens = Tokens()
+        self._port = 0
+        self._nurseries = nurseries or OwnNursery(options.run)
+        self._places = Places(options.places or {LOCAL: options.settings.workers})
+        self._journal: Journal | None = None
+        self._server: CoordinationServer | None = None
+        self._began_s = time.time()
+        self._interrupted = 0
+        self._saved = 0
+        """Step of the last checkpoint; members say less often how far they are."""
+        self.granted_all = False
+
+    async def run(self, *, adopt: bool = False) -> Ended:
+        """Until the job is over; leaves no process behind."""
+        run = self.options.run
+        (run / "logs").mkdir(parents=True, exist_ok=True)
+        self._records.mkdir(parents=True, exist_ok=True)
+        log = PlanLog(self._records / "plans.jsonl")
+        self._journal = Journal(self._records / FILE_NAME)
+        coordinator = self._coordinator(log, adopt=adopt)
+        port = self._remembered(adopt=adopt)
+        server = CoordinationServer(coordinator, log, self._tokens, self._hooks())
+        server.lease_s = self.options.settings.lease_s
+        self._server = server
+        self._port = await server.open(self.options.host, port)
+        self._remember()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._interrupt)
+        tasks = [asyncio.create_task(work) for work in (self._echo_logs(), self._grant_wishes())]
+        try:
+            if not adopt:
+                self._ask_for_nurseries(server)
+                self._announce()
+                server.perform(coordinator.start(server.now_s))
+            elif coordinator.outcome is not None:  # all that is left to do is to clear up
+                server.finished.set()
+            await self._until_over(server)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await self._clear_up(server, log)
+        return self._ended(coordinator)
+
+    # Setting up.
+
+    def _coordinator(self, log: PlanLog, *, adopt: bool) -> Decider:
+        entries = list(log.entries())
+        for entry in entries:
+            if entry["type"] == "placed":
+                self._places.remember(entry["worker"], entry["node"])
+        if self.options.kind is not JobKind.ADAPTIVE:
+            return self._plain(entries, adopt=adopt)
+        if adopt:
+            return Coordinator.adopt(self.options.settings, entries, time.monotonic())
+        return Coordinator.after(self.options.settings, entries)
+
+    def _plain(self, entries: Sequence[Mapping[str, Any]], *, adopt: bool) -> PlainCoordinator:
+        options = self.options
+        if adopt:
+            raise TrainError(f"--adopt: a {options.kind} job cannot be taken over, only an adaptive one")
+        chance = random.SystemRandom()  # jobs that start together must not choose alike
+        port = partial(free_port, options.host, chance)
+        meeting = Meeting(options.run.name, self._address_of, port, self._places.node_of, options.told_alone)
+        coordinator = PlainCoordinator(options.settings, options.kind is JobKind.RESIZABLE, meeting)
+        coordinator.resume(entries)
+        return coordinator
+
+    def _address_of(self, node: str) -> str:
+        return self._server.addresses.get(node, "") if self._server is not None else ""
+
+    def _hooks(self) -> Hooks:
+        hooks = Hooks(event=self._event, order=self._order, place=self._place)
+        hooks.node_of, hooks.client = self._places.node_of, self._client
+        hooks.silent = self._nurseries.lost
+        hooks.last_words = lambda worker: last_words(self._log_of(worker))
+        return hooks
+
+    def _place(self, worker: str) -> str:
+        """Find a node for a new worker; it is on disk before anything runs there."""
+        assert self._server is not None
+        coordinator = self._server.coordinator
+        if self._places.total != coordinator.target:
+            self._places.resize(coordinator.target)
+        node = self._places.assign(worker, coordinator.staying)
+        self._server.log.append({"type": "placed", "worker": worker, "node": node})
+        return node
+
+    def _client(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        if message["type"] != "place":
+            return None
+        self.place({str(node): int(count) for node, count in message["places"].items()})
+        return {"type": "ok"}
+
+    def place(self, places: Mapping[str, int]) -> None:
+        """So many workers on these nodes from now on."""
+        server = self._server
+        assert server is not None
+        leaving = self._places.change(places, server.coordinator.staying)
+        self._ask_for_nurseries(server)
+        server.perform(server.coordinator.resize(self._places.total, server.now_s, leaving))
+
+    def _log_of(self, worker: str) -> Path:
+        return self.options.run / "logs" / f"{worker}.log"
+
+    def _remembered(self, *, adopt: bool) -> int:
+        path = self._records / CONTROL_FILE
+        if not adopt:
+            return 0
+        try:
+            known = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise TrainError(f"{self.options.run} has no running job to take over: {error}") from error
+        # Of an earlier version, whose workers had the token of clients, they keep it.
+        self._tokens = Tokens(known.get("workers_token", known["token"]), known["token"])
+        return int(known["port"])
+
+    def _remember(self) -> None:
+        path = self._records / CONTROL_FILE
+        facts = {"host": self.options.host, "port": self._port, "pid": os.getpid()}
+        tokens = {"token": self._tokens.clients, "workers_token": self._tokens.workers}
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "w") as file:
+            json.dump({**facts, **tokens}, file)
+
+    def _ask_for_nurseries(self, server: CoordinationServer) -> None:
+        """Wherever workers are wanted and nobody is there who could start them."""
+        for node in self._places.wanted:
+            if node not in server.nurseries:
+                self._nurseries.ask(node, self._parentage())
+
+    def _parentage(self) -> Parentage:
+        options = self.options
+        # A rigid job starts once: importing PyTorch for it beforehand would only make it wait.
+        cold = options.program != () or (options.kind is JobKind.RIGID and not options.preload)
+        endpoint = f"{options.host}:{self._port}"
+        return Parentage(
+            endpoint,
+            self._tokens.workers,
+            options.run,
+            cold,
+            options.threads,
+            options.preload,
+            options.python,
+            options.environment,
+            options.directory.resolve(),
+        )
+
+    def _order(self, worker: str) -> Mapping[str, Any] | None:
+        assert self._server is not None
+        coordinator = self._server.coordinator
+        if isinstance(coordinator, PlainCoordinator):
+            if not coordinator.meets_at:
+                return None  # the others cannot be told where to meet rank 0 before its node is there
+            talk = self._elastic_environment(worker) if self.options.guessed else {}
+            particular, joins = {**talk, **coordinator.environment(worker)}, False
+        else:
+            particular, joins = self._elastic_environment(worker), coordinator.current is not None
+        return Order(
+            worker=worker,
+            script=self.options.script,
+            arguments=self.options.arguments,
+            program=self.options.program,
+            environment={**self.options.environment, **particular},
+            log=str(self._log_of(worker).resolve()),
+            directory=str(self.options.directory.resolve()),
+            module=self.options.module,
+            nice=self.options.warm_nice if joins else 0,
+        ).to_json()
+
+    def _elastic_environment(self, worker: str) -> dict[str, str]:
+        return {
+            ENDPOINT: f"{self.options.host}:{self._port}",
+            TOKEN: self._tokens.workers,
+            NODE: self._places.node_of(worker),
+            "ELASTANE_WORKER": worker,
+            "ELASTANE_RUN": str(self.options.run.resolve()),
+            "ELASTANE_THREADS": str(self.options.threads),
+        }
+
+    # While it runs.
+
+    async def _until_over(self, server: CoordinationServer) -> None:
+        over = asyncio.create_task(server.finished.wait())
+        adopted_by_s = time.monotonic() + self.options.settings.lease_s
+        clock = asyncio.get_running_loop().time
+        warming = WarmingWatch(clock())
+        while not over.done():
+            await asyncio.wait({over}, timeout=0.5)
+            if isinstance(server.coordinator, Coordinator):
+                event = warming.look(server.coordinator, clock(), time.time())
+                if event is not None:
+                    self._tell(event)
+            if time.monotonic() > adopted_by_s:  # before that, those we take over may still come back
+                self._ask_for_nurseries(server)
+            problem = server.problem or self._nurseries.problem()
+            if problem and not over.done():
+                over.cancel()  # workers that are left end with their nursery, or are ended by it
+                raise TrainError(f"workers cannot be started: {problem}")
+        deadline = time.monotonic() + GRACE_S
+        while self._processes(server) and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+
+    def _processes(self, server: CoordinationServer) -> list[int]:
+        """Of workers that are still there, as far as they have been started."""
+        alive = [worker.name for worker in server.coordinator.workers.values() if worker.alive]
+        return [server.pids[name] for name in alive if name in server.pids]
+
+    async def _clear_up(self, server: CoordinationServer, log: PlanLog) -> None:
+        await server.close()
+        await self._nurseries.end()
+        self._echo_new()
+        if self._echo is not None:
+            self._echo.finish()
+        log.close()
+        (self._records / CONTROL_FILE).unlink(missing_ok=True)
+
+    def _ended(self, coordinator: Decider) -> Ended:
+        outcome = coordinator.outcome
+        now = time.time()
+        ended = Ended(
+            now,
+            outcome.outcome if outcome else "stopped",  # type: ignore[arg-type]
+            outcome.cause if outcome else "interrupted",
+            max(coordinator.step, self._saved),
+            now - self._began_s,
+        )
+        self._tell(ended)
+        if self._journal is not None:
+            self._journal.close()
+        return ended
+
+    def _announce(self) -> None:
+        """Say that a plain job begins; an adaptive one says so itself, once it knows its batch."""
+        options = self.options
+        if options.kind is not JobKind.ADAPTIVE:
+            script = options.script if options.module else Path(options.script or options.program[0]).name
+            facts = {"elastane": __version__}
+            workers = options.settings.workers
+            self._tell(Started(time.time(), str(options.run), script, options.kind.value, workers, 0, 0, facts))
+
+    def _event(self, values: Mapping[str, Any]) -> None:
+        with contextlib.suppress(ValueError):
+            event = from_json({"at_s": time.time(), **values})
+            if event is not None:
+                self._tell(event)
+
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, Saved):
+            self._saved = event.step
+        if self._journal is not None:
+            self._journal.write(event)
+        self._show(event)
+
+    def _interrupt(self) -> None:
+        self._interrupted += 1
+        server = self._server
+        if server is None:
+            return
+        if self._interrupted == 1:
+            server.perform(server.coordinator.stop("interrupted", server.now_s))
+            if server.coordinator.current is None:
+                server.finished.set()
+        else:
+            server.finished.set()
+
+    async def _grant_wishes(self) -> None:
+        server = self._server
+        assert server is not None
+        chance = random.Random(self.options.seed)
+        while server.coordinator.current is None:
+            await asyncio.sleep(0.02)
+        began = time.monotonic()
+        for wish in self.options.wishes:
+            while not self._may_grant(wish, time.monotonic() - began):
+                await asyncio.sleep(0.01)
+            victim = self.grant(wish, chance)
+            while wish.settled and victim and server.coordinator.workers[victim].alive:
+                await asyncio.sleep(0.01)
+        self.granted_all = True
+
+    def _may_grant(self, wish: Wish, elapsed_s: float) -> bool:
+        assert self._server is not None
+        coordinator = self._server.coordinator
+        due = (coordinator.step if wish.steps else elapsed_s) >= wish.at
+        return due and (not wish.settled or self.settled)
+
+    @property
+    def spoken_to(self) -> bool:
+        """Whether this plain job turned out to be an adaptive one."""
+        coordinator = self._server.coordinator if self._server is not None else None
+        return isinstance(coordinator, PlainCoordinator) and coordinator.spoken_to
+
+    def members(self) -> Mapping[str, Any]:
+        """Who is there and where, as JSON values; nothing that changes with every step."""
+        server = self._server
+        if server is None:
+            return {"generation": 0, "members": [], "workers": {}}
+        status = server.status()
+        workers = {
+            name: {key: facts[key] for key in ("node", "pid", "phase")}
+            for name, facts in status["workers"].items()
+        }
+        return {"generation": status["generation"], "members": status["members"], "workers": workers}
+
+    def workers_by_node(self) -> Mapping[str, int]:
+        """Workers on each node: as many as are wanted there, or are there, whichever is more."""
+        there = Counter(str(facts["node"]) for facts in self.members()["workers"].values())
+        return {
+            node: max(there[node], self._places.wanted.get(node, 0)) for node in {*there, *self._places.wanted}
+        }
+
+    @property
+    def settled(self) -> bool:
+        """Whether as many workers train as are wanted, and no change is under way."""
+        return self._server is not None and self._server.coordinator.settled
+
+    def grant(self, wish: Wish, chance: random.Random) -> str | None:
+        """Resize, or break something on purpose; returns the worker that was hit."""
+        server = self._server
+        assert server is not None
+        if wish.action == "resize":
+            server.perform(server.coordinator.resize(wish.workers, server.now_s))
+            return None
+        members = server.status()["members"]
+        if not members:
+            return None
+        victim: str = members[0] if wish.action == "kill-leader" else chance.choice(members)
+        server.signal(victim, signal.SIGSTOP if wish.action == "stop" else signal.SIGKILL)
+        return victim
+
+    async def _echo_logs(self) -> None:
+        while True:
+            await asyncio.sleep(0.1)
+            self._echo_new()
+
+    def _echo_new(self) -> None:
+        """Pass on what the leader's script has printed."""
+        if self._server is not None and self._echo is not None:
+            coordinator = self._server.coordinator
+            plan = coordinator.current
+            self._echo.look(plan.members[0] if plan else next(iter(coordinator.workers), None))
+
+
+def control_of(run: Path) -> Mapping[str, Any]:
+    """Where a running job can be reached."""
+    try:
+        facts: Mapping[str, Any] = json.loads((run / CONTROL_FILE).read_text())
+    except (OSError, ValueError) as error:
+        raise TrainError(f"no job is running in {run}") from error
+    return facts

@@ -1,0 +1,96 @@
+"""What the coordinator knows of each worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from elastane.train.coordinator.cpu_activity import Effort
+
+
+class Phase(StrEnum):
+    """Where a worker is on its way through a job."""
+
+    WARMING = "warming"
+    """Process started; imports, builds its model."""
+    READY = "ready"
+    """Waits to be planned in."""
+    JOINING = "joining"
+    """Named in a plan that is being prepared; training goes on without it."""
+    MEMBER = "member"
+    LEAVING = "leaving"
+    """No longer a member; finishes up."""
+    GONE = "gone"
+
+
+@dataclass(slots=True)
+class Beat:
+    """A worker's own account of where it is; ``since_s`` is when it got there, on our clock."""
+
+    step: int = 0
+    doing: str = "warming"
+    since_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Worker:
+    """One worker process."""
+
+    name: str
+    phase: Phase = Phase.WARMING
+    signature: Mapping[str, Any] = field(default_factory=dict)
+    stream: str = ""
+    node: str = ""
+    host: str = ""
+    """Where other workers reach it."""
+    started_s: float | None = None
+    """When its process was there; None before that."""
+    seen_s: float = 0.0
+    ready_s: float = 0.0
+    beat: Beat = field(default_factory=Beat)
+    effort: Effort = field(default_factory=Effort)
+    built: int = 0
+    caught_up: int = 0
+    entered: int = 0
+    parked: int = 0
+    """Highest generation whose end this worker has acknowledged; it waits for a later one."""
+    applied: int = -1
+    """Last optimizer step it has applied, while parked."""
+    done: bool = False
+    cause: str = ""
+    """What it said (or what was seen) when it ended badly."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process may still do something."""
+        return self.phase is not Phase.GONE
+
+    @property
+    def useful(self) -> bool:
+        """Whether it trains or will."""
+        return self.phase in (Phase.WARMING, Phase.READY, Phase.JOINING, Phase.MEMBER) and not self.done
+
+
+def first_difference(mine: Mapping[str, Any], reference: Mapping[str, Any]) -> str | None:
+    """Why a worker cannot train with the others, in one clause; None if it can."""
+    for key in ("elastane", "torch", "python"):
+        if mine.get(key) != reference.get(key):
+            return f"has {key} {mine.get(key)} where the others have {reference.get(key)}"
+    for key in sorted({*mine.get("settings", {}), *reference.get("settings", {})}):
+        here, there = mine.get("settings", {}).get(key), reference.get("settings", {}).get(key)
+        if here != there:
+            return f"was set up with {key} {here!r} where the others have {there!r}"
+    ours, theirs = mine.get("parameters", []), reference.get("parameters", [])
+    for one, other in zip(ours, theirs, strict=False):
+        if one != other:
+            return f"has parameter {_text(one)} where the others have {_text(other)}"
+    if len(ours) != len(theirs):
+        return f"has {len(ours)} parameters where the others have {len(theirs)}"
+    return None
+
+
+def _text(parameter: Any) -> str:
+    name, shape, dtype = parameter
+    return f"{name} {tuple(shape)} {dtype}"

@@ -1,0 +1,1 @@
+"""The script's side of training: what a training script calls, and what it loops over."""

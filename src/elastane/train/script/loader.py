@@ -1,0 +1,203 @@
+"""The loader a script loops over: each worker gets its units of each step, each sample once per pass.
+
+The position is a number of samples, part of the replicated state.  Whoever computes a step, and however often
+it has to be repeated, the samples are those after the position, and the position moves when the step is applied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from elastane.train.data.contract import Source
+from elastane.train.data.torch_settings import LoaderSettings
+from elastane.train.errors import TrainError
+from elastane.train.worker.batch_split import Mode
+from elastane.train.worker.loop import Loop
+
+_ALMOST = 1e-6
+
+
+class ElasticLoader:
+    """Made by ``job.loader``."""
+
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        settings: LoaderSettings,
+        loop: Loop,
+        enter: Callable[[], None],
+        adapts: bool,
+    ) -> None:
+        self.name = name
+        self.source = source
+        self.settings = settings
+        self.batch_size = batch_size = settings.batch_size
+        self.adapts = adapts
+        self.position = 0
+        self.passes = 0
+        self.steps = 0
+        """Whole steps made in the present loop, by whoever made them: the same on every worker."""
+        self.skipped = 0
+        self._loops_done = 0
+        self._loops_seen = 0
+        self._epoch = 0
+        self._seen_in = 0
+        self._opened: int | None = None
+        self._loop = loop
+        self._enter = enter
+        if source.length is not None and batch_size > source.length:
+            raise TrainError(
+                f"loader {name!r}: batch_size {batch_size} is larger than the data set ({source.length} samples)"
+            )
+
+    def __len__(self) -> int:
+        """Steps of one pass at the owner's batch size."""
+        if self.source.length is None:
+            raise TypeError(f"loader {self.name!r} reads a stream of unknown length")
+        return math.ceil((self.usable or 0) / self.batch_size)
+
+    def __getattr__(self, name: str) -> Any:
+        """What scripts ask a ``DataLoader`` for: ``dataset``, ``drop_last``, ``num_workers`` and so on."""
+        if name == "settings":  # not made yet
+            raise AttributeError(name)
+        return self.settings.attribute(name)
+
+    @property
+    def usable(self) -> int | None:
+        """Samples of a pass that are trained on, without the rest that ``drop_last`` leaves; None if unknown."""
+        length = self.source.length
+        rest = length % self.batch_size if length and self.settings.drop_last else 0
+        return None if length is None else length - rest
+
+    @property
+    def step_size(self) -> int:
+        """Samples of one step, as the owner means it: several batches where gradients are accumulated."""
+        return self.batch_size * self._loop.accumulate
+
+    def __bool__(self) -> bool:
+        """A loader is always there: ``if loader`` must not ask a stream for its length."""
+        return True
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the script has not yet come to where this loader stands."""
+        self._turn_epoch()
+        return self._epoch > self._loop.here or self._loops_seen < self._loops_done
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            yield from self.units()
+        except GeneratorExit:
+            # A "break": nothing may be raised here.  What was fetched and not stepped on comes first in the next loop.
+            self._loop.drop()
+            self._turn_epoch()
+            self._end_loop()
+            self._loops_seen += 1
+            raise
+
+    def units(self) -> Iterator[Any]:
+        """What this worker has to compute; closed early, it leaves the loop open."""
+        self._enter()
+        if self.replaying:
+            self._loops_seen += 1
+            return
+        loop = self._loop
+        while not self.replaying:
+            loop.catching_up = False
+            loop.boundary()
+            if self.replaying:
+                break  # others had left the loop, and their state was taken over
+            if self._enough() or not loop.begin(self):
+                self._refuse_untrained()
+                if not self._next_pass():
+                    self._end_loop()
+                continue
+            self.source.expect(loop.spans_ahead(self.position))
+            while (unit := loop.next_unit()) is not None:
+                offset, count = unit
+                batch = self.source.fetch(self.position + offset, count)
+                loop.inside = True
+                try:
+                    yield batch
+                finally:
+                    loop.inside = False
+        # Done here, or by those whose state was taken over in the middle of it.
+        self._loops_seen += 1
+
+    def available(self, samples: int) -> int:
+        """How many of the next ``samples`` there are in this pass."""
+        if self._opened != self.passes:
+            self.source.open(self.passes)
+            self._opened = self.passes
+        found = self.source.available(self.position, samples)
+        if not self.settings.drop_last:
+            return found
+        if self.usable is not None:
+            return min(found, self.usable - self.position)
+        # The end of a stream, found by reading.
+        return found if found == samples else found // self.batch_size * self.batch_size
+
+    def advance(self, samples: int) -> None:
+        """These have been trained on."""
+        self.position += samples
+        self.steps += 1
+
+    def _end_loop(self) -> None:
+        self._loops_done += 1
+        self.steps = self.skipped = 0
+
+    def _refuse_untrained(self) -> None:
+        if self.steps and self.skipped == self.steps:
+            raise TrainError(
+                f"loader {self.name!r}: every batch was skipped, none had a backward() and an opt.step(); to evaluate, "
+                "loop over a plain DataLoader in a function given to job.evaluate(...)"
+            )
+
+    def _turn_epoch(self) -> None:
+        """Count loops per epoch: those the script has come by, and those that are done."""
+        if self._seen_in != self._loop.here:
+            self._seen_in, self._loops_seen = self._loop.here, 0
+        if self._epoch < self._loop.here:
+            self._epoch, self._loops_done = self._loop.here, 0
+
+    def _target(self) -> float | None:
+        """Progress at which this epoch ends, where epochs are statistical (adaptive mode)."""
+        adaptation = self._loop.adaptation
+        statistical = self.adapts and self._loop.settings.mode is Mode.ADAPTIVE and adaptation is not None
+        if not statistical or self.source.length is None:
+            return None
+        return (self.usable or 0) * (self._loop.here + 1) / self.step_size
+
+    def _enough(self) -> bool:
+        target = self._target()
+        return target is not None and self._progress() >= target - _ALMOST
+
+    def _progress(self) -> float:
+        return self._loop.adaptation.progress if self._loop.adaptation is not None else 0.0
+
+    def _next_pass(self) -> bool:
+        """The pass is over, or the epoch is; True if this epoch goes on with another pass."""
+        if self._enough():
+            return False
+        self.passes, self.position = self.passes + 1, 0
+        return self._target() is not None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this loader stands."""
+        return {
+            "passes": self.passes,
+            "position": self.position,
+            "steps": self.steps,
+            "skipped": self.skipped,
+            "epoch": self._epoch,
+            "loops": self._loops_done,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go there."""
+        self.passes, self.position = int(state["passes"]), int(state["position"])
+        self.steps, self.skipped = int(state.get("steps", 0)), int(state.get("skipped", 0))
+        self._epoch, self._loops_done = int(state["epoch"]), int(state["loops"])

@@ -1,0 +1,246 @@
+"""A worker's line to the coordinator: what it was told, kept until the training thread asks.
+
+Two threads of its own: one listens (and reconnects for as long as it takes: training never needs the
+coordinator except to change members), one sends signs of life.  The training thread only ever reads flags
+here, or waits in ``await_plan``.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from elastane.train.coordinator.cpu_activity import EarlyEffort
+from elastane.train.coordinator.login import connect
+from elastane.train.coordinator.membership_plan import Plan
+from elastane.train.coordinator.wire import Connection
+from elastane.train.errors import MembershipChanged, Released, TrainError
+
+BEAT_S = 0.5
+RETRY_S = 0.2
+
+
+class Link:
+    """The line of one worker."""
+
+    def __init__(
+        self, worker: str, endpoint: tuple[str, int], token: str, node: str, host: str = "127.0.0.1"
+    ) -> None:
+        self.worker = worker
+        self.step = 0
+        self.doing = "warming"
+        self.account: dict[str, Any] = {"phase": "warming", "generation": 0, "applied": -1}
+        """What a new coordinator must know of this worker."""
+        self.plan: Plan | None = None
+        """The newest plan that has not been entered or cancelled."""
+        self.aborted = 0
+        """Generations up to this one are over."""
+        self.go = 0
+        """The generation that may be entered at the next boundary."""
+        self.over = False
+        """Training has ended for everybody."""
+        self.settled = 0
+        """Everybody has entered this generation; groups of earlier ones are of no use to anybody."""
+        self.stop_cause: str | None = None
+        self.on_abort: Callable[[int], None] = lambda _generation: None
+        self.on_plan: Callable[[Plan], None] = lambda _plan: None
+        self.on_cancel: Callable[[int], None] = lambda _generation: None
+        self._endpoint = endpoint
+        self._token = token
+        self._hello = {"type": "hello", "worker": worker, "node": node, "host": host}
+        self._news = threading.Condition()
+        self._addresses: dict[int, dict[int, bytes]] = {}
+        self._refused: str | None = None
+        self._connection: Connection | None = None
+        self._unsent: deque[dict[str, Any]] = deque(maxlen=100)
+        threading.Thread(target=self._listen, name="link", daemon=True).start()
+        threading.Thread(target=self._beat, name="beat", daemon=True).start()
+
+    def send(self, **message: Any) -> None:
+        """Say something; kept for later if there is no coordinator now."""
+        try:
+            if self._connection is None:
+                raise OSError
+            self._connection.send(message)
+        except OSError:
+            if message["type"] not in ("beat", "report"):
+                self._unsent.append(message)
+
+    def await_plan(
+        self, wanted: Callable[[Plan], bool], acknowledged: int, asked: Callable[[int], None]
+    ) -> Plan:
+        """Wait for a plan; ``asked`` is called for every generation that ends beyond ``acknowledged``."""
+        while True:
+            with self._news:
+                self._news.wait_for(partial(self._something, wanted, acknowledged))
+                self.check()
+                if self.plan is not None and wanted(self.plan) and self.plan.generation > self.aborted:
+                    return self.plan
+                acknowledged = self.aborted
+            asked(acknowledged)
+
+    def _something(self, wanted: Callable[[Plan], bool], seen: int) -> bool:
+        ended = self._refused is not None or self.stop_cause is not None
+        plan = self.plan
+        return (
+            ended
+            or self.aborted > seen
+            or (plan is not None and wanted(plan) and plan.generation > self.aborted)
+        )
+
+    def wait_until(self, condition: Callable[[], bool], orphan_s: float | None = None) -> None:
+        """Wait for any change that makes ``condition`` true; ``orphan_s`` long at most without a coordinator."""
+        lonely_since = time.monotonic()
+        with self._news:
+            while not condition() and self._refused is None and self.stop_cause is None:
+                self._news.wait(BEAT_S)
+                if self._connection is not None:
+                    lonely_since = time.monotonic()
+                elif orphan_s is not None and time.monotonic() - lonely_since > orphan_s:
+                    return
+            self.check()
+
+    def wake(self) -> None:
+        """Something changed outside that a waiter may be waiting for."""
+        with self._news:
+            self._news.notify_all()
+
+    def check(self) -> None:
+        """Raise if this worker must not go on waiting."""
+        if self._refused is not None:
+            raise TrainError(self._refused)
+        if self.stop_cause is not None:
+            raise Released(self.stop_cause)
+
+    def forget_plan(self, generation: int) -> None:
+        """This plan has been entered."""
+        with self._news:
+            if self.plan is not None and self.plan.generation <= generation:
+                self.plan = None
+            self._addresses = {g: a for g, a in self._addresses.items() if g > generation}
+
+    def goodbye(self, cause: str) -> None:
+        """Say why this process ends."""
+        self.send(type="goodbye", cause=cause)
+
+    def exchange(self, generation: int) -> AddressExchange:
+        """How members of this generation find each other."""
+        return AddressExchange(self, generation)
+
+    def put_address(self, generation: int, rank: int, data: bytes) -> None:
+        """Publish this worker's group address."""
+        text = base64.b64encode(data).decode()
+        self.send(type="blob", generation=generation, rank=rank, data=text)
+
+    def get_address(self, generation: int, rank: int, timeout_s: float) -> bytes:
+        """Wait for another member's."""
+        with self._news:
+            there = self._news.wait_for(
+                lambda: rank in self._addresses.get(generation, {}) or self._over(generation), timeout_s
+            )
+            if not there or self._over(generation):
+                raise MembershipChanged(f"no address of rank {rank} in generation {generation}")
+            return self._addresses[generation][rank]
+
+    def _over(self, generation: int) -> bool:
+        return self.aborted >= generation or self.plan is None or self.plan.generation != generation
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                connection = connect(*self._endpoint, "worker", self._token)
+                connection.send({**self._hello, **self.account})
+                while self._unsent:
+                    connection.send(self._unsent[0])
+                    self._unsent.popleft()
+            except OSError:
+                time.sleep(RETRY_S)
+                continue
+            self._connection = connection
+            for message in connection.messages():
+                self._hear(message)
+            self._connection = None
+            time.sleep(RETRY_S)
+
+    def _hear(self, message: Mapping[str, Any]) -> None:
+        with self._news:
+            call = self._heard_about_plans(message)
+            match message["type"]:
+                case "peer":
+                    blobs = self._addresses.setdefault(int(message["generation"]), {})
+                    blobs[int(message["rank"])] = base64.b64decode(message["data"])
+                case "go":
+                    self.go = int(message["generation"])
+                case "over":
+                    self.over = True
+                case "settled":
+                    self.settled = max(self.settled, int(message["generation"]))
+                case "refused":
+                    self._refuse(str(message["cause"]))
+                case "note":
+                    print(f"elastane: {message['text']}", file=sys.stderr)  # noqa: T201
+            self._news.notify_all()
+        if call is not None:
+            call()
+
+    def _heard_about_plans(self, message: Mapping[str, Any]) -> Callable[[], None] | None:
+        """Take in news about plans; returns what to do about it once the lock is free."""
+        match message["type"]:
+            case "plan":
+                self.plan = plan = Plan.from_json(message["plan"])
+                return partial(self.on_plan, plan)
+            case "cancel":
+                generation = int(message["generation"])
+                if self.plan is not None and self.plan.generation == generation:
+                    self.plan = None
+                return partial(self.on_cancel, generation)
+            case "abort":
+                self.aborted = max(self.aborted, int(message["generation"]))
+                return partial(self.on_abort, self.aborted)
+            case "stop":
+                self.stop_cause = str(message["cause"])
+                if message.get("failed"):
+                    # Nobody will finish a step any more: say why, and do not wait for one.
+                    print(f"elastane: error: {self.stop_cause}", file=sys.stderr)  # noqa: T201
+                    return partial(self.on_abort, sys.maxsize)
+        return None
+
+    def _refuse(self, cause: str) -> None:
+        """The others go on without this worker: it must not touch anything any more."""
+        self._refused = cause
+        if self.account["phase"] == "member":
+            print(f"elastane: this worker is out: {cause}", file=sys.stderr)  # noqa: T201
+            sys.stderr.flush()
+            os._exit(3)
+
+    def _beat(self) -> None:
+        effort = EarlyEffort()
+        while True:
+            step, doing = self.step, self.doing
+            self.send(
+                type="beat", step=step, doing=doing, **effort.told(step, doing, self.account["generation"])
+            )
+            time.sleep(BEAT_S)
+
+
+class AddressExchange:
+    """``Exchange`` of one generation over a link."""
+
+    def __init__(self, link: Link, generation: int) -> None:
+        self._link = link
+        self._generation = generation
+
+    def put(self, rank: int, data: bytes) -> None:
+        """Publish this member's address."""
+        self._link.put_address(self._generation, rank, data)
+
+    def get(self, rank: int, timeout_s: float) -> bytes:
+        """Wait for another's."""
+        return self._link.get_address(self._generation, rank, timeout_s)

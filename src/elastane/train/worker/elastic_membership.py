@@ -1,0 +1,388 @@
+"""Membership by plan: groups built in the background, entered at a boundary, given up when a member dies.
+
+It moves state between workers, but does not know what training is.  The link's thread prepares, cancels and
+aborts; everything else runs in the training thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from elastane.train.coordinator.membership_plan import Kind, Plan
+from elastane.train.coordinator.script_runner import hurry
+from elastane.train.errors import MembershipChanged, Released
+from elastane.train.worker.coordinator_client import Link
+from elastane.train.worker.group import Group
+from elastane.train.worker.live_join import ShadowReceiver, ShadowSender
+from elastane.train.worker.membership import Change, Crew, Membership
+
+ORPHAN_S = 5.0
+"""How long the end of a job waits for a coordinator that is not there."""
+
+
+class ElasticMembership(Membership):
+    """Members by plan."""
+
+    def __init__(self, link: Link, token: str, host: str = "127.0.0.1") -> None:
+        super().__init__()
+        self.elastic = True
+        self.link = link
+        self._token = token
+        self._host = host
+        self._receiver = ShadowReceiver(host, token)
+        self._built: dict[int, Group | None] = {}
+        self._unbuilt: dict[int, str] = {}
+        """Why groups of urgent plans could not be connected."""
+        self._senders: list[ShadowSender] = []
+        self._finishing: list[ShadowSender] = []
+        self._unfollowable = ""
+        """Why nobody can follow this worker, if that was found out at a switch."""
+        self._worn: list[tuple[int, Group]] = []
+        self._lock = threading.Lock()
+        self._complete = False
+        self._acknowledged = 0
+        self._members: tuple[str, ...] = ()
+        link.on_plan = self._prepare
+        link.on_cancel = self._cancel
+        link.on_abort = self._abort
+
+    # Called by the link's thread.
+
+    def _prepare(self, plan: Plan) -> None:
+        """Connect the next group while training goes on."""
+        self.link.wake()
+        if plan.rank_of(self.link.worker) is not None:
+            threading.Thread(target=self._build, args=(plan,), name="group-builder", daemon=True).start()
+
+    def _build(self, plan: Plan) -> None:
+        """In a thread of its own: connecting to a member that has just died takes until a timeout."""
+        rank = plan.rank_of(self.link.worker)
+        assert rank is not None
+        group: Group | None = None
+        problem = ""
+        try:
+            if len(plan.members) > 1:
+                group = Group(rank, len(plan.members), self.link.exchange(plan.generation), host=self._host)
+        except MembershipChanged as error:
+            problem = str(error)
+        with self._lock:
+            over = self.link.aborted >= plan.generation
+            if not problem and not over:
+                self._built[plan.generation] = group
+            elif not over:
+                self._unbuilt = {plan.generation: problem}
+        if (problem or over) and group is not None:
+            group.kill()
+            group.retire()
+        if not over and (problem or not plan.urgent):
+            failure = {"type": "apart" if plan.urgent else "lagging", "why": problem}
+            self.link.send(generation=plan.generation, **(failure if problem else {"type": "built"}))
+        self.link.wake()
+
+    def _cancel(self, generation: int) -> None:
+        self._drop_built(lambda g: g == generation)
+        if self.link.account["phase"] != "member":
+            self._receiver.interrupt()
+
+    def _abort(self, generation: int) -> None:
+        """Everything up to this generation is over: end collectives at once."""
+        self._drop_built(lambda g: g <= generation)
+        group = self.group
+        if group is not None and self.generation <= generation:
+            group.kill()
+        if self.link.account["phase"] != "member":
+            self._receiver.interrupt()
+
+    def _drop_built(self, over: Callable[[int], bool]) -> None:
+        with self._lock:
+            gone = [g for g in self._built if over(g)]
+            groups = [self._built.pop(g) for g in gone]
+        for group in groups:
+            if group is not None:
+                group.kill()
+                group.retire()
+
+    # Called by the training thread.
+
+    def join(self, crew: Crew) -> None:
+        """Wait to be planned in, and become a replica of those who train."""
+        link = self.link
+        signature = {**crew.signature(), "shadow": crew.followable}
+        hurry()
+        link.account.update(phase="ready", signature=signature, stream=self._receiver.address)
+        link.doing = "outside"
+        link.send(type="ready", signature=signature, stream=self._receiver.address)
+        while not self._enter_first(crew):
+            link.account.update(phase="ready")
+
+    def _enter_first(self, crew: Crew) -> bool:
+        link = self.link
+        plan = link.await_plan(lambda p: link.worker in p.members, self._acknowledged, self._not_in)
+        self._complete = False
+        began = time.perf_counter()
+        try:
+            if plan.urgent:
+                self._await_built(plan.generation)
+                if plan.source == link.worker and plan.kind is Kind.START:
+                    crew.restore(plan.generation)
+                self._adopt(plan)
+                self._share(crew, plan)
+            elif plan.shadow:
+                crew.follow(self._receiver, lambda: link.send(type="caught_up", generation=plan.generation))
+                self._complete = True
+                self._await_built(plan.generation)
+                self._adopt(plan)
+            else:
+                self._await_built(plan.generation)
+                self._adopt(plan)
+                self._share(crew, plan)
+        except MembershipChanged as error:
+            if self._complete:
+                self.recover(crew, str(error))
+                return True
+            self._not_in(self._not_entered(plan, str(error)))
+            return False
+        before = 0 if plan.kind is Kind.START else len(plan.members) - len(plan.joiners) + len(plan.leavers)
+        self._entered(crew, plan, before, {"join": time.perf_counter() - began})
+        return True
+
+    def _not_entered(self, plan: Plan, why: str) -> int:
+        """A plan came to nothing for this worker, by cancellation, abortion, or a failure only it knows of."""
+        self._retire_group()
+        link = self.link
+        if link.aborted < plan.generation and link.plan is not None and link.plan.generation == plan.generation:
+            if plan.urgent:
+                return plan.generation
+            link.send(type="lagging", generation=plan.generation, why=why)
+            link.wait_until(lambda: self._over(plan.generation))
+        return link.aborted
+
+    def _not_in(self, ended: int, applied: int | None = None, why: str = "") -> None:
+        """Acknowledge the end of a generation, once; ``applied`` if this worker holds a complete state."""
+        if ended > self._acknowledged:
+            self._acknowledged = ended
+            self.link.send(type="failed", generation=ended, applied=applied, why=why)
+
+    def _await_built(self, generation: int) -> None:
+        link = self.link
+        link.wait_until(
+            lambda: (
+                generation in self._built
+                or generation in self._unbuilt
+                or link.aborted >= generation
+                or link.plan is None
+                or link.plan.generation != generation
+            )
+        )
+        if generation not in self._built:
+            raise MembershipChanged(self._unbuilt.get(generation, "the group is not wanted any more"))
+
+    def _over(self, generation: int) -> bool:
+        """Whether a plan that has not been entered never will be."""
+        plan = self.link.plan
+        return self.link.aborted >= generation or plan is None or plan.generation != generation
+
+    def _adopt(self, plan: Plan) -> None:
+        with self._lock:
+            if plan.generation not in self._built:
+                raise MembershipChanged("the group is over")
+            group = self._built.pop(plan.generation)
+        self._retire_group(worn=True)
+        rank = plan.rank_of(self.link.worker)
+        assert rank is not None
+        self.group, self.generation, self.rank = group, plan.generation, rank
+        self.world, self.nodes, self._members = len(plan.members), plan.nodes, plan.members
+
+    def _retire_group(self, worn: bool = False) -> None:
+        """Let go of the present group; ``worn``: others may still be finishing their last collective in it."""
+        group, self.group = self.group, None
+        if group is None:
+            return
+        if worn:
+            self._worn.append((self.generation, group))
+        else:
+            group.kill()
+            group.retire()
+
+    def _share(self, crew: Crew, plan: Plan) -> None:
+        if plan.source is not None and self.group is not None:
+            crew.state.share(self.group, plan.members.index(plan.source))
+        self._complete = True
+
+    def _entered(self, crew: Crew, plan: Plan, before: int, breakdown: dict[str, float]) -> None:
+        link = self.link
+        link.account.update(phase="member", generation=plan.generation)
+        link.forget_plan(plan.generation)
+        link.send(type="entered", generation=plan.generation, step=crew.step)
+        crew.changed(Change(plan.kind, plan.generation, before, self.world, plan.shadow, breakdown=breakdown))
+
+    def name_of(self, rank: int) -> str:
+        """The worker with this rank."""
+        return self._members[rank]
+
+    def next_generation(self) -> int:
+        """Leader: the generation that everybody is prepared for."""
+        plan = self.link.plan
+        return plan.generation if plan is not None and self.link.go == plan.generation else 0
+
+    def stop_cause(self) -> str | None:
+        """Why the coordinator wants this worker to leave."""
+        return self.link.stop_cause
+
+    def ask_to_stop(self, why: str) -> None:
+        """Others will go on without this worker."""
+        self.link.send(type="leave", why=why)
+
+    def doing(self, what: str, step: int) -> None:
+        """For the signs of life."""
+        self.link.doing, self.link.step = what, step
+
+    def boundary(self, crew: Crew) -> None:
+        """Send newcomers the next piece of state; let go of groups nobody uses."""
+        self._open_streams(crew)
+        for sender in self._senders:
+            sender.boundary(crew.step)
+            if sender.problem:
+                self.link.send(type="lagging", generation=sender.generation, why=sender.problem)
+        self._senders = [s for s in self._senders if not s.problem]
+        self._finishing = [s for s in self._finishing if not s.done]
+        if self._worn and self.link.settled >= self.generation:
+            worn, self._worn = self._worn, []
+            for _, group in worn:
+                group.retire()
+
+    def _open_streams(self, crew: Crew) -> None:
+        plan = self.link.plan
+        wanted = plan.generation if plan is not None and plan.shadow else 0
+        for sender in self._senders:
+            if sender.generation != wanted:
+                sender.cancel()
+        self._senders = [s for s in self._senders if s.generation == wanted]
+        if plan is not None and wanted and not self._senders:
+            for joiner, donor in plan.donors.items():
+                if donor == self.link.worker:
+                    sender = crew.sender(plan.streams[joiner], self._token)
+                    sender.generation = plan.generation
+                    if self._unfollowable:
+                        sender.refuse(self._unfollowable)
+                    self._senders.append(sender)
+
+    def refuse_streams(self, why: str) -> None:
+        """Newcomers that follow join by a copy instead; told to the coordinator at the boundary."""
+        for sender in self._senders:
+            sender.refuse(why)
+
+    def yield_gradients(self) -> None:
+        """Senders may still be reading what is about to be overwritten."""
+        for sender in (*self._senders, *self._finishing):
+            sender.yield_gradients()
+
+    def yield_parameters(self) -> None:
+        """Likewise."""
+        for sender in (*self._senders, *self._finishing):
+            sender.yield_parameters()
+
+    def applied(self, step: int, gradient: Any, groups: Callable[[], list[dict[str, Any]]]) -> None:
+        """Newcomers that follow get the gradient."""
+        for sender in self._senders:
+            sender.applied(step, gradient, groups())
+
+    def switch(self, generation: int, crew: Crew) -> None:
+        """Enter a prepared generation, or leave if it is without this worker."""
+        began = time.perf_counter()
+        link = self.link
+        # Others have built what they agreed on; a worker that only leaves may not even have heard of it yet.
+        link.wait_until(
+            lambda: link.aborted >= generation or (link.plan is not None and link.plan.generation >= generation)
+        )
+        plan = link.plan
+        if plan is None or plan.generation != generation or link.aborted >= generation:
+            return  # it broke meanwhile: the next collective will say so
+        senders, self._senders = self._senders, []
+        for sender in senders:
+            sender.finish(crew.step)
+            # Found out too late for this one, which has to begin again: the next is copied from the start.
+            self._unfollowable = self._unfollowable or sender.problem
+        self._finishing += senders
+        if self.link.worker in plan.leavers:
+            self._leave(senders, generation)
+        before = self.world
+        told = time.perf_counter()
+        try:
+            self._adopt(plan)
+            adopted = time.perf_counter()
+            self._share(crew, plan)
+        except MembershipChanged as error:
+            self.recover(crew, str(error))
+            return
+        shared = time.perf_counter()
+        breakdown = {"handover": told - began, "group": adopted - told, "state": shared - adopted}
+        self._entered(crew, plan, before, breakdown)
+
+    def _leave(self, senders: list[ShadowSender], generation: int) -> None:
+        for sender in senders:
+            sender.flush()
+        self.link.send(type="left", generation=generation)
+        self.link.doing = "outside"
+        # The others may still be finishing a collective with us: closing our sockets would break it.
+        self.link.wait_until(lambda: self.link.settled >= generation or self.link.aborted >= generation)
+        raise Released("the job goes on with other workers")
+
+    def recover(self, crew: Crew, why: str, waited_s: float = 0.0) -> None:
+        """The group broke: wait for the plan without the dead, and go on."""
+        began = time.perf_counter()
+        link, before = self.link, self.world
+        ended = max(self.generation, link.aborted)
+        for sender in self._senders:
+            sender.cancel()
+        self._senders = []
+        self.yield_gradients()  # who was promised the whole state still gets it
+        while True:
+            self._retire_group()
+            self.group, self.world = None, 1
+            link.doing = "outside"
+            link.account.update(applied=crew.tick)
+            self._not_in(ended, crew.tick, why)
+            plan = link.await_plan(
+                lambda p: p.urgent and link.worker in p.members,
+                self._acknowledged,
+                lambda g: self._not_in(g, crew.tick),
+            )
+            told = time.perf_counter()
+            try:
+                self._await_built(plan.generation)
+                self._adopt(plan)
+                built = time.perf_counter()
+                crew.rewind()
+                self._share(crew, plan)
+            except MembershipChanged as error:
+                ended, why = max(plan.generation, link.aborted), str(error)
+                continue
+            breakdown = {
+                "detect": waited_s,
+                "plan": told - began,
+                "group": built - told,
+                "state": time.perf_counter() - built,
+            }
+            self._entered(crew, plan, before, breakdown)
+            return
+
+    def report(self, event: Mapping[str, Any]) -> None:
+        """To the coordinator, who keeps the journal."""
+        self.link.send(type="report", event=dict(event))
+
+    def finish(self, step: int) -> None:
+        """Wait until everybody has applied the last step: closing our sockets earlier might break it for them."""
+        link = self.link
+        link.account.update(done=True)
+        link.send(type="done", step=step)
+        with contextlib.suppress(Released):
+            link.wait_until(lambda: link.over, ORPHAN_S)
+
+    def goodbye(self, cause: str) -> None:
+        """Tell the coordinator what ends this process."""
+        self.link.goodbye(cause)
