@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from engines.local.test_upgrade_home import HOLD
 
 from elastane.engines.contract import Attempt
 from elastane.engines.local import agent as agent_module
@@ -27,6 +26,7 @@ from elastane.engines.local.paths import MEMBERS, Layout
 from elastane.engines.local.survive_errors import Trouble
 from elastane.engines.local.wait_until import until
 from elastane.train.coordinator.login_reader import BUFFER_BYTES
+from engines.local.test_upgrade_home import HOLD
 
 PATIENCE_S = 120.0
 NODE = "n0"
