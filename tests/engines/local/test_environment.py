@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from elastane.engines.local.agent import JOBS_YIELD
 from elastane.engines.local.environment import for_jobs
 from elastane.engines.local.marked_processes import MARK
 from engines.local.house import house, live
@@ -44,5 +46,24 @@ def test_a_job_is_told_neither_the_home_nor_a_token_nor_what_up_was_started_with
             assert not {"ELASTANE_HOME", "ELASTANE_TOKEN", "DEPLOY_KEY"} & seen.keys()
             assert not [value for value in seen.values() if "of-the-admin" in value]
             assert str(tmp_path) not in seen[MARK]
+
+    live(story)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_job_leaves_the_cores_to_the_service_when_both_want_them(tmp_path: Path, adaptive: bool) -> None:
+    script = tmp_path / "show.py"
+    show = "import os; print('nice', os.nice(0), flush=True)"
+    script.write_text(f"import elastane.train\n{show}\n")
+    command = (str(script),) if adaptive else ("-c", show)
+
+    async def story() -> None:
+        async with house(tmp_path, nodes=1) as living:
+            job = living.launch("j1", 1, sys.executable, *command)
+            living.want(job, {"n0": 1})
+            log = job.run / "logs" / "w1.log"
+            await living.until(lambda: log.exists() and "nice" in log.read_text())
+            said = next(line for line in log.read_text().splitlines() if line.startswith("nice"))
+            assert int(said.split()[1]) == min(os.nice(0) + JOBS_YIELD, 19)
 
     live(story)

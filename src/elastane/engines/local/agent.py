@@ -41,6 +41,8 @@ SPARE = "-"
 _REAP_S = 0.25
 _END_S = 3.0
 """How long each step of ending an attempt may take; what takes longer is left to the next one who looks."""
+JOBS_YIELD = 5
+"""Niceness that jobs run with above their agent's, so that the service answers in time beside jobs on every core."""
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -261,6 +263,7 @@ class Agent:
 
         def entering() -> None:
             enter()
+            os.nice(JOBS_YIELD)
             if identity is not None:
                 identity.become()
             set_death_signal()  # last: whoever becomes another user loses it
