@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,6 +43,8 @@ from elastane.service.stored_accounts import StoredAccounts
 
 ADMIN = "admin"
 _LEASH_S = 0.5
+_SWITCH_S = 0.001
+"""How long a thread that computes (a policy, say) may keep the others from running: requests are answered meanwhile."""
 _LATER = "elastane.predict.eta"
 """Imported once we serve: nobody has asked how long a job will take before somebody could."""
 
@@ -60,6 +63,7 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
         os.umask(0o077)  # nothing that is written here is for those who may pass through
     for stale in (PID, URL, LEFT):
         (home / stale).unlink(missing_ok=True)
+    sys.setswitchinterval(_SWITCH_S)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     nodes, warnings = nodes_here(options.nodes, options.slots)

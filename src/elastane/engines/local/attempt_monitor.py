@@ -7,7 +7,7 @@ import contextlib
 import logging
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ class Tender:
         home: Path,
         wanted: Wanted,
         report: Callable[[Report], None],
-        begin: Callable[[Path], subprocess.Popen[bytes]],
+        begin: Callable[[Path], Awaitable[subprocess.Popen[bytes]]],
         jobs_as: JobsAs | None = None,
     ) -> None:
         self.wanted = wanted
@@ -215,7 +215,7 @@ class Tender:
         return known.exists() and (members is None or members.get("kind") == "adaptive")
 
     async def _start(self, folder: Path) -> None:
-        self._process = self._begin(folder)
+        self._process = await self._begin(folder)
         deadline = time.monotonic() + _START_S
         while not self._lock.held and self._process.poll() is None and time.monotonic() < deadline:
             await asyncio.sleep(0.02)

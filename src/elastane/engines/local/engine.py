@@ -139,7 +139,7 @@ class LocalEngine:
                 tender.want(wanted)
             return
         tender = self._tenders[attempt] = Tender(
-            self._layout.home, wanted, self._say, self._supervisors.start, self._jobs_as
+            self._layout.home, wanted, self._say, self._supervisors.begin, self._jobs_as
         )
         self._tasks[attempt] = asyncio.create_task(tender.run())
 

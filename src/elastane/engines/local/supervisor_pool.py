@@ -5,6 +5,7 @@ The one that waits ends with us; once it has been given an attempt, nothing of o
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import subprocess
@@ -24,11 +25,22 @@ class Supervisors:
     def __init__(self, home: Path, later: Callable[[float, Callable[[], None]], object]) -> None:
         self._home = home
         self._later = later
+        self._environment = for_service(os.environ, home)
         self._spare: subprocess.Popen[bytes] | None = None
         self._closed = False
+        self._turns = asyncio.Lock()
 
-    def start(self, folder: Path) -> subprocess.Popen[bytes]:
-        """A process for the attempt in this folder."""
+    async def begin(self, folder: Path) -> subprocess.Popen[bytes]:
+        """Starts a process for the attempt in this folder; of many at once, one in each turn of the event loop.
+
+        A process takes some 15 ms to start; a dozen in one turn would keep requests waiting for all of them.
+        """
+        async with self._turns:
+            process = self._start(folder)
+            await asyncio.sleep(0)
+        return process
+
+    def _start(self, folder: Path) -> subprocess.Popen[bytes]:
         process, self._spare = self._spare, None
         if process is None or process.poll() is not None:
             process = self._wait_for_work()
@@ -58,6 +70,6 @@ class Supervisors:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                env=for_service(os.environ, self._home),
+                env=self._environment,
                 start_new_session=True,
             )
