@@ -13,6 +13,7 @@ from benchmarks.live.damage import damaged_copy, refusals_of, sealed_home
 from benchmarks.live.promises import TENANT, Promises
 from benchmarks.live.system import UP, System, until
 from benchmarks.train.bench import Bench
+from benchmarks.train.live import environment
 from elastane.errors import ElastaneError
 from elastane.service.home import DATABASE
 from elastane.service.store import Store
@@ -173,7 +174,7 @@ def _damage(bench: Bench) -> None:
         before = (place / DATABASE).read_bytes()
         said = subprocess.run(
             [sys.executable, *UP, f"--home={place}", "--nodes=1", "--slots=1"],
-            capture_output=True, text=True, timeout=60, check=False,
+            env=environment(), capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         lines = said.stderr.strip().splitlines()
         told = len(lines) == 1 and lines[0].startswith("error: ") and "--restore" in lines[0]
