@@ -1,4 +1,4 @@
-"""The evaluation as one HTML file without a script: sentences first, a picture, then every table."""
+"""Renders the evaluation as one HTML file without a script: sentences first, a picture, then every table."""
 
 from __future__ import annotations
 

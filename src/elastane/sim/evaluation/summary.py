@@ -1,4 +1,4 @@
-"""The evaluation in sentences: where the reference is not best, and how far the all-knowing are ahead."""
+"""Summarises the evaluation in sentences: where the reference is not best, and its gap to the oracles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elastane.sim.evaluation.study import Study
 
 
 def sentences(study: Study) -> tuple[str, ...]:
-    """One line per measure with every cell in which somebody is ahead, then the gap to each oracle."""
+    """Returns a line per measure with every cell in which another policy is ahead, then the gap to each oracle."""
     found = findings(study)
     if len(study.honest) < 2:
         return (f"{study.protocol.reference} was compared with nobody who does not read the truth.",)
@@ -33,7 +33,7 @@ def _standing(study: Study, measure: Measure, behind: Sequence[Finding]) -> str:
 
 
 def _surely_best(study: Study, measure: Measure, cell: Cell) -> bool:
-    """Whether every interval is on the worse side; who has no figure there is not ranked and does not count."""
+    """Tells whether all other policies are worse with their whole interval; those without a figure do not count."""
     others = [policy for policy in study.honest if policy != study.protocol.reference]
     found = [study.difference(cell, policy, measure) for policy in others]
     return all(each.verdict(measure.lower_is_better) is Verdict.WORSE for each in found if each)
