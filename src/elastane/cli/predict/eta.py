@@ -1,4 +1,4 @@
-"""``elastane predict eta``: the time left of a running training, from its log."""
+"""Implements ``elastane predict eta``: predicts the time left of a running training from its log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def command(
     every: float = typer.Option(1.0, min=0.05, help="Seconds between looks, with --follow."),
     as_json: bool = options.JSON,
 ) -> None:
-    """Read a log once, or follow it."""
+    """Reads a log once and prints the time left, or follows the log and prints it again with all news."""
     from elastane.predict.eta.log_session import LogWatch
     from elastane.predict.eta.logs import follow as followed
     from elastane.predict.eta.logs import records

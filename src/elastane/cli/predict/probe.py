@@ -1,4 +1,4 @@
-"""``elastane predict probe``: a few layers on this machine's card, one factor per kind of operator."""
+"""Implements ``elastane predict probe``: times a few layers here, for one factor per kind of operator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(
     profile: Path = options.PROFILE,
     as_json: bool = options.JSON,
 ) -> None:
-    """Write the factors where predictions find them."""
+    """Times layers and writes the correction factors where predictions find them."""
     from elastane.predict.devices import catalog, find, load_devices
     from elastane.predict.job import require_torch
     from elastane.predict.profile import default_path, probes_path
