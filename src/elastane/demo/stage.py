@@ -51,7 +51,7 @@ class Stage:
     def open(self) -> Client:
         """Starts the live system in the background and returns a client of it."""
         words = [f"--home={self.home}", f"--nodes={NODES}", f"--slots={SLOTS}", f"--interval={_INTERVAL_S:g}"]
-        words.append("--jobs-as=me")  # its jobs are our own, so they need no user of their own
+        words.append("--jobs-as=me")  # its jobs are our own, even if root runs it
         there = start_detached(self.home, words, leashed=True)
         self._client = Client(there.url, (self.home / TOKEN).read_text().strip(), timeout_s=20.0)
         return self._client

@@ -1,4 +1,4 @@
-"""Cards that no row was learnt from: predicted from the other cards of a group, without and with probes."""
+"""Scores predictions for cards left out of the fit, from the other cards of a group, with and without probes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Fit = Callable[[Sequence[Timing]], RatioModel]
 
 
 def from_others(timings: Sequence[Timing]) -> RatioModel:
-    """Our model, for cards that are not among these."""
+    """Fits our model, for cards that are not among these."""
     return RatioModel.fit(timings, basis=Basis.RATIO)
 
 
 @dataclass(frozen=True)
 class Unseen:
-    """One card left out."""
+    """The scores on one card that was left out: our model, plain and probed, and PALEO."""
 
     name: str
     device: str
@@ -43,7 +43,7 @@ def unseen(
     fit: Fit = from_others,
     told: Told = lambda _done, _what: None,
 ) -> Iterator[Unseen]:
-    """Leave each card out in turn, or only those named; groups of a single card are passed over."""
+    """Leaves each card out in turn, or only those named; groups of a single card are skipped."""
     groups: dict[str, list[TimingSet]] = defaultdict(list)
     for each in sets:
         groups[each.group].append(each)

@@ -1,4 +1,4 @@
-"""The profile view as a page: bars by share with the cumulative curve, predicted beside measured, and the table."""
+"""Renders the breakdown of a step as a page: bars with the cumulative curve, predicted beside measured, and tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_BARS = 30
 
 
 def write_explained(path: Path, title: str, estimate: StepEstimate, groupings: Sequence[Shares]) -> None:
-    """One section per grouping."""
+    """Writes the page, one section per grouping."""
     facts = {
         "device": estimate.machine.device.name,
         "batch": str(estimate.capture.batch),
