@@ -178,8 +178,8 @@ def _show_live(play: Play) -> None:
         for scene in play.scenes():
             rows = [_row(job, scene.at_s) for job in scene.jobs]
             table = terminal.styled(terminal.table(_COLUMNS, rows, terminal.terminal_width()))
-            told = [f"{line.at_s - play.began_s:6.1f} s  {terminal.clean(line.text)}" for line in play.lines]
-            live.update(Group(table, Text(), Text("\n".join(told[-_LINES:]), "dim")), refresh=True)
+            story = [f"{line.at_s - play.began_s:6.1f} s  {terminal.clean(line.text)}" for line in play.lines]
+            live.update(Group(table, Text(), Text("\n".join(story[-_LINES:]), "dim")), refresh=True)
 
 
 def _row(job: JobSummary, now_s: float) -> Sequence[object]:

@@ -198,7 +198,7 @@ def _does_not_fit(job: JobView, room: Room) -> str:
 
 
 def _when(seconds: float) -> str:
-    return f"in about {seconds:.0f} s" if seconds < np.inf else "at a time nobody can tell"
+    return f"in about {seconds:.0f} s" if seconds < np.inf else "at an unknown time"
 
 
 def _seconds(seconds: float) -> str:

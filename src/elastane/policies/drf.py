@@ -85,7 +85,7 @@ class _Filling:
             stopped += victims
             if not victims or not self._pending[tenant]:
                 blocked.discard(tenant)
-        for job in stopped:  # what was freed in excess may go to anybody, to them too
+        for job in stopped:  # what was freed in excess may go to any tenant, to them too
             self._pending[job.tenant] = sorted([*self._pending[job.tenant], job], key=queue_key)
         if stopped:
             self.fill()

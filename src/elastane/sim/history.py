@@ -60,7 +60,7 @@ def recaller(path: str) -> tuple[Recall, str]:
     def recall(arrival: Arrival) -> Memory | None:
         return pool.recall(signature_of(arrival), exclude=identity(arrival))
 
-    return recall, f"every job was told of past jobs like it: {len(pool):,} in {path}, never itself"
+    return recall, f"every job had the history of similar past jobs ({len(pool):,} in {path}), never its own"
 
 
 def pool_at(path: str) -> Pool:

@@ -28,8 +28,8 @@ def simulate(spec: RunSpec, on_progress: Progress | None = None) -> RunResult:
     policy = make_policy(spec.policy)
     cluster, arrivals, notes = prepare(spec)
     notes = (*notes, *_unused(spec, policy))
-    recall, told = recaller(spec.history) if spec.history else (None, "")
-    notes = (*notes, told) if told else notes
+    recall, history_note = recaller(spec.history) if spec.history else (None, "")
+    notes = (*notes, history_note) if history_note else notes
     wall, cpu = time.perf_counter(), time.process_time()
     world = World(
         cluster,

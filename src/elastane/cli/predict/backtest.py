@@ -43,10 +43,10 @@ def command(
     if rows:
         sets = tuple(replace(each, timings=each.timings[:rows]) for each in sets)
     check_rows(sets, str(dataset))
-    with progress("models") as told:
-        by_rows = list(held_out(sets, models(epochs), told))
-    with progress("cards") as told:
-        by_cards = list(unseen(sets, probes=probes, told=told)) if cards else []
+    with progress("models") as advance:
+        by_rows = list(held_out(sets, models(epochs), advance))
+    with progress("cards") as advance:
+        by_cards = list(unseen(sets, probes=probes, progress=advance)) if cards else []
     if as_json:
         typer.echo(json.dumps(backtest_json(by_rows, by_cards), indent=2))
     else:

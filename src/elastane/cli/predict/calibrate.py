@@ -35,8 +35,8 @@ def command(
     from elastane.predict.calibration.calibrate import calibrate
 
     target = profile or default_path()
-    with progress("measuring") as told:
-        found = calibrate(seconds, progress=told, own=own)
+    with progress("measuring") as advance:
+        found = calibrate(seconds, progress=advance, own=own)
     found.save(target)
     about = {
         "profile": str(target),

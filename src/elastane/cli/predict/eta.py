@@ -118,18 +118,18 @@ def _eta_json(watch: LogWatch, left: Interval | Unknown) -> dict[str, Any]:
     from elastane.predict.report import interval_json
 
     engine = watch.engine
-    told: dict[str, Any] = {"step": watch.step, "done": watch.done}
-    told |= {"unknown": left.reason} if isinstance(left, Unknown) else {"remaining_s": interval_json(left)}
+    document: dict[str, Any] = {"step": watch.step, "done": watch.done}
+    document |= {"unknown": left.reason} if isinstance(left, Unknown) else {"remaining_s": interval_json(left)}
     if engine is None:
-        return told
+        return document
     rate = engine.rate
-    told["elapsed_s"] = {kind.value: seconds for kind, seconds in engine.elapsed_s.items()}
-    told["rate_s"] = None if isinstance(rate, Unknown) else interval_json(rate)
+    document["elapsed_s"] = {kind.value: seconds for kind, seconds in engine.elapsed_s.items()}
+    document["rate_s"] = None if isinstance(rate, Unknown) else interval_json(rate)
     if engine.stop is not None:
-        told["stop"] = {
+        document["stop"] = {
             "validations": len(engine.values),
             "ends": interval_json(engine.stop.ends),
             "verdict": engine.stop.verdict.value,
             "reason": engine.stop.reason,
         }
-    return told
+    return document

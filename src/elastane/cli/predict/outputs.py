@@ -41,11 +41,11 @@ def progress(text: str) -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     # Without a thread that draws: measurements fork this process.
     console = Console(stderr=True)
-    nobody = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, auto_refresh=False, disable=nobody) as bar:
+    unwatched = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, auto_refresh=False, disable=unwatched) as bar:
         task = bar.add_task(text, total=1.0)
 
-        def told(done: float, what: str) -> None:
+        def advance(done: float, what: str) -> None:
             bar.update(task, completed=done, description=what, refresh=True)
 
-        yield told
+        yield advance

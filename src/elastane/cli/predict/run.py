@@ -108,14 +108,14 @@ def _offers(path: Path | None, needed: bool) -> tuple[Offer, ...]:
     return offers
 
 
-def _loader_s(job: str | None, batch: int, told: str | None, measure: bool) -> float | None:
+def _loader_s(job: str | None, batch: int, written: str | None, measure: bool) -> float | None:
     """Returns the seconds to load one batch: as the user says, else as measured, else None."""
     from elastane.jobs.units import DURATION
     from elastane.predict.job import load_factory
     from elastane.predict.loader_time import measure_loader
 
-    if told:
-        return DURATION.read(told)
+    if written:
+        return DURATION.read(written)
     return measure_loader(load_factory(needed_job(job))(), batch) if measure else None
 
 

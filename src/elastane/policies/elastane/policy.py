@@ -90,7 +90,7 @@ class Elastane(Policy):
     def decide(self, view: View) -> Plan:
         """Prices every job, divides the GPUs, and keeps the present division if that is no worse."""
         kin = Kin.of(view.memory).with_jobs(view)
-        sight = see(calmer(kin.told(view)), self.explore, self._first(view), self.caution)
+        sight = see(calmer(kin.completed(view)), self.explore, self._first(view), self.caution)
         plain, outlook = sight.parts, sight.outlook
         accounts = Accounts.of(view.memory, view.now_s).carried_on(view, outlook)
         due = owed(accounts, outlook, multi_type.whole(plain).most, self.bound)

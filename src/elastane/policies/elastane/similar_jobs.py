@@ -102,14 +102,14 @@ class Kin:
                     _tell(large, kind, mine)
         return Kin(wide, large)
 
-    def told(self, view: View) -> View:
+    def completed(self, view: View) -> View:
         """Returns the view with every job's speed model completed by the witnesses of its kind."""
         per_node: dict[str, int] = {}
         for node in view.usable.values():
             per_node[node.gpu_type] = max(node.gpus, per_node.get(node.gpu_type, 1))
-        return replace(view, jobs={name: self._told(job, per_node) for name, job in view.jobs.items()})
+        return replace(view, jobs={name: self._completed(job, per_node) for name, job in view.jobs.items()})
 
-    def _told(self, job: JobView, per_node: Mapping[str, int]) -> JobView:
+    def _completed(self, job: JobView, per_node: Mapping[str, int]) -> JobView:
         speed = job.speed
         if not isinstance(speed, GoodputModel):
             return job

@@ -19,7 +19,7 @@ LEAST_ROWS = 50
 OURS = "ours"
 NETWORK = "layer-wise network"
 
-Told = Callable[[float, str], None]
+Progress = Callable[[float, str], None]
 
 
 def models(epochs: int = EPOCHS) -> dict[str, Fitting]:
@@ -52,7 +52,7 @@ class HeldOut:
 
 
 def held_out(
-    sets: Sequence[TimingSet], fits: dict[str, Fitting], told: Told = lambda _done, _what: None
+    sets: Sequence[TimingSet], fits: dict[str, Fitting], progress: Progress = lambda _done, _what: None
 ) -> Iterator[HeldOut]:
     """Yields one result per set; nine rows in ten are used to fit, the rest to score."""
     check_rows(sets, "timings")
@@ -61,7 +61,7 @@ def held_out(
         known, new = _parted(each)
         scores = []
         for name, fit in fits.items():
-            told(done / (len(sets) * len(fits)), f"{each.name}: {name}")
+            progress(done / (len(sets) * len(fits)), f"{each.name}: {name}")
             scores.append(score(fit(known), new))
             done += 1
         yield HeldOut(each.name, each.device.name, len(known), tuple(scores))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from elastane.predict.backtesting.errors import Score, score
-from elastane.predict.backtesting.held_out import Told
+from elastane.predict.backtesting.held_out import Progress
 from elastane.predict.costs.contract import Basis, Timing
 from elastane.predict.costs.ratio import RatioModel, probe_factors
 from elastane.predict.costs.simple import Paleo
@@ -41,7 +41,7 @@ def unseen(
     only: frozenset[str] = frozenset(),
     probes: int = PROBES,
     fit: Fit = from_others,
-    told: Told = lambda _done, _what: None,
+    progress: Progress = lambda _done, _what: None,
 ) -> Iterator[Unseen]:
     """Leaves each card out in turn, or only those named; groups of a single card are skipped."""
     groups: dict[str, list[TimingSet]] = defaultdict(list)
@@ -55,7 +55,7 @@ def unseen(
         and (not only or each.device.name in only)
     ]
     for place, (left, others) in enumerate(asked):
-        told(place / len(asked), f"without {left.name}")
+        progress(place / len(asked), f"without {left.name}")
         yield _without(left, others, probes, fit)
 
 

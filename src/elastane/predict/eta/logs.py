@@ -120,8 +120,8 @@ def _state(path: Path) -> list[Record]:
         return []
     # Only checkpoints have a time that belongs to their step.
     timed = path.parent.name.startswith("checkpoint-")
-    told = replace(record_of(state), at_s=path.stat().st_mtime if timed else None)
-    return [*_validations(state.get("log_history")), told]
+    last = replace(record_of(state), at_s=path.stat().st_mtime if timed else None)
+    return [*_validations(state.get("log_history")), last]
 
 
 def _validations(history: Any) -> list[Record]:

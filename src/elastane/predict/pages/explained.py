@@ -33,16 +33,16 @@ def write_explained(path: Path, title: str, estimate: StepEstimate, groupings: S
 
 def _section(shares: Shares) -> str:
     count = shares.needed(0.9)
-    told = f"{count} of {len(shares.rows)} carry 90 % of the predicted time (dotted line)."
+    remark = f"{count} of {len(shares.rows)} carry 90 % of the predicted time (dotted line)."
     headings = ["", "calls", "time", "share", "cumulative", "GFLOP/s", "GB/s", "of roofline"]
     headings += [phase.value for phase in Phase]
     ordered = shares.rows
     if shares.measured_s is not None:
         headings += ["measured", "off"]
         ordered = shares.worst_first()
-        told += " The table begins with the largest error."
+        remark += " The table begins with the largest error."
     rows = [_cells(each, shares) for each in ordered]
-    return section(f"By {shares.by.value}", told, chart(f"by-{shares.by.value}"), table(headings, rows))
+    return section(f"By {shares.by.value}", remark, chart(f"by-{shares.by.value}"), table(headings, rows))
 
 
 def _cells(share: Share, shares: Shares) -> list[str]:

@@ -19,13 +19,13 @@ def write_page(
     path: Path, title: str, facts: Mapping[str, str], sections: Sequence[str], charts: Mapping[str, object]
 ) -> None:
     """Writes one file; ``charts`` are figures of plotly by the id of the element they are drawn into."""
-    told = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
+    shown = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
     page = filled(
         _resource("page.html"),
         {
             "title": escape(title),
             "version": escape(__version__),
-            "facts": told,
+            "facts": shown,
             "sections": "\n".join(sections),
             "style": _resource("page.css"),
             "plotly": get_plotlyjs(),

@@ -32,12 +32,12 @@ Change = Callable[[RunSpec], RunSpec]
 
 @dataclass(frozen=True)
 class Variant:
-    """One policy under one change; with ``told`` it has the history of another week."""
+    """One policy under one change; ``with_history``: of another week."""
 
     name: str
     policy: str
     change: Change
-    told: bool = False
+    with_history: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def variants() -> tuple[Variant, ...]:
     """Returns all variants, the unchanged policies first."""
     ours = [
         Variant("as it is", OURS, as_it_is),
-        Variant("with history", OURS, as_it_is, told=True),
+        Variant("with history", OURS, as_it_is, with_history=True),
         Variant("length of jobs unknown", OURS, lambda spec: replace(spec, declare="nothing")),
         Variant("without hysteresis", f"{OURS}(horizon_s=1e9)", as_it_is),
         Variant("without bound on waiting", f"{OURS}(bound=0)", as_it_is),
@@ -120,7 +120,7 @@ def _middle(cells: Sequence[Cell]) -> list[Cell]:
 
 def _spec(variant: Variant, protocol: Protocol, cell: Cell, seed: int, past: Mapping[Cell, str]) -> RunSpec:
     spec = variant.change(protocol.spec(variant.policy, cell, seed))
-    return replace(spec, history=past[cell]) if variant.told else spec
+    return replace(spec, history=past[cell]) if variant.with_history else spec
 
 
 def _remembered(protocol: Protocol, cells: Sequence[Cell], folder: Path, run: Runner) -> dict[Cell, str]:

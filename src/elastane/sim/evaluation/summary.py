@@ -15,7 +15,7 @@ def sentences(study: Study) -> tuple[str, ...]:
     """Returns a line per measure with every cell in which another policy is ahead, then the gap to each oracle."""
     found = findings(study)
     if len(study.honest) < 2:
-        return (f"{study.protocol.reference} was compared with nobody who does not read the truth.",)
+        return (f"{study.protocol.reference} was compared with no other policy that does not read the truth.",)
     lines = []
     for measure in MEASURES:
         behind = [finding for finding in found if finding.measure == measure]
@@ -28,8 +28,8 @@ def _standing(study: Study, measure: Measure, behind: Sequence[Finding]) -> str:
     sure = sum(_surely_best(study, measure, cell) for cell in cells)
     if not behind:
         return f"{reference} is best or as good in all {len(cells)} cells (95 % sure in {sure})."
-    told = "; ".join(finding.text for finding in behind)
-    return f"{reference} is not best in {len(behind)} of {len(cells)} cells (95 % sure that it is in {sure}). {told}."
+    where = "; ".join(finding.text for finding in behind)
+    return f"{reference} is not best in {len(behind)} of {len(cells)} cells (95 % sure that it is in {sure}). {where}."
 
 
 def _surely_best(study: Study, measure: Measure, cell: Cell) -> bool:
@@ -43,7 +43,7 @@ def _gaps(study: Study) -> list[str]:
     lines = []
     for policy in study.oracles:
         found = [(cell, study.difference(cell, policy, MEAN_JCT)) for cell in study.protocol.cells]
-        told = "; ".join(f"{cell.title} {written(gap, MEAN_JCT)}" for cell, gap in found if gap)
+        gaps = "; ".join(f"{cell.title} {written(gap, MEAN_JCT)}" for cell, gap in found if gap)
         who = f"{policy}, which reads the truth, against {study.protocol.reference}"
-        lines.append(f"{who}, mean JCT: {told or 'unknown'}.")
+        lines.append(f"{who}, mean JCT: {gaps or 'unknown'}.")
     return lines

@@ -42,7 +42,7 @@ def footnotes(study: Study) -> list[str]:
         else "One seed only: there are no intervals, and nothing can be told for sure."
     )
     return [
-        f"Everybody: {protocol.cluster}, {protocol.restart_s:g} s for every start or move, decisions in rounds of "
+        f"All policies: {protocol.cluster}, {protocol.restart_s:g} s for every start or move, decisions in rounds of "
         f"{protocol.interval_s:g} s only, epochs declared, speeds learned while running.",
         between,
         f"ρ = {FAIRNESS_DEFINITION}.",
@@ -83,12 +83,15 @@ def _ablations(ablations: Sequence[Ablation]) -> Table:
         table.add_column(heading)
     for each in ablations:
         table.add_row(
-            each.variant.policy, each.variant.name, told(each.against_itself), told(each.against_pollux)
+            each.variant.policy,
+            each.variant.name,
+            with_verdict(each.against_itself),
+            with_verdict(each.against_pollux),
         )
     return table
 
 
-def told(difference: Difference | None) -> str:
+def with_verdict(difference: Difference | None) -> str:
     """Formats a difference of mean JCT with its verdict."""
     if difference is None:
         return "–"

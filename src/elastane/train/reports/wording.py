@@ -46,7 +46,7 @@ def _sentence(event: Event) -> str | None:
         case Rebatched():
             return f"batch {event.before:,} → {event.after:,} at step {event.step:,}: {event.reason}"
         case Evaluated():
-            # Scripts count epochs from 0 or from 1; steps are the same for everybody.
+            # Scripts count epochs from 0 or from 1; steps mean the same everywhere.
             measured = f": {figures(event.metrics)}" if event.metrics else ""
             return f"evaluated at step {event.step:,}{measured}"
         case Warned():
