@@ -219,7 +219,7 @@ def _weight(job: JobView) -> float:
 
 @dataclass(frozen=True)
 class ElastaneOracle(Elastane):
-    """The policy with true speeds and remaining work: an upper bound on what better estimates could bring."""
+    """The policy with true speeds and remaining work: it shows what better estimates could still bring."""
 
     name: ClassVar[str] = "elastane-oracle"
     title: ClassVar[str] = "Elastane, all-knowing"

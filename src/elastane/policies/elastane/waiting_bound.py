@@ -111,7 +111,7 @@ class Accounts:
         return Accounts(view.now_s, found)
 
     def owing(self, due: Owed, outlook: Outlook) -> Accounts:
-        """Returns the accounts with jobs of known length that are owed GPUs marked as such."""
+        """Returns the accounts with jobs marked that are owed GPUs, where their remaining time is known."""
         names = [outlook.jobs[row].id for row in np.flatnonzero(due.gpus) if not np.isnan(outlook.left_s[row])]
         return replace(
             self, jobs={**self.jobs, **{name: replace(self.jobs[name], owed=True) for name in names}}
