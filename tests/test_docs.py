@@ -30,5 +30,24 @@ def test_every_link_leads_somewhere(text: Path) -> None:
             assert anchor[1:] in anchors(path), f"{target} has no heading {anchor}"
 
 
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+ENTRIES = re.findall(r"^\| (\*\*.*) \| (.*) \| (.*) \|$", GLOSSARY, re.MULTILINE)
+"""(word, meaning, where) of every row."""
+
+
+@pytest.mark.parametrize("where", sorted({path for _, _, paths in ENTRIES for path in paths.split(", ")}))
+def test_every_path_of_the_glossary_exists(where: str) -> None:
+    assert re.fullmatch(r"`[\w/.]+`", where), f"{where} is not a path in backticks"
+    assert (ROOT / "src" / "elastane" / where.strip("`")).exists()
+
+
+def test_the_glossary_has_a_meaning_and_a_place_for_every_word_and_fits_a_page() -> None:
+    rows = [line for line in GLOSSARY.splitlines() if line.startswith("| **")]
+    assert len(ENTRIES) == len(rows)
+    assert 30 < len(rows) < 70
+    words = [word for entry, _, _ in ENTRIES for word in re.findall(r"\*\*(.*?)\*\*", entry)[0].split(", ")]
+    assert len(set(words)) == len(words), "a word is explained twice"
+
+
 def test_texts_are_found() -> None:
     assert len(TEXTS) > 20

@@ -40,7 +40,7 @@ def seen(*jobs: JobView) -> View:
 
 def told(young: GoodputModel, *others: GoodputModel) -> GoodputModel:
     now = seen(made("young", young), *(made(f"old{i}", other) for i, other in enumerate(others)))
-    found = Kin().with_jobs(now).told(now).jobs["young"].speed
+    found = Kin().with_jobs(now).completed(now).jobs["young"].speed
     assert isinstance(found, GoodputModel)
     return found
 
@@ -88,7 +88,7 @@ def test_strangers_are_not_believed(other: GoodputModel) -> None:
 def test_tenants_do_not_learn_from_each_other() -> None:
     young = made("young", model(HOPEFUL, 1))
     now = seen(young, replace(made("old", model(SOBER, 16)), tenant="other"))
-    assert Kin().with_jobs(now).told(now).jobs["young"].speed is young.speed
+    assert Kin().with_jobs(now).completed(now).jobs["young"].speed is young.speed
 
 
 def test_it_outlives_the_witness_and_travels_as_json() -> None:
@@ -96,7 +96,7 @@ def test_it_outlives_the_witness_and_travels_as_json() -> None:
     again = Kin.of(through_json(kin.memory()))
     assert again == kin
     now = seen(made("young", model(HOPEFUL, 1)), made("new", None))
-    found = again.with_jobs(now).told(now).jobs
+    found = again.with_jobs(now).completed(now).jobs
     assert isinstance(found["young"].speed, GoodputModel)
     assert found["young"].speed.max_profiled == 16
     assert found["new"].speed is None
@@ -138,6 +138,6 @@ def test_nodes_of_another_size_are_another_lesson() -> None:
         ([4, 4, 4, 4], HOPEFUL.alpha_n),
     ):
         now = replace(view([young, old], nodes), visible=SEEN)
-        found = Kin().with_jobs(now).told(now).jobs["young"].speed
+        found = Kin().with_jobs(now).completed(now).jobs["young"].speed
         assert isinstance(found, GoodputModel)
         assert found.params[""].alpha_n == alpha_n

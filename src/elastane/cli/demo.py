@@ -1,4 +1,4 @@
-"""``elastane demo``: the live system at work in two minutes, or (``--sim``) schedulers compared in simulation."""
+"""Implements ``elastane demo``: runs the live system for two minutes, or (``--sim``) compares schedulers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _POLICIES = ("pollux", "optimus", "tiresias", "fifo")
 _WORKLOAD = "pollux:6"
 _NEEDED = {"torch": "PyTorch", "sklearn": "scikit-learn"}
 _LINES = 10
-"""Of the story, under the live table."""
+"""Lines of the story that are shown under the live table."""
 
 _COLUMNS = (
     terminal.Column("job"),
@@ -58,7 +58,7 @@ def command(
         False, "--no-cache", help="With --sim: neither read nor write the cache of results."
     ),
 ) -> None:
-    """Show what Elastane does."""
+    """Runs the live demo, or with --sim a comparison of schedulers."""
     from elastane.cli import output
 
     output.check_targets(None, html)
@@ -78,7 +78,7 @@ def command(
 
 
 def _simulate(html: Path, workload: str, as_json: bool, no_cache: bool) -> None:
-    """Compare four schedulers on 16 × 4 GPUs."""
+    """Compares four schedulers in simulation on 16 × 4 GPUs."""
     from elastane.cli import output, sim
     from elastane.sim.spec import RunSpec
     from elastane.sim.workloads import parse_workload
@@ -107,7 +107,7 @@ def _live(html: Path, as_json: bool) -> None:
 
 
 def _perform(*, quiet: bool) -> Tale:
-    """From an empty folder to an empty folder, whatever happens between."""
+    """Runs the live demo in a temporary home, and cleans that up whatever happens meanwhile."""
     from elastane.demo.baseline import run_alone
     from elastane.demo.cast import CAST
     from elastane.demo.play import Play
@@ -142,7 +142,7 @@ def _perform(*, quiet: bool) -> Tale:
 
 
 def _show_plain(play: Play, *, err: bool) -> None:
-    """A line for everything that happens, and one for every job whose state or size is new."""
+    """Prints a line for everything that happens, and one for every job whose state or size has changed."""
     shown: dict[str, object] = {}
     for scene in play.scenes():
         for line in scene.lines:
@@ -169,7 +169,7 @@ def _plain(job: JobSummary, now_s: float) -> str:
 
 
 def _show_live(play: Play) -> None:
-    """A table that stays in place, with the latest lines of the story under it."""
+    """Shows a table that stays in place, with the latest lines of the story under it."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -178,8 +178,8 @@ def _show_live(play: Play) -> None:
         for scene in play.scenes():
             rows = [_row(job, scene.at_s) for job in scene.jobs]
             table = terminal.styled(terminal.table(_COLUMNS, rows, terminal.terminal_width()))
-            told = [f"{line.at_s - play.began_s:6.1f} s  {terminal.clean(line.text)}" for line in play.lines]
-            live.update(Group(table, Text(), Text("\n".join(told[-_LINES:]), "dim")), refresh=True)
+            story = [f"{line.at_s - play.began_s:6.1f} s  {terminal.clean(line.text)}" for line in play.lines]
+            live.update(Group(table, Text(), Text("\n".join(story[-_LINES:]), "dim")), refresh=True)
 
 
 def _row(job: JobSummary, now_s: float) -> Sequence[object]:
@@ -212,7 +212,7 @@ def _print_summary(tale: Tale) -> None:
 
 @contextmanager
 def _interrupted_by_any_signal() -> Iterator[None]:
-    """Whoever ends us, by Ctrl-C, ``kill`` or a closed terminal: everything is cleared away first."""
+    """Turns SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt, so that the demo cleans up before it ends."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

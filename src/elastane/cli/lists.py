@@ -1,4 +1,4 @@
-"""Options that take several values separated by commas; every mistake names its option."""
+"""Parses options that take several values separated by commas; every mistake names its option."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _MOST_SEEDS = 1000
 
 
 def numbers(option: str, text: str) -> list[float]:
-    """One or more different numbers."""
+    """Parses one or more different numbers."""
     return _values(option, text, float, "numbers")
 
 
 def seeds(text: str, option: str = "--seed") -> list[int]:
-    """One or more different whole numbers from zero up."""
+    """Parses one or more different whole numbers from zero up."""
     found = _values(option, text, int, "whole numbers")
     if min(found) < 0:
         raise ElastaneError(f"{option} takes whole numbers from zero up, not {text!r}")
@@ -26,7 +26,7 @@ def seeds(text: str, option: str = "--seed") -> list[int]:
 
 
 def seed_ranges(option: str, text: str) -> list[int]:
-    """Seeds of which some may be written as a range: 0-2,7."""
+    """Parses seeds of which some may be written as a range: 0-2,7."""
     spelt: list[str] = []
     for part in text.split(","):
         first, dash, last = (each.strip() for each in part.partition("-"))
@@ -42,7 +42,7 @@ def seed_ranges(option: str, text: str) -> list[int]:
 
 
 def policies(text: str, option: str = "--policy") -> list[str]:
-    """One or more different policies as written; a misspelt one must not cost a simulation first."""
+    """Splits one or more different policies and checks them, so that a misspelt one costs no simulation first."""
     from elastane.policies.options import split_policies
     from elastane.policies.registry import make_policy
 

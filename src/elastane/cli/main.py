@@ -1,4 +1,4 @@
-"""The ``elastane`` command: assembles the verbs and turns mistakes into one clear line."""
+"""Defines the ``elastane`` command: assembles the verbs and turns a user's mistakes into one clear line."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from elastane.errors import ElastaneError
 
 
 class _Verbs(TyperGroup):
-    """The verbs, with our word on an interrupt: Typer would turn it into an exit code without one."""
+    """The group of all verbs; on an interrupt it prints a line, where Typer would only set the exit code."""
 
     def make_context(self, *words: Any, **settings: Any) -> Any:
-        """Help of all verbs is plain from here on."""
+        """Makes the context, and the help of all verbs plain from here on."""
         make_plain(self.context_class)
         return super().make_context(*words, **settings)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb that was asked for."""
+        """Runs the verb; an interrupt ends with one line and exit code 130."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -67,11 +67,11 @@ def _common(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
-    """Options of every verb."""
+    """Handles the options that stand before any verb."""
 
 
 def main() -> None:
-    """Run the command line; exit 2 for a user's mistake, 1 where the machine fails, 130 when interrupted."""
+    """Runs the command line; exits with 2 for a user's mistake, 1 where the machine fails, 130 when interrupted."""
     try:
         app()
     except ElastaneError as error:
@@ -85,6 +85,6 @@ def main() -> None:
 
 
 def _forget_output() -> None:
-    """Let nothing more reach standard output: Python would complain once more about what it could not write."""
+    """Redirects standard output to nowhere: at exit Python would complain again about what it could not write."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Help for people: ``--nodes NUMBER`` and ``JOB…`` where Typer would print the types and brackets of Python.
+"""Makes help readable: ``--nodes NUMBER`` and ``JOB…`` where Typer would print the types and brackets of Python.
 
 Typer has no setting for that; what it prints passes through a formatter, which is the one place to put it plainly.
 """
@@ -22,28 +22,28 @@ _NAME = re.compile(r"[a-z_]+(\.\.\.)?")
 
 
 def make_plain(context: type[Any]) -> None:
-    """Let all help of these contexts be plain."""
+    """Makes all help of these contexts plain, by replacing their formatter class."""
     usual = context.formatter_class
     if not getattr(usual, "plain", False):
         context.formatter_class = type("PlainFormatter", (_Plain, usual), {})
 
 
 class _Plain:
-    """Goes before a formatter of Typer's."""
+    """A mixin that goes before Typer's formatter and rewrites what is passed to it."""
 
     plain = True
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        """The line of usage."""
+        """Writes the line of usage with plain arguments."""
         super().write_usage(prog, usage(args), prefix)  # type: ignore[misc]
 
     def write_dl(self, rows: Sequence[tuple[str, str]], *more: Any, **named: Any) -> None:
-        """A list of arguments, options or verbs."""
+        """Writes a list of arguments, options or verbs with plain names."""
         super().write_dl([(entry(name), words) for name, words in rows], *more, **named)  # type: ignore[misc]
 
 
 def usage(pieces: str) -> str:
-    """The arguments of a verb.
+    """Rewrites the arguments of a verb in its line of usage.
 
     >>> usage("[OPTIONS] {JOB…}..."), usage("{script} [arguments]...")
     ('[OPTIONS] JOB…', 'SCRIPT [ARGUMENTS]...')
@@ -53,7 +53,7 @@ def usage(pieces: str) -> str:
 
 
 def entry(name: str) -> str:
-    """An argument or an option in the list below it.
+    """Rewrites an argument or an option in the list below the line of usage.
 
     >>> entry("JOB… <list[str]>"), entry("-b, --batch <int range>"), entry("workers <int range>")
     ('JOB…', '-b, --batch NUMBER', 'WORKERS')
@@ -68,6 +68,6 @@ def entry(name: str) -> str:
 
 
 def _shouted(word: str) -> str:
-    """A name of an argument that nobody has given a better one, as the others are written."""
+    """Writes the default name of an argument in capitals; a name that was set by hand stays as it is."""
     bare = word.removeprefix("[").removesuffix("...").removesuffix("]")
     return word.upper() if _NAME.fullmatch(bare) else word

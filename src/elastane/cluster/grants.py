@@ -1,4 +1,4 @@
-"""What a job holds: which nodes, how many workers (and servers) on each, at which batch."""
+"""Defines the grant, which is what a job holds: workers (and parameter servers) per node, and the batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Batch:
     accumulation: int = 0
 
     def total(self, workers: int) -> int:
-        """Samples in one optimizer step."""
+        """Returns the samples in one optimizer step of so many workers."""
         return workers * self.per_gpu * (self.accumulation + 1)
 
 
@@ -47,7 +47,7 @@ class Grant:
 
     @classmethod
     def of(cls, counts: Iterable[tuple[str, int]], servers: Iterable[tuple[str, int]] = ()) -> Grant:
-        """A grant of ``(node, workers)`` pairs and optional ``(node, servers)`` pairs."""
+        """Makes a grant of ``(node, workers)`` pairs and optional ``(node, servers)`` pairs."""
         held: dict[str, list[int]] = {}
         for node, workers in counts:
             held.setdefault(node, [0, 0])[0] += workers
@@ -56,7 +56,7 @@ class Grant:
         return cls(tuple(Slice(node, w, p) for node, (w, p) in held.items() if w or p))
 
     def same_place(self, other: Grant) -> bool:
-        """Whether nothing has to move from one to the other; leases and the order of slices do not matter."""
+        """Tells whether both grants mean the same GPUs and batch; leases and the order of slices do not matter."""
         if self.slices == other.slices:
             return self.batch == other.batch
         return self.batch == other.batch and set(self.slices) == set(other.slices)

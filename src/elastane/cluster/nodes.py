@@ -1,4 +1,4 @@
-"""What a cluster is made of: nodes, and the links between the zones they stand in."""
+"""Describes a cluster: its nodes, and the links between the zones they stand in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elastane.resources import Resources
 
 
 class Tier(Enum):
-    """Where a node stands: close to the data and dear, or far and plentiful."""
+    """The place of a node: at the edge (near the data, expensive) or in the cloud (far away, plentiful)."""
 
     EDGE = "edge"
     CLOUD = "cloud"
@@ -63,7 +63,7 @@ class Cluster:
 
     @classmethod
     def of(cls, nodes: Iterable[Node], links: Mapping[frozenset[str], Link] | None = None) -> Cluster:
-        """A cluster of these nodes; ids must differ."""
+        """Makes a cluster of these nodes; ids must differ."""
         by_id: dict[str, Node] = {}
         for node in nodes:
             if node.id in by_id:
@@ -73,7 +73,7 @@ class Cluster:
 
     @classmethod
     def uniform(cls, nodes: int, gpus_per_node: int, gpu_type: str = "t4") -> Cluster:
-        """``nodes`` equal machines named ``n000``, ``n001``, …"""
+        """Makes a cluster of ``nodes`` equal machines named ``n000``, ``n001``, …"""
         if nodes < 1 or gpus_per_node < 1:
             raise ElastaneError(
                 f"a cluster needs at least one node and one GPU per node, not {nodes} x {gpus_per_node}"
@@ -92,12 +92,12 @@ class Cluster:
         return tuple(sorted({node.gpu_type for node in self.nodes.values() if node.gpus}))
 
     def without(self, down: Iterable[str]) -> Cluster:
-        """The same cluster with some nodes missing."""
+        """Returns the cluster without the nodes in ``down``."""
         gone = set(down)
         return replace(self, nodes={i: n for i, n in self.nodes.items() if i not in gone})
 
     def staging_s(self, source_zone: str, target_zone: str, gigabytes: float) -> float:
-        """Seconds to bring a data set from one zone to another; nothing when it is already there."""
+        """Returns the seconds to copy a data set from one zone to another; 0 when it is already there."""
         if source_zone == target_zone or gigabytes <= 0:
             return 0.0
         link = self.links.get(frozenset((source_zone, target_zone)), Link())

@@ -1,4 +1,4 @@
-"""The same scripts without Elastane, one process each: what their accuracy is compared with."""
+"""Runs the same scripts without Elastane, one process each, as the baseline of their accuracy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCORE = re.compile(r"^epoch (\d+): accuracy ([0-9.]+)", re.MULTILINE)
 
 
 def last_accuracy(texts: Iterable[str]) -> float | None:
-    """What the last epoch reached, whichever of the outputs has it; None if nobody said anything."""
+    """Returns the accuracy of the last epoch in any of the outputs; None if none was printed."""
     scores = [(int(epoch), float(score)) for text in texts for epoch, score in _SCORE.findall(text)]
     return max(scores, key=lambda each: each[0])[1] if scores else None
 
@@ -25,7 +25,7 @@ def last_accuracy(texts: Iterable[str]) -> float | None:
 def run_alone(
     stage: Stage, cast: Sequence[Role], tell: Callable[[str, float | None], None]
 ) -> dict[str, float | None]:
-    """Accuracies by name, each told as soon as it is known; as many run at once as there are cores."""
+    """Returns accuracies by name and passes each to ``tell`` as soon as it is known; runs one script per core."""
     waiting, running = list(cast), list[tuple[Role, subprocess.Popen[bytes]]]()
     scores: dict[str, float | None] = {}
     deadline = time.monotonic() + _LONGEST_S

@@ -1,4 +1,4 @@
-"""The jobs of the demo: what each trains, how elastic it is, and when it arrives."""
+"""Defines the jobs of the demo: what each trains, how elastic it is, and when it arrives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 SCRIPTS = Path(__file__).parent / "scripts"
 _CHECKPOINT_S = 5.0
 _ALONE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-"""What torchrun tells the only worker of a job; port 0 takes a free one."""
+"""The environment that torchrun gives the only worker of a job; port 0 takes a free one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class Role:
 
     @property
     def command(self) -> list[str]:
-        """The same with Elastane and without."""
+        """The command line of the script, the same with Elastane and without."""
         return [sys.executable, str(SCRIPTS / f"{self.script}.py"), *self.arguments]
 
     def spec(self) -> dict[str, Any]:
-        """As one would write it in a YAML file."""
+        """Returns the job spec, as a user would write it in a YAML file."""
         spec = {
             "name": self.name,
             "command": self.command,

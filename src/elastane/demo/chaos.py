@@ -1,4 +1,4 @@
-"""What the demo breaks on purpose, with -9: a worker, and the agent of a node with everything on it."""
+"""Injects the faults of the demo, with SIGKILL: a worker, and the agent of a node with everything on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ADAPTIVE, _RUNNING, _MEMBER, _UP = "adaptive", "running", "member", "up"
 
 
 class Target(Enum):
-    """What is hit."""
+    """The kinds of processes that the demo kills."""
 
     WORKER = "worker"
     AGENT = "agent"
@@ -25,7 +25,7 @@ class Target(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """One kill: who, when (Unix seconds), and the names of the jobs that felt it."""
+    """A kill that was made: the process, when (Unix seconds), and the names of the jobs affected."""
 
     at_s: float
     target: Target
@@ -34,7 +34,7 @@ class Blow:
     pid: int
 
     def sentence(self) -> str:
-        """What was done, for people."""
+        """Describes the kill in one sentence."""
         jobs = " and ".join(self.jobs)
         if self.target is Target.WORKER:
             return f"killed worker {self.name} of {jobs} with -9"
@@ -43,7 +43,7 @@ class Blow:
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """Who could be hit now."""
+    """A process that could be killed now, and the names of the jobs it would affect."""
 
     target: Target
     name: str
@@ -52,7 +52,7 @@ class Victim:
 
 
 def worker_to_kill(jobs: Sequence[JobDetail], least: int) -> Victim | None:
-    """The last member of the largest adaptive job that runs with at least so many workers."""
+    """Selects the last member of the largest adaptive job that trains with at least ``least`` workers."""
     running = [job for job in jobs if job.kind == _ADAPTIVE and job.state == _RUNNING and job.workers >= least]
     for job in sorted(running, key=lambda job: -job.workers):
         members = [worker for worker in job.processes if worker.doing == _MEMBER and worker.pid is not None]
@@ -64,7 +64,7 @@ def worker_to_kill(jobs: Sequence[JobDetail], least: int) -> Victim | None:
 
 
 def agent_to_kill(nodes: Sequence[NodeInfo], jobs: Sequence[JobDetail], layout: Layout) -> Victim | None:
-    """An agent with workers of adaptive jobs that train, and of no job that would have to start over."""
+    """Selects the most used agent that has workers of training adaptive jobs, and of no other job."""
     by_id = {job.id: job for job in jobs}
     for node in sorted(nodes, key=lambda node: -node.used):
         here = [by_id[id] for id in node.jobs if id in by_id]
@@ -76,7 +76,7 @@ def agent_to_kill(nodes: Sequence[NodeInfo], jobs: Sequence[JobDetail], layout: 
 
 
 def strike(victim: Victim, now_s: float) -> Blow | None:
-    """Kill it; None if it was gone already."""
+    """Kills a process with SIGKILL; returns None if it was gone already."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(victim.pid, signal.SIGKILL)
         return Blow(now_s, victim.target, victim.name, victim.jobs, victim.pid)

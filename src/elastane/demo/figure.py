@@ -1,4 +1,4 @@
-"""The charts of a demo as one plotly figure in plain JSON values: slots, goodput and pauses over one axis of time."""
+"""Builds the charts of a demo as one plotly figure in JSON values: slots, goodput and pauses over one time axis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from elastane.train.reports.ticks import log_ticks
 from elastane.train.reports.wording import milliseconds
 
 _COLOURS = ("#2f7ec2", "#d0680a", "#0f9b72", "#b9639b", "#7a5cc9")
-"""Of jobs: of middling lightness, to be read on light and dark, and told apart by most colour-blind readers."""
+"""Colours of jobs, of medium lightness: legible on light and dark, and distinct for most colour-blind readers."""
 _GREY = "#8a94a3"
 _LEAST_MS = 0.1
 """A shorter pause is drawn as this: the axis is logarithmic."""
@@ -25,7 +25,7 @@ _PANELS = ([0.62, 1.0], [0.31, 0.56], [0.0, 0.25])
 
 
 def figure(tale: Tale, slots: int) -> dict[str, Any]:
-    """``data`` and ``layout`` for plotly."""
+    """Returns ``data`` and ``layout`` for plotly."""
     colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(tale.changes)}
     traces = [_slots(tale, name, colour) for name, colour in colours.items()]
     traces += [_goodput(tale, name, colour) for name, colour in colours.items() if _windows(tale, name)]
@@ -34,13 +34,13 @@ def figure(tale: Tale, slots: int) -> dict[str, Any]:
 
 
 def moments(tale: Tale) -> list[float]:
-    """Every moment at which any job changed, and the end of all."""
+    """Returns the sorted times at which any job changed, with the begin and the end of the demo."""
     found = {change.at_s for changes in tale.changes.values() for change in changes}
     return sorted({tale.began_s, *found, tale.ended_s})
 
 
 def slots_at(changes: Sequence[Change], at_s: float) -> int:
-    """How many a job had at a moment."""
+    """Returns the number of slots that a job had at a moment."""
     index = bisect_right([change.at_s for change in changes], at_s)
     return changes[index - 1].workers if index else 0
 
@@ -74,7 +74,7 @@ def _goodput(tale: Tale, name: str, colour: str) -> dict[str, Any]:
 
 
 def goodput_points(windows: Sequence[Stepped]) -> list[tuple[float, float | None]]:
-    """(moment, samples per second worth as much as at the owner's batch); None where nobody trained for a while."""
+    """Returns (moment, goodput in samples per second), with None in gaps where no window was reported."""
     points: list[tuple[float, float | None]] = []
     for before, window in zip([None, *windows], windows, strict=False):
         if before is not None and window.at_s - before.at_s > _GAP_S:

@@ -1,4 +1,4 @@
-"""What jobs say of their own training, read from the home of the demo as it is written."""
+"""Follows the event files of the demo's jobs while they are being written."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class _Journal:
 
 
 class Journals:
-    """The events of each job, by its id."""
+    """Reads the training events of each job, by its id."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._journals: dict[str, _Journal] = {}
 
     def fresh(self, job: str) -> list[Event]:
-        """Those that were added since this was last asked."""
+        """Returns the events that were added since the last call."""
         journal = self._journals.setdefault(job, _Journal())
         try:
             with (self._layout.records(job) / FILE_NAME).open("rb") as file:
@@ -39,5 +39,5 @@ class Journals:
         return found
 
     def events(self, job: str) -> tuple[Event, ...]:
-        """All that were read so far."""
+        """Returns all events of a job that were read so far."""
         return tuple(self._journals[job].events) if job in self._journals else ()

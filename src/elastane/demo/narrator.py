@@ -1,4 +1,4 @@
-"""What happens, in one line each: from events of training, states of jobs and nodes, and what was broken."""
+"""Writes a line for everything that happens, from training events and from the states of jobs and nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Line:
 
 
 def line_of(job: str, event: Event, *, again: bool = False) -> Line | None:
-    """What people want to hear of an event of a job's training; ``again``: it has trained before."""
+    """Describes a training event in one line, or None for minor ones; ``again``: the job has trained before."""
     match event:
         case Resized(kind="start"):
             goes_on = f" again, on from step {event.step:,}," if again else ""
@@ -46,14 +46,14 @@ def line_of(job: str, event: Event, *, again: bool = False) -> Line | None:
 
 
 class Narrator:
-    """Remembers how jobs and nodes were last seen, to notice what has changed."""
+    """Keeps the last state of jobs and nodes, to report what has changed."""
 
     def __init__(self) -> None:
         self._states: dict[str, str] = {}
         self._lost_s: dict[str, float] = {}
 
     def about_jobs(self, jobs: Iterable[JobSummary], now_s: float) -> list[Line]:
-        """Who was suspended, and who has ended."""
+        """Returns a line for each job that has been suspended or has ended."""
         lines = []
         for job in jobs:
             before, self._states[job.id] = self._states.get(job.id), job.state
@@ -68,7 +68,7 @@ class Narrator:
         return lines
 
     def about_nodes(self, nodes: Sequence[NodeInfo], now_s: float) -> list[Line]:
-        """Which nodes are back."""
+        """Returns a line for each node that was lost and is back."""
         lines = []
         for node in nodes:
             if node.state == _LOST:

@@ -1,4 +1,4 @@
-"""How long training stood still, change by change, from what a job itself reported."""
+"""Computes the pause of every change of a job's workers, from the events that the job reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RECOVER, START = "recover", "start"
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """One change of a job's workers: its moment (Unix seconds), its kind, and how long nobody trained."""
+    """One change of a job's workers: its moment (Unix seconds), its kind, and the seconds without training."""
 
     at_s: float
     kind: str
@@ -22,7 +22,7 @@ class Pause:
 
 
 def pauses_of(events: Iterable[Event]) -> list[Pause]:
-    """The changes of one job in order; its starts are none, except where all workers had been lost together."""
+    """Returns the changes of one job in order; a start counts only where all workers had been lost together."""
     found: list[Pause] = []
     workers, lost_s = 0, None
     for event in events:
@@ -32,7 +32,7 @@ def pauses_of(events: Iterable[Event]) -> list[Pause]:
             case Ended():
                 lost_s = None  # what follows is another attempt, which began when slots were free
             case Resized(kind="start"):
-                if lost_s is not None:  # nobody was left to say how long it took
+                if lost_s is not None:  # no worker survived to report how long it took
                     found.append(Pause(event.at_s, RECOVER, workers, event.after, event.at_s - lost_s))
                 workers, lost_s = event.after, None
             case Resized():

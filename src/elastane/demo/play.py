@@ -1,4 +1,4 @@
-"""The demo itself: jobs arrive, things are broken, and everything is told, until all jobs have ended."""
+"""Runs the demo: submits jobs, kills processes, and reports every change, until all jobs have ended."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LOOK_S = 0.4
 _LONGEST_S = 300.0
 _FIRST_BLOW_S, _BETWEEN_BLOWS_S = 4.0, 10.0
 _PATIENCE_S = 40.0
-"""How long to wait for a job with several workers to hit; after that, one worker is enough."""
+"""Seconds to wait for a job with several workers to kill one of; after that, one worker is enough."""
 _START_S = 60.0
-"""How long the first job may take to train; then others come all the same."""
+"""Seconds that the other jobs wait for the first one to train; then they arrive all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """How things stand, and what was said since the last one."""
+    """The jobs at one moment, and the lines written since the last scene."""
 
     at_s: float
     jobs: tuple[JobSummary, ...]
@@ -34,7 +34,7 @@ class Scene:
 
 
 class Play:
-    """One performance; afterwards it knows what happened."""
+    """One run of the demo; afterwards it holds the jobs' ids, the lines and the kills."""
 
     def __init__(self, stage: Stage, client: Client, cast: Sequence[Role]) -> None:
         self.ids: dict[str, str] = {}
@@ -50,7 +50,7 @@ class Play:
         self._trains_s: float | None = None
 
     def scenes(self) -> Iterator[Scene]:
-        """Until every job has ended, or it has taken far too long."""
+        """Yields scenes until every job has ended, or the demo has taken far too long."""
         while True:
             now_s = time.time()
             lines = self._arrivals(now_s)
@@ -65,7 +65,7 @@ class Play:
             time.sleep(_LOOK_S)
 
     def details(self) -> dict[str, JobDetail]:
-        """Everything about each job, by name."""
+        """Asks the service for the details of each job, by name."""
         return {name: self._client.job(id) for name, id in self.ids.items()}
 
     def _arrivals(self, now_s: float) -> list[Line]:

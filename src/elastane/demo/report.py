@@ -1,4 +1,4 @@
-"""The story of a demo as one HTML file that needs no network."""
+"""Renders the report of a demo as one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from elastane.page import filled, script_safe
 
 
 def write_report(tale: Tale, path: Path) -> None:
-    """Write the page: charts over time, figures of each job, and every line that was told."""
+    """Writes the page: charts over time, figures of each job, and every line of the narrator."""
     from plotly.offline import get_plotlyjs
 
     page = filled(

@@ -1,4 +1,4 @@
-"""Where the demo plays: a live system with a home of its own, and nothing left of either afterwards."""
+"""Starts the live system of the demo in a temporary home, and removes both without a trace afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HOME = "ELASTANE_HOME"
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What was cleared away: processes that ended as asked, those that had to be killed, and what is left."""
+    """What was cleaned up: processes that ended as asked, those that had to be killed, and those that are left."""
 
     ended: int
     killed: int
@@ -36,7 +36,7 @@ class Cleaned:
 
     @property
     def all_gone(self) -> bool:
-        """Whether nothing is left."""
+        """Whether neither a process nor the home is left."""
         return not self.left and self.home_removed
 
 
@@ -49,21 +49,21 @@ class Stage:
         self._client: Client | None = None
 
     def open(self) -> Client:
-        """Start it in the background."""
+        """Starts the live system in the background and returns a client of it."""
         words = [f"--home={self.home}", f"--nodes={NODES}", f"--slots={SLOTS}", f"--interval={_INTERVAL_S:g}"]
-        words.append("--jobs-as=me")  # its jobs are our own, whoever plays it
+        words.append("--jobs-as=me")  # its jobs are our own, even if root runs it
         there = start_detached(self.home, words, leashed=True)
         self._client = Client(there.url, (self.home / TOKEN).read_text().strip(), timeout_s=20.0)
         return self._client
 
     def workplace(self, name: str) -> Path:
-        """A folder for a job to run in."""
+        """Returns the folder, created if need be, for a job to run in."""
         place = self.home / "work" / name
         place.mkdir(parents=True, exist_ok=True)
         return place
 
     def close(self) -> Cleaned:
-        """End everything, whatever state it is in; takes no notice of interrupts."""
+        """Ends all processes, whatever state they are in, and removes the home; ignores interrupts."""
         with _undisturbed():
             if self._client is not None:
                 self._client.close()
@@ -78,22 +78,22 @@ class Stage:
             return Cleaned(max(0, before - killed), killed, left, not self.home.exists())
 
     def processes(self) -> list[int]:
-        """Every process that was started from this home, by whomever."""
+        """Returns the ids of all processes that were started from this home, directly or indirectly."""
         return sorted({*_processes_of(self.home), *(pid for pid, _ in marked(self.home))})
 
     def environment(self) -> dict[str, str]:
-        """For processes that belong to the demo: they are found by it when it ends."""
+        """Returns the environment for processes of the demo, by which ``processes`` finds them."""
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         return {**os.environ, **threads, _HOME: str(self.home)}
 
     def _wait_for_ends(self) -> None:
-        """Who was told to go may need a moment after it has let go of its lock."""
+        """Waits a moment for processes that were asked to end: they may outlive the release of their lock."""
         deadline = time.monotonic() + _END_S
         while self.processes() and time.monotonic() < deadline:
             time.sleep(0.05)
 
     def _sweep(self) -> int:
-        """Kill what did not end when asked; one may start another meanwhile, so look again."""
+        """Kills processes that did not end when asked, repeatedly, since one may start another meanwhile."""
         killed, deadline = set[int](), time.monotonic() + _SWEEP_S
         while (found := self.processes()) and time.monotonic() < deadline:
             for pid in found:
@@ -115,7 +115,7 @@ def _processes_of(home: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """No interrupt between the beginning and the end of clearing up."""
+    """Ignores SIGINT and SIGTERM while the demo cleans up."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

@@ -1,4 +1,4 @@
-"""The demo in figures: how long each job took, what changes and losses cost it, and what it learned."""
+"""Summarises the demo in figures: each job's completion time, pauses, lost steps and accuracy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elastane.train.reports.history import History, redone_steps
 
 @dataclass(frozen=True, slots=True)
 class JobFigures:
-    """One job; None where nobody can tell.  ``accuracy_alone`` is that of one process without Elastane."""
+    """The figures of one job; None where unknown.  ``accuracy_alone`` is that of one process without Elastane."""
 
     name: str
     kind: str
@@ -33,11 +33,11 @@ class JobFigures:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it ended as it should."""
+        """Whether the job ended successfully."""
         return self.state == State.SUCCEEDED.value
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Returns the figures as JSON values; pauses in milliseconds."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -55,7 +55,7 @@ class JobFigures:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The whole demo."""
+    """The figures of the whole demo: its jobs, the kills, and what was cleaned up."""
 
     jobs: tuple[JobFigures, ...]
     blows: tuple[Blow, ...]
@@ -64,18 +64,18 @@ class Summary:
 
     @property
     def succeeded(self) -> bool:
-        """Every job has, and nothing is left behind."""
+        """Whether every job succeeded and nothing is left behind."""
         gone = self.cleaned is None or self.cleaned.all_gone
         return bool(self.jobs) and all(job.succeeded for job in self.jobs) and gone
 
     @property
     def mean_jct_s(self) -> float | None:
-        """Over the jobs that have ended."""
+        """The mean completion time in seconds of the jobs that have ended; None without any."""
         known = [job.jct_s for job in self.jobs if job.jct_s is not None]
         return sum(known) / len(known) if known else None
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Returns the summary as JSON values."""
         cleaned = self.cleaned
         return {
             "succeeded": self.succeeded,
@@ -100,7 +100,7 @@ class Summary:
 def figures_of(
     job: JobDetail, events: Sequence[Event], accuracy: float | None, accuracy_alone: float | None
 ) -> JobFigures:
-    """From what the service and the job itself say."""
+    """Computes the figures of one job from the service's details and the job's own events."""
     changes = pauses_of(events)
     counts_steps = any(isinstance(event, Stepped) for event in events)
     return JobFigures(
@@ -126,7 +126,7 @@ def summarise(
     blows: Sequence[Blow],
     wall_s: float,
 ) -> Summary:
-    """All jobs, by name, in the order of their arrival."""
+    """Computes the summary; all mappings are by job name, ``details`` in the order of arrival."""
     figures = [
         figures_of(job, events.get(name, ()), accuracies.get(name), alone.get(name))
         for name, job in details.items()

@@ -1,4 +1,4 @@
-"""Everything that is kept of a demo when its cluster is gone: figures, lines, and what the charts are drawn from."""
+"""Collects what is kept of a demo when its cluster is gone: figures, lines, and the data of the charts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elastane.train.reports.events import Event
 
 @dataclass(frozen=True, slots=True)
 class Tale:
-    """One demo, told to its end; ``changes`` and ``events`` are by the names of jobs."""
+    """The record of one finished demo; ``changes`` and ``events`` are by the names of jobs."""
 
     began_s: float
     ended_s: float
@@ -28,12 +28,12 @@ class Tale:
     events: Mapping[str, tuple[Event, ...]]
 
     def cleaned(self, cleaned: Cleaned) -> Tale:
-        """The same, knowing what was cleared away."""
+        """Returns the record with what was cleaned up added."""
         return replace(self, summary=replace(self.summary, cleaned=cleaned))
 
 
 def collect(play: Play, client: Client, alone: Mapping[str, float | None]) -> Tale:
-    """Ask for all of it, as long as there is somebody to ask."""
+    """Collects the record while the service can still be asked."""
     ended_s = max((line.at_s for line in play.lines), default=time.time())
     events = {name: play.journals.events(id) for name, id in play.ids.items()}
     accuracies = {name: last_accuracy(_outputs(client, id)) for name, id in play.ids.items()}

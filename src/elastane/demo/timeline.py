@@ -1,4 +1,4 @@
-"""Who had how many slots when, from the event log."""
+"""Extracts each job's number of slots over time from the event log."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _STATE = "state"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From this moment (Unix seconds) on so many workers, by node."""
+    """The workers of a job, by node, from a moment (Unix seconds) on."""
 
     at_s: float
     nodes: tuple[tuple[str, int], ...]
 
     @property
     def workers(self) -> int:
-        """On all nodes together."""
+        """The number of workers on all nodes together."""
         return sum(count for _, count in self.nodes)
 
 
 def changes_of(records: Iterable[EventRecord]) -> tuple[Change, ...]:
-    """The changes of one job, oldest first; the first is its submission, when it has none."""
+    """Returns the changes of one job, oldest first; the first is its submission, with no workers."""
     changes: list[Change] = []
     for record in records:
         if record.kind != _STATE:

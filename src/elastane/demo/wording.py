@@ -1,4 +1,4 @@
-"""The figures of a demo as people read them: the same words on the terminal and on the page."""
+"""Formats the figures of a demo for people, the same on the terminal and on the page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNKNOWN = "–"
 
 
 def cells(job: JobFigures) -> tuple[str, ...]:
-    """One job, a text for each of ``HEADINGS``."""
+    """Formats one job: a text for each of ``HEADINGS``."""
     return (
         job.name,
         job.kind,
@@ -39,7 +39,7 @@ def cells(job: JobFigures) -> tuple[str, ...]:
 
 
 def facts(summary: Summary) -> dict[str, str]:
-    """What is to be said of all jobs together."""
+    """Formats the figures of all jobs together, as names and values."""
     mean = summary.mean_jct_s
     pauses = [pause for job in summary.jobs for pause in job.pauses_s]
     return {
@@ -54,7 +54,7 @@ def facts(summary: Summary) -> dict[str, str]:
 
 
 def cleaned_words(summary: Summary) -> str:
-    """What was cleared away, and whether that was all."""
+    """Says how many processes were cleaned up, and whether anything is left."""
     cleaned = summary.cleaned
     if cleaned is None:
         return _UNKNOWN
@@ -64,5 +64,5 @@ def cleaned_words(summary: Summary) -> str:
 
 
 def share(value: float | None) -> str:
-    """An accuracy."""
+    """Formats an accuracy between 0 and 1 as a percentage; a dash if unknown."""
     return _UNKNOWN if value is None else f"{value:.1%}".replace("%", " %")

@@ -1,4 +1,4 @@
-"""One job on several accelerator types: what it would do on a type it was hardly ever seen on (as Sia, SOSP'23, §3.2).
+"""Predicts a job's speed on an accelerator type it was hardly ever seen on, from another type (as Sia, SOSP'23, §3.2).
 
 =========  =======================================================================================
 symbol     meaning
@@ -20,25 +20,25 @@ from elastane.models.goodput import GoodputModel
 from elastane.models.throughput import ThroughputParams, gradient_time_s, scaled
 
 _ANY = ""
-"""Parameters under this name hold on every type: whoever fitted them did not tell types apart."""
+"""Parameters under this name hold on every type: they were fitted without distinguishing types."""
 
 _MODELS: WeakKeyDictionary[GoodputModel, dict[tuple[str, float], GoodputModel]] = WeakKeyDictionary()
 _PASSES: WeakKeyDictionary[GoodputModel, dict[str, float]] = WeakKeyDictionary()
-"""Models are immutable, so what follows from them is kept as long as they live."""
+"""Models are immutable, so what was derived from them is kept as long as they live."""
 
 
 def tells_types_apart(model: GoodputModel) -> bool:
-    """Whether it says anything of types at all."""
+    """Tells whether a model has parameters per accelerator type."""
     return _ANY not in model.params
 
 
 def best_known(model: GoodputModel) -> str:
-    """The type on which the job was seen with most GPUs; the first of equals."""
+    """Returns the type on which the job was seen with most GPUs; the first of equals."""
     return max(model.params, key=lambda kind: _seen(model, kind))
 
 
 def passes_s(model: GoodputModel) -> dict[str, float]:
-    """T(1) on every type known: a pass over the batch that suits one GPU where the job is known best."""
+    """Returns T(1) in seconds on every known type, at the best batch for one GPU of the best known type."""
     found = _PASSES.get(model)
     if found is None:
         batch = model.best_batch(1, 1, best_known(model))
@@ -49,7 +49,7 @@ def passes_s(model: GoodputModel) -> dict[str, float]:
 
 
 def on_type(model: GoodputModel, gpu_type: str, ratio: float = 1.0) -> GoodputModel:
-    """The job on that type alone; ``ratio`` is T(1) there over where it is known best, if it was never seen there."""
+    """Returns the model for one type; ``ratio`` is T(1) there ÷ T(1) on the best known type, if never seen there."""
     if not tells_types_apart(model) or list(model.params) == [gpu_type]:
         return model
     key = gpu_type, 0.0 if gpu_type in model.params else ratio
@@ -74,7 +74,7 @@ def _on_type(model: GoodputModel, gpu_type: str, ratio: float) -> GoodputModel:
 def _synchronising(
     own: ThroughputParams[float], best: ThroughputParams[float], model: GoodputModel, here: str, there: str
 ) -> ThroughputParams[float]:
-    """Passes as measured on one GPU; what several take to exchange gradients is borrowed."""
+    """Combines the passes measured on one GPU of this type with scaled synchronisation times of the best known."""
     passes = passes_s(model)
     return scaled(best, passes[here] / passes[there])._replace(alpha_c=own.alpha_c, beta_c=own.beta_c)
 

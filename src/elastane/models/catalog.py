@@ -37,7 +37,7 @@ class CatalogApp:
     restart_s: float
 
     def noise_at(self, fraction: float) -> float:
-        """φ after that part of the work."""
+        """Returns φ, in samples, after that part of the work."""
         return float(np.exp(np.interp(fraction, self.fractions, self.log_noise)))
 
     def limits(self, gpu_types: tuple[str, ...]) -> BatchLimits:

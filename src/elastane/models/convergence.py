@@ -1,4 +1,4 @@
-"""How many epochs a job still needs until its loss stops falling, from the loss curve so far (Optimus).
+"""Forecasts how many epochs a job still needs until its loss stops falling, from the loss curve so far (Optimus).
 
 Fits l(k) = 1/(β0·k + β1) + β2 to curves of that shape, and says in a sentence why not for all others: loss
 curves often plateau, jump or wander, and a confident guess about such a curve is worse than none.
@@ -79,7 +79,7 @@ class LossCurve:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a loss curve says about its future; ``remaining_epochs`` only if the verdict is TRUSTED.
+    """A forecast from a loss curve; it has ``remaining_epochs`` only if the verdict is TRUSTED.
 
     ``converged`` is observed, not predicted.  ``since_epoch`` is where the part that was fitted begins.
     """
@@ -92,7 +92,7 @@ class Forecast:
     since_epoch: float = 0.0
 
     def interval_epochs(self, z: float = 1.645) -> tuple[float, float] | None:
-        """Least and most epochs remaining, 90 % by default; None without a forecast."""
+        """Returns an interval of the remaining epochs, 90 % by default; None without a forecast."""
         if self.remaining_epochs is None:
             return None
         low, high = self.remaining_epochs.interval(z)
@@ -141,7 +141,7 @@ def converged(
 
 
 def fit_curve(epochs: FloatArray, losses: FloatArray, start: float = 0.0) -> LossCurve:
-    """The curve nearest to normalised losses, β ≥ 0.
+    """Fits the curve nearest to normalised losses, β ≥ 0.
 
     For a fixed floor β2 < min l the rest is linear: 1/(l − β2) = β0·k + β1, by non-negative least squares with
     rows weighted by (l − β2)², which turns errors of 1/(l − β2) back into errors of the loss.  The floor is
@@ -188,7 +188,7 @@ def without_outliers(epochs: FloatArray, losses: FloatArray) -> FloatArray:
 
 
 def _judged(k: FloatArray, loss: FloatArray, delta: float, done: bool, start: float) -> Forecast:
-    """The verdict on the part of a curve that follows its last cliff (or its start)."""
+    """Judges the part of a curve that follows its last cliff (or its start)."""
     cleaned = without_outliers(k, loss)
     curve = fit_curve(k, cleaned, start)
     # Cleaning hides part of the noise, and a lone spike is not noise: hence a robust spread of the raw loss.
@@ -211,7 +211,7 @@ def _judged(k: FloatArray, loss: FloatArray, delta: float, done: bool, start: fl
 
 
 def _rising(cleaned: FloatArray) -> tuple[Verdict, str] | None:
-    """Whether the latest third lies above the one before it, by more than chance."""
+    """Objects if the latest third of the losses lies above the one before it, by more than chance."""
     third = max(len(cleaned) // 3, 2)
     rise = float(cleaned[-third:].mean() - cleaned[-2 * third : -third].mean())
     if rise > _LEAST_RISE and rise > 3.0 * _local_noise(cleaned) * math.sqrt(2.0 / third):
@@ -222,7 +222,7 @@ def _rising(cleaned: FloatArray) -> tuple[Verdict, str] | None:
 def _misshapen(
     curve: LossCurve, k: FloatArray, residuals: FloatArray, noise: float, delta: float
 ) -> tuple[Verdict, str] | None:
-    """Why the curve has not the shape of the model; None if it has."""
+    """Objects if the losses do not have the shape of the model; None if they do."""
     ends = curve.loss(k[[0, -1]])
     descent = float(ends[0] - ends[1])
     if descent <= max(2.0 * noise, _LEAST_DESCENT):

@@ -35,7 +35,7 @@ _ROUNDING = 1e-8
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What batches a job may use.  ``fixed`` pins the total batch; then only K and accumulation adapt."""
+    """The batches a job may use.  ``fixed`` pins the total batch; then only K and accumulation adapt."""
 
     initial: int
     maximum: int
@@ -54,7 +54,7 @@ class BatchLimits:
 
     @property
     def max_workers(self) -> int:
-        """Beyond this some worker would get less than its smallest batch."""
+        """The most workers that each get at least the smallest batch per GPU."""
         return max(1, (self.fixed or self.maximum) // self.per_gpu_min)
 
 
@@ -67,7 +67,7 @@ class BestBatch(NamedTuple):
 
 
 def efficiency(noise: FloatArray, initial: FloatArray, batch: FloatArray) -> FloatArray:
-    """Worth of a sample at ``batch`` relative to one at ``initial``; infinite noise means no loss at all."""
+    """Returns the progress per sample at ``batch`` relative to ``initial``; infinite noise means no loss at all."""
     with np.errstate(invalid="ignore"):
         return np.where(np.isinf(noise), 1.0, (noise + initial) / (noise + batch))
 
@@ -75,7 +75,7 @@ def efficiency(noise: FloatArray, initial: FloatArray, batch: FloatArray) -> Flo
 def split_batch(
     total: FloatArray, workers: FloatArray, limits: BatchLimitArrays
 ) -> tuple[FloatArray, FloatArray]:
-    """(m, s) that come closest to ``total`` on ``workers`` GPUs within memory.
+    """Returns (m, s) that come closest to ``total`` on ``workers`` GPUs within memory.
 
     One worker alone above M0 always accumulates, since noise cannot be measured from a single gradient.
     """
@@ -131,7 +131,7 @@ class Candidates(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def candidates(limits: BatchLimits, workers: tuple[int, ...]) -> Candidates:
-    """50 geometrically spaced total batches for each number of workers; those outside the limits are dropped."""
+    """Returns 50 geometrically spaced total batches per number of workers; those outside the limits are dropped."""
     arrays = BatchLimitArrays(*(a[0] for a in BatchLimitArrays.of([limits])))
     asked = np.array(workers, dtype=np.float64)[:, None]
     count = np.maximum(asked, 1.0)
@@ -151,7 +151,7 @@ def candidates(limits: BatchLimits, workers: tuple[int, ...]) -> Candidates:
 
 
 def _with_uneven(limits: BatchLimits, asked: FloatArray, found: Candidates) -> Candidates:
-    """Where no batch within the limits divides evenly, the owner's own in shares that differ by one sample.
+    """Adds, where no batch within the limits divides evenly, the owner's own in shares that differ by one sample.
 
     A step then takes as long as its largest share, and holds no more than the maximum.
     """
@@ -170,7 +170,7 @@ def _with_uneven(limits: BatchLimits, asked: FloatArray, found: Candidates) -> C
 
 @lru_cache(maxsize=65536)
 def _one_size(limits: BatchLimits, workers: int) -> Candidates:
-    """Only the feasible and different candidates for one number of workers, as 1-D arrays."""
+    """Returns only the feasible and distinct candidates for one number of workers, as 1-D arrays."""
     found = candidates(limits, (workers,))
     rows = np.stack([found.per_gpu[0], found.passes[0], found.batch[0]], axis=1)
     rows = np.unique(rows[rows[:, 2] > 0], axis=0)
@@ -205,13 +205,13 @@ class GoodputModel:
     relative_error: float = 0.0
     observations: int = 0
     widest: int = 0
-    """The most samples per GPU it was ever observed with; 0: nobody says."""
+    """The most samples per GPU it was ever observed with; 0: unknown."""
     profiled: Mapping[str, int] = field(default_factory=dict)
     """The most workers it was observed with on each accelerator type; where it says nothing, ``max_profiled``."""
 
     @property
     def max_useful(self) -> int:
-        """Beyond this some worker would get less than its smallest batch."""
+        """The most workers that each get at least the smallest batch per GPU."""
         return self.limits.max_workers
 
     def seen_on(self, gpu_type: str) -> int:
@@ -219,7 +219,7 @@ class GoodputModel:
         return self.profiled.get(gpu_type, self.max_profiled)
 
     def theta(self, gpu_type: str) -> ThroughputParams[float]:
-        """θ on that type; a type never seen borrows the first one known (``across`` knows better)."""
+        """Returns θ on that type; a type never seen borrows the first one known (better: ``accelerator_types``)."""
         found = self.params.get(gpu_type)
         return found if found is not None else next(iter(self.params.values()))
 
@@ -252,7 +252,7 @@ class GoodputModel:
         return float(rates[best]), Batch(int(found.per_gpu[best]), int(found.passes[best]) - 1)
 
     def best_batch(self, nodes: int, workers: int, gpu_type: str = "") -> Batch | None:
-        """The batch that reaches ``rates``."""
+        """Returns the batch that reaches ``rates``; None where the allocation is not feasible."""
         return self.best_of(nodes, workers, gpu_type)[1]
 
 

@@ -1,4 +1,4 @@
-"""How the learning rate follows the batch size: a factor on the owner's own rate, per parameter group.
+"""Scales the learning rate with the batch size: a factor on the owner's own rate, per parameter group.
 
 The training library multiplies the rate right before each optimizer step and restores it right after.
 
@@ -29,7 +29,7 @@ from elastane.errors import ElastaneError
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """What a rule may look at: S, the gain of each parameter group at S, and how far training has come.
+    """The inputs of a rule: S, the gain of each parameter group at S, and how far training has come.
 
     ``progress`` is the sum of gains so far and ``epoch_steps`` is data set size / M0: both count M0 steps.
     """
@@ -41,7 +41,7 @@ class StepContext:
 
 
 class LearningRateRule(Protocol):
-    """One factor per parameter group, to multiply the owner's learning rate with."""
+    """A rule returns one factor per parameter group, to multiply the owner's learning rate with."""
 
     def __call__(self, step: StepContext) -> tuple[float, ...]:
         """The factors for the optimizer step that comes next."""
@@ -49,22 +49,22 @@ class LearningRateRule(Protocol):
 
 
 def adascale(step: StepContext) -> tuple[float, ...]:
-    """As much faster as one step really is, group by group."""
+    """Returns AdaScale's gain of each parameter group: the progress of one step in steps at M0."""
     return step.gains
 
 
 def adam(step: StepContext) -> tuple[float, ...]:
-    """The square root of AdaScale's gain: second moments already shrink with the noise."""
+    """Returns the square root of AdaScale's gain: second moments already shrink with the noise."""
     return tuple(math.sqrt(gain) for gain in step.gains)
 
 
 def sqrt(step: StepContext) -> tuple[float, ...]:
-    """The square root of the batch ratio."""
+    """Returns the square root of the batch ratio S for every group."""
     return (math.sqrt(step.scale),) * len(step.gains)
 
 
 def linear(step: StepContext) -> tuple[float, ...]:
-    """In proportion to the batch."""
+    """Returns the batch ratio S for every group."""
     return (step.scale,) * len(step.gains)
 
 
@@ -88,7 +88,7 @@ RULES: Mapping[str, LearningRateRule] = MappingProxyType(
 
 
 def rule_named(name: str) -> LearningRateRule:
-    """The rule of that name; an unknown one is an error that names the nearest."""
+    """Returns the rule of that name; an unknown one is an ``ElastaneError`` that names the nearest."""
     rule = RULES.get(name)
     if rule is None:
         nearest = difflib.get_close_matches(name.lower(), RULES, n=1, cutoff=0.0)[0]
@@ -99,5 +99,5 @@ def rule_named(name: str) -> LearningRateRule:
 
 
 def default_rule(adaptive_optimizer: bool) -> LearningRateRule:
-    """AdaScale for plain SGD, its square root for Adam and its kin."""
+    """Returns AdaScale for plain SGD, its square root for Adam and similar optimizers."""
     return adam if adaptive_optimizer else adascale

@@ -1,4 +1,4 @@
-"""The gradient noise scale of a running job, estimated step by step from gradient norms.
+"""Estimates the gradient noise scale of a running job, step by step, from gradient norms.
 
 Pure numbers in, pure numbers out: the training library measures the norms, this module only averages them.
 It says nothing about speed, and it never chooses a batch.
@@ -59,20 +59,20 @@ class NoiseScale:
             raise ElastaneError(f"the initial batch size must be 1 or more, not {self.batch0}")
 
     def observe(self, local: Sequence[float], total: Sequence[float], count: int, scale: float) -> NoiseScale:
-        """Take in one step with ``count`` ≥ 2 gradient samples; one ``local`` and ``total`` per group.
+        """Takes in one step with ``count`` ≥ 2 gradient samples; one ``local`` and ``total`` per group.
 
         A step with any norm that is not finite (an overflow in mixed precision) changes nothing.
         """
         if not _usable(local, total, count, scale):
             return self
-        # Differences of successive steps lean to one side; the first honest sample replaces them all.
+        # Differences of successive steps are biased; the first sample of several gradients replaces them all.
         start = NoiseScale(self.batch0) if self.biased else self
         return start._averaged(local, total, count, scale)
 
     def observe_single(
         self, now: Sequence[float], before: Sequence[float], mean: Sequence[float], scale: float
     ) -> NoiseScale:
-        """Take in a step with one gradient sample, compared with the step before it.
+        """Takes in a step with one gradient sample, compared with the step before it.
 
         ``now`` and ``before`` are |g_t|² and |g_t−1|², ``mean`` is |(g_t + g_t−1)/2|², ``scale`` is m / M0.
         """
@@ -82,16 +82,16 @@ class NoiseScale:
         return replace(self._averaged(local, mean, 2, 2.0 * scale), biased=True)
 
     def gain(self, scale: float) -> float:
-        """Progress of one step at ``scale``, in steps at M0: (var + sqr) / (var/S + sqr), from 1 to S."""
+        """Returns the progress of one step at ``scale``, in steps at M0: (var + sqr) / (var/S + sqr), from 1 to S."""
         sqr, var = self._totals()
         return (var + sqr) / (var / scale + sqr)
 
     def group_gains(self, scale: float) -> tuple[float, ...]:
-        """The gain of each parameter group alone, as AdaScale's learning rate wants it."""
+        """Returns the gain of each parameter group alone, as AdaScale's learning rate needs it."""
         return tuple((var + sqr) / (var / scale + sqr) for sqr, var in self._groups())
 
     def efficiency(self, batch: float) -> float:
-        """Progress per sample at a total batch M, relative to M0: (φ + M0) / (φ + M)."""
+        """Returns the progress per sample at a total batch M, relative to M0: (φ + M0) / (φ + M)."""
         sqr, var = self._totals()
         return (var + sqr) / (var + sqr * batch / self.batch0)
 

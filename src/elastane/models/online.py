@@ -1,4 +1,4 @@
-"""What is learned about one running job, and the batch it should use: the same code live and simulated."""
+"""Learns the goodput model of one running job and chooses its batch; the same code live and simulated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from elastane.models.history.prior import Comparison, Memory, joined
 from elastane.models.throughput import ThroughputParams
 
 _MEMORY_MASS = 2.0
-"""What was remembered counts as much as so many measured configurations, however much it is."""
+"""Weight of everything from history, in measured configurations, however many pooled ones there are."""
 
 _Key = tuple[int, int, int]  # nodes, workers, samples per GPU
 
@@ -75,14 +75,14 @@ class Learner:
     def observe(
         self, gpu_type: str, nodes: int, workers: int, per_gpu: int, gradient_s: float, step_s: float
     ) -> None:
-        """One measured configuration: seconds per pass without sync, and per synchronising pass."""
+        """Takes in one measured configuration: seconds per pass without sync, and per synchronising pass."""
         profile = self._profiles.setdefault(gpu_type, _Profile())
         profile.add((nodes, workers, per_gpu), gradient_s, step_s)
         self.max_profiled = max(self.max_profiled, workers)
         self.widest = max(self.widest, per_gpu)
 
     def observe_noise(self, noise: float, done: float | None = None) -> None:
-        """The gradient noise scale measured last, in samples, when ``done`` work was done (if that is known)."""
+        """Takes in the gradient noise scale, in samples, measured when ``done`` work was done (if that is known)."""
         if done is not None:
             self.noise_path.add(done, noise)
         if noise != self.noise:
@@ -95,21 +95,21 @@ class Learner:
         return any(profile.stale for profile in self._profiles.values())
 
     def timings(self) -> dict[str, tuple[Timing, ...]]:
-        """What was measured, by accelerator: some configurations that stand for all."""
+        """Returns the measured configurations by accelerator, thinned to some that represent all."""
         return {
             kind: thinned(Timing(*key, *times) for key, times in profile.times.items())
             for kind, profile in self._profiles.items()
         }
 
     def stale_profiles(self) -> Iterable[tuple[_Profile, Observations]]:
-        """Profiles that want a new fit, with what they are to be fitted to."""
+        """Yields the profiles that need a new fit, with the observations to fit."""
         self._reconsider()
         for kind, profile in self._profiles.items():
             if profile.stale:
                 yield profile, self._evidence(kind, profile)
 
     def _reconsider(self) -> None:
-        """Hold what is remembered against what was measured, and forget it if they do not agree."""
+        """Compares history with the measurements, and drops it if they contradict each other."""
         if self.memory is None or not self.stale:
             return
         own = {kind: profile.observations() for kind, profile in self._profiles.items()}
@@ -131,11 +131,11 @@ class Learner:
         return joined(own, table, self._comparison.factor, _MEMORY_MASS * self._comparison.trust)
 
     def refitted(self) -> None:
-        """Told by ``refit`` that fits have changed."""
+        """Discards the cached model, after ``refit`` has changed the fits."""
         self._model = None
 
     def model(self) -> GoodputModel | None:
-        """The present knowledge as an immutable snapshot; None before the first fit, if nothing is remembered."""
+        """Returns the model as an immutable snapshot; None before the first fit, if there is no history."""
         if self._model is None:
             fits = {kind: p.fit for kind, p in self._profiles.items() if p.fit is not None}
             params = {kind: fit.params for kind, fit in fits.items()}
@@ -167,14 +167,14 @@ class Learner:
         return np.inf if self._expected_noise is None else self._expected_noise
 
     def _relative_error(self, fits: list[Fit]) -> float:
-        """Of what was measured; before that, of what is remembered."""
+        """Returns the largest relative error of the fits; before the first, that of history."""
         if fits or self.memory is None:
             return max(fit.relative_error for fit in fits)
         return max(known.error for known in self.memory.expected.values())
 
 
 def refit(learners: Sequence[Learner]) -> int:
-    """Refit everything stale in one vectorised call; returns how many fits were made."""
+    """Refits all stale profiles in one vectorised call; returns how many fits were made."""
     wanted = [pair for learner in learners for pair in learner.stale_profiles()]
     if not wanted:
         return 0
@@ -189,7 +189,7 @@ def refit(learners: Sequence[Learner]) -> int:
 
 
 def first_batch(limits: BatchLimits, workers: int) -> Batch:
-    """The batch before anything was measured (or the owner's fixed one): never below M0."""
+    """Returns the batch used before anything was measured (or the owner's fixed one): never below M0."""
     total = limits.fixed or max(limits.initial, limits.per_gpu_min * workers)
     return split_one(total, workers, limits)
 
@@ -201,7 +201,7 @@ def choose_batches(
     min_gain: float = 0.05,
     gpu_type: str = "",
 ) -> list[Batch]:
-    """The best batch for each learner on its (nodes, workers); small gains do not change a running one.
+    """Returns the best batch for each learner on its (nodes, workers); small gains do not change a running one.
 
     ``min_gain`` is the relative gain that justifies a change: below it batch sizes would flap.
     """

@@ -1,4 +1,4 @@
-"""Which parameter server holds which parameters: Optimus's assignment (PAA), and MXNet's default beside it.
+"""Assigns parameters to parameter servers: Optimus's assignment (PAA), and MXNet's default for comparison.
 
 A step waits for its busiest server, so two spreads matter: parameters per server (bytes on the wire) and
 requests per server (fixed cost of each).  Reference: Peng et al., Optimus, EuroSys 2018, section 5.3.

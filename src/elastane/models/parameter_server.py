@@ -1,4 +1,4 @@
-"""Steps per second of a job with parameter servers, as a function of servers and workers (Optimus).
+"""Models the steps per second of a job with parameter servers, as a function of servers and workers (Optimus).
 
 Both models are linear once the speed is inverted, so a non-negative least-squares fit finds the coefficients:
 
@@ -128,7 +128,7 @@ def fit_speed(updates: Updates, batch: float, samples: Iterable[SpeedSample]) ->
 
 
 def pre_run_pairs(max_servers: int, max_workers: int, count: int = PRE_RUNS) -> tuple[Pair, ...]:
-    """Which (p, w) to try on a job nobody has seen: (1, 1), then always the pair farthest from those chosen.
+    """Selects (p, w) pairs to try on a new job: (1, 1), then always the pair farthest from those chosen.
 
     Distance is taken in ratios (logarithms), because speed bends most at small counts: the first four
     are the corners, the fifth lies near their middle.  Fewer come back where fewer exist.

@@ -1,4 +1,4 @@
-"""Where parameter servers and workers of one job should stand: Optimus's placement arithmetic.
+"""Lays out the parameter servers and workers of one job over machines: Optimus's placement theorem.
 
 Theorem (Peng et al., Optimus, EuroSys 2018, section 4.2): for given counts of servers and workers, synchronous
 training on equal machines is fastest on the fewest machines that hold the job, with the same number of servers

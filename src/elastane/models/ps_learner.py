@@ -1,4 +1,4 @@
-"""What is learned about the speed of one job with parameter servers: the same code live and simulated.
+"""Learns the speed model of one job with parameter servers; the same code live and simulated.
 
 A new job starts with a few short pre-runs (Peng et al., Optimus, EuroSys 2018, section 3.2: five of some ten
 seconds each); from then on every pair of servers and workers it really runs with refines the fit.
@@ -23,7 +23,7 @@ PRE_RUN_S = 30.0
 class ServerTraining:
     """How a job with parameter servers trains, as its owner declares it, and what its pre-runs measured.
 
-    ``batch`` is the M of the speed model.  ``pre_run_s`` is what one pre-run costs: whoever uses the
+    ``batch`` is the M of the speed model.  ``pre_run_s`` is what one pre-run costs: a policy that uses the
     measurements pays for them when the job first starts.
     """
 
@@ -34,7 +34,7 @@ class ServerTraining:
 
     @property
     def profiling_s(self) -> float:
-        """Seconds all pre-runs took."""
+        """The seconds that all pre-runs took together."""
         return self.pre_run_s * len(self.pre_runs)
 
 
@@ -53,7 +53,7 @@ class ServerLearner:
             self.observe(sample.servers, sample.workers, sample.steps_per_s)
 
     def observe(self, servers: int, workers: int, steps_per_s: float) -> None:
-        """One measured speed; nothing is learned from a job that stood still."""
+        """Takes in one measured speed; a job that stood still is ignored."""
         if servers < 1 or workers < 1 or steps_per_s <= 0.0:
             return
         mean, count = self._means.get((servers, workers), (0.0, 0))
@@ -62,7 +62,7 @@ class ServerLearner:
         self.stale = True
 
     def refit(self) -> int:
-        """Fit again if something was measured since the last time; returns how many fits were made."""
+        """Refits if something was measured since the last fit; returns how many fits were made."""
         if not self.stale:
             return 0
         samples = (SpeedSample(p, w, mean) for (p, w), (mean, _) in self._means.items())
@@ -73,7 +73,7 @@ class ServerLearner:
         return 1
 
     def model(self) -> FittedServerSpeed | None:
-        """The present knowledge as an immutable snapshot; None before the first measurement."""
+        """Returns the model as an immutable snapshot; None before the first measurement."""
         self.refit()
         return self._model
 
@@ -90,7 +90,7 @@ class FittedServerSpeed:
 
     @property
     def max_useful(self) -> int:
-        """A synchronous step cannot be shared by more workers than it has samples."""
+        """The most workers that can be given work: no more than a synchronous step has samples."""
         if self.fit.updates is Updates.SYNC:
             return min(self.max_workers, max(int(self.fit.batch), 1))
         return self.max_workers
@@ -107,5 +107,5 @@ class FittedServerSpeed:
         return out
 
     def best_batch(self, nodes: int, workers: int, gpu_type: str = "") -> Batch | None:  # noqa: ARG002
-        """These jobs keep their batch."""
+        """Returns None: these jobs keep their owner's batch."""
         return None

@@ -1,6 +1,6 @@
-"""What moving a job costs: the pause it makes, learned from the pauses it made.
+"""Learns the restart time of a job, the pause that a move costs, from the pauses measured so far.
 
-The cost depends on nothing but the job: neither GPUs, nodes nor batch enter.
+It is a property of the job alone: neither GPUs, nodes nor batch enter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from elastane.models.estimate import Estimate, Provenance
 from elastane.models.speed import FloatArray
 
 DEFAULT_RESTART_S = 30.0
-"""What Pollux assumes of every job (OSDI 2021, section 4.2)."""
+"""Restart time that Pollux assumes of every job (OSDI 2021, section 4.2)."""
 
 _WINDOW = 16
 _PRIOR_RELATIVE_STD = 0.5
@@ -38,7 +38,7 @@ class RestartCost:
 
     @classmethod
     def of(cls, declared_s: float | None = None) -> RestartCost:
-        """The cost the owner declared, or the usual one."""
+        """Starts from the seconds that the owner declared, or from the default."""
         if declared_s is None:
             return cls()
         if not 0.0 <= declared_s < float("inf"):
@@ -46,7 +46,7 @@ class RestartCost:
         return cls(declared_s, declared=True)
 
     def observe(self, pause_s: float) -> RestartCost:
-        """Take in a measured pause, from the last step before a move to the first step after it."""
+        """Takes in a measured pause, from the last step before a move to the first step after it."""
         if not 0.0 <= pause_s < float("inf"):
             raise ValueError(f"a pause is a finite number of seconds, not {pause_s}")
         return replace(self, pauses_s=(*self.pauses_s, pause_s)[-_WINDOW:], count=self.count + 1)

@@ -1,4 +1,4 @@
-"""The question every elastic policy asks of a job: how much work per second, for which allocation?"""
+"""Defines the speed model that elastic policies read: a job's work per second for any allocation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SpeedModel(Protocol):
 
     @property
     def source(self) -> Provenance:
-        """Where the knowledge comes from."""
+        """How the speed came to be known."""
         ...
 
     @property

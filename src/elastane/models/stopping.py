@@ -1,8 +1,8 @@
-"""How much work a job still has that ends when its loss stops falling: nobody declared it, so it is forecast.
+"""Forecasts the end of a job that stops once its loss has converged, where no amount of work was declared.
 
-A job may say in place of an amount of work that it shall end once its loss fell by less than δ per epoch, several
-epochs in a row.  The fitted loss curve tells when that begins; where the curve is not to be trusted the answer is
-None, and policies must do without (Peng et al., Optimus, EuroSys 2018, section 3.1).
+A job may declare, in place of an amount of work, that it ends once its loss fell by less than δ per epoch, several
+epochs in a row.  The fitted loss curve predicts when that begins; where the curve cannot be trusted there is no
+forecast, and policies must do without (Peng et al., Optimus, EuroSys 2018, section 3.1).
 """
 
 from __future__ import annotations

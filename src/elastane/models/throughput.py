@@ -41,7 +41,7 @@ class ThroughputParams(NamedTuple, Generic[Number]):
 
 
 def scaled(theta: ThroughputParams[float], factor: float) -> ThroughputParams[float]:
-    """θ of a job that takes ``factor`` times as long for everything."""
+    """Returns θ of a job that takes ``factor`` times as long for everything."""
     return ThroughputParams._make([*(value * factor for value in theta[:6]), theta.gamma])
 
 

@@ -1,10 +1,10 @@
-"""The rules of backfilling: run times, shadow times, reservations.
+"""Implements the rules of backfilling: run-time forecasts, shadow times and reservations.
 
 ``OneReserved`` is EASY: the first job that does not fit gets a reservation at its *shadow time*, the earliest instant
 at which enough running jobs are expected to have ended; a later job may start if it ends before that, or if the
 reservation holds in spite of it.  Both are checked on nodes, with the placer that grants will come from.
-``AllReserved`` is conservative backfilling: everybody gets a reservation.  These count GPUs of the whole cluster,
-so with jobs that need particular nodes they are a forecast rather than a promise.
+``AllReserved`` is conservative backfilling: every waiting job gets a reservation.  Reservations count GPUs of the whole
+cluster, so with jobs that need particular nodes they are a forecast rather than a promise.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from elastane.policies.plan import Want
 from elastane.policies.view import JobView, View
 
 GRACE_S = 1e-6
-"""Rounding must not make a job late."""
+"""Tolerance for rounding when an end is compared with a reservation."""
 
 _SOON_S = 1e-3
-"""A job that overran its estimate is expected to end any moment."""
+"""Remaining time assumed for a job that has overrun its estimate: it may end any moment."""
 
 
 _Held = tuple[JobView, Grant]
@@ -35,10 +35,10 @@ _Held = tuple[JobView, Grant]
 
 @dataclass(frozen=True)
 class Forecast:
-    """Run times from remaining work and speed at the requested size.
+    """Estimates run times from remaining work and speed at the requested size, times ``inflation``.
 
-    A job whose own speed is unknown is taken at the run time its owner declared, else at the speed of a running one
-    of the same application; where nothing at all is known the work is read as seconds.
+    A job without a speed model counts with the run time its owner declared, else with the speed of a running job
+    of the same application; where neither is known its work is read as seconds.
     """
 
     view: View
@@ -52,7 +52,7 @@ class Forecast:
                 self._peers.setdefault(job.app, job.speed)
 
     def runtime_s(self, job: JobView) -> float:
-        """Seconds until it would end if it had its GPUs from now on; infinite when nobody can tell."""
+        """Returns seconds until the job would end if it had its GPUs from now on; infinite when unknown."""
         left = job.remaining
         if left is None:
             return float("inf")
@@ -81,7 +81,7 @@ class Forecast:
 
 
 class OneReserved:
-    """EASY.  ``consider`` is called for every waiting job, in the order of the queue."""
+    """EASY backfilling: one reservation, for the head.  Call ``consider`` for every waiting job, in queue order."""
 
     def __init__(self, view: View, running: Sequence[JobView], forecast: Forecast) -> None:
         self.starts: list[JobView] = []
@@ -91,10 +91,10 @@ class OneReserved:
         self._room = _room(view, self._held)
         self._head: JobView | None = None
         self._shadow_s = np.inf
-        self._staying: list[_Held] = []  # who will still be there at the shadow time
+        self._staying: list[_Held] = []  # jobs still running at the shadow time
 
     def consider(self, job: JobView) -> None:
-        """Start it, make it the head, or leave it waiting."""
+        """Starts a job, makes it the head with a reservation, or leaves it waiting."""
         grant = _place(self._room, job)
         if self._head is None:
             if grant is not None:
@@ -112,7 +112,7 @@ class OneReserved:
         self.starts.append(job)
 
     def _reserve(self, job: JobView) -> None:
-        """Find the shadow time: after how many of the expected ends would this job fit?"""
+        """Finds the shadow time: the first expected end of a running job after which this one fits."""
         ends = sorted(
             ((self._forecast.runtime_s(x), x.id, (x, grant)) for x, grant in self._held), key=_first_two
         )
@@ -132,7 +132,7 @@ class OneReserved:
         self.explain[job.id] = f"{_does_not_fit(job, self._room)}; reserved to start {_when(wait_s)}"
 
     def _may_pass(self, job: JobView, grant: Grant, head: JobView) -> bool:
-        """Whether it ends before the shadow time, or the head can start beside it."""
+        """Tells whether a job ends before the shadow time, or leaves room for the head to start beside it."""
         seconds = self._forecast.runtime_s(job)
         if seconds < np.inf and self._view.now_s + seconds <= self._shadow_s + GRACE_S:
             return True
@@ -150,7 +150,7 @@ class OneReserved:
 
 
 class AllReserved:
-    """A reservation for everybody, on counts; what can start now must also find its nodes."""
+    """Conservative backfilling: reserves GPUs by count for every job; one that starts now must also find its nodes."""
 
     def __init__(self, view: View, running: Sequence[JobView], forecast: Forecast) -> None:
         self.starts: list[JobView] = []
@@ -162,7 +162,7 @@ class AllReserved:
             self._profile.free_from(view.now_s + forecast.runtime_s(job), gpus_of(job))
 
     def consider(self, job: JobView) -> None:
-        """Start it, or reserve the earliest time at which nobody ahead of it is delayed."""
+        """Starts a job, or reserves the earliest time at which it delays no job ahead of it."""
         seconds, need = self._forecast.runtime_s(job), gpus_of(job)
         start_s = self._profile.earliest(need, seconds)
         grant = _place(self._room, job) if start_s <= self._now_s else None
@@ -198,7 +198,7 @@ def _does_not_fit(job: JobView, room: Room) -> str:
 
 
 def _when(seconds: float) -> str:
-    return f"in about {seconds:.0f} s" if seconds < np.inf else "at a time nobody can tell"
+    return f"in about {seconds:.0f} s" if seconds < np.inf else "at an unknown time"
 
 
 def _seconds(seconds: float) -> str:
@@ -206,18 +206,18 @@ def _seconds(seconds: float) -> str:
 
 
 class _Profile:
-    """Free GPUs over time as a list of changes, and the earliest gap in it."""
+    """Keeps the free GPUs over time as a list of changes, and finds the earliest gap in it."""
 
     def __init__(self, now_s: float, free: int) -> None:
         self._changes: list[tuple[float, int]] = [(now_s, free)]
 
     def free_from(self, when_s: float, gpus: int) -> None:
-        """So many more GPUs (or fewer) from then on."""
+        """Adds ``gpus`` free GPUs (a negative number takes them) from ``when_s`` on."""
         if when_s < np.inf:
             insort(self._changes, (when_s, gpus))
 
     def earliest(self, gpus: int, seconds: float) -> float:
-        """The first time from which so many GPUs stay free for so long; infinite if there is none."""
+        """Returns the first time from which ``gpus`` stay free for ``seconds``; infinite if there is none."""
         free, since_s = 0, np.inf
         for number, (when_s, change) in enumerate(self._changes):
             if since_s < np.inf and when_s - since_s >= seconds - GRACE_S:
@@ -231,7 +231,7 @@ class _Profile:
         return since_s
 
     def reserve(self, start_s: float, seconds: float, gpus: int) -> None:
-        """Take them for that time."""
+        """Takes ``gpus`` from ``start_s`` on, for ``seconds``."""
         if start_s < np.inf:
             self.free_from(start_s, -gpus)
             self.free_from(start_s + seconds, gpus)

@@ -1,4 +1,4 @@
-"""The contract every scheduling policy fulfils, in the simulator and on a live cluster alike."""
+"""Defines the contract that every scheduling policy fulfils, in the simulator and on a live cluster alike."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Policy(ABC):
 
     @abstractmethod
     def decide(self, view: View) -> Plan:
-        """The complete desired state for this view.  No clock, no I/O, no global randomness."""
+        """Returns the complete desired state for this view; uses no clock, no I/O, no global randomness."""
 
     @property
     def ends_jobs(self) -> bool:
-        """Whether a REJECT of a job that has run means its end; otherwise it concerns jobs that never ran only."""
+        """Tells whether a REJECT ends a job that has run; otherwise it concerns only jobs that never ran."""
         return False
 
     def parameters(self) -> dict[str, object]:

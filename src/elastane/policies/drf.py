@@ -4,9 +4,9 @@ Progressive filling: the tenant u with the smallest weighted dominant share
 
     s_u = max_r (usage of r by u ÷ capacity of r) ÷ weight of u
 
-gets its next gang, until no tenant's next gang fits.  A resource that is not accounted (unlimited) dominates nobody.
-Shares are those of the moment: who started a long gang in a quiet hour keeps it, unless ``preempt`` lets tenants
-below their fair share take gangs back from those above theirs.
+gets its next gang, until no tenant's next gang fits.  A resource that is not accounted (unlimited) has no share.
+Shares are those of the moment: a long gang started in a quiet hour goes on, unless ``preempt`` lets tenants below their
+fair share take gangs back from those above theirs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Drf(Policy):
     needs: ClassVar[Needs] = Needs()
 
     def decide(self, view: View) -> Plan:
-        """Keep what runs, then fill."""
+        """Keeps running gangs, then starts waiting ones by progressive filling."""
         running, queue = running_and_queue(view)
         filling = _Filling(view, running, queue)
         filling.fill()
@@ -68,7 +68,7 @@ class _Filling:
                 self._commit(job, job.grant)
 
     def fill(self) -> None:
-        """The next gang of the poorest tenant, as long as anything fits; a tenant that is blocked drops out."""
+        """Starts the next gang of the tenant with the smallest share while any fits; a blocked tenant drops out."""
         candidates = set(self._pending)
         while candidates:
             tenant = self._poorest(candidates)
@@ -76,7 +76,7 @@ class _Filling:
                 candidates.discard(tenant)
 
     def reclaim(self) -> None:
-        """While a tenant below its fair share is blocked, stop gangs of the richest who can spare them."""
+        """Stops gangs of tenants above their fair share, largest share first, while one below its own is blocked."""
         blocked = {tenant for tenant, jobs in self._pending.items() if jobs}
         stopped: list[JobView] = []
         while blocked:
@@ -85,13 +85,13 @@ class _Filling:
             stopped += victims
             if not victims or not self._pending[tenant]:
                 blocked.discard(tenant)
-        for job in stopped:  # what was freed in excess may go to anybody, to them too
+        for job in stopped:  # what was freed in excess may go to any tenant, to them too
             self._pending[job.tenant] = sorted([*self._pending[job.tenant], job], key=queue_key)
         if stopped:
             self.fill()
 
     def explain(self) -> dict[str, str]:
-        """Why each gang that was not chosen waits."""
+        """Says for each gang that was not chosen why it waits."""
         free = self._room.total_free_gpus()
         return {
             job.id: f"tenant {job.tenant} has {self._standing(job.tenant)}; "
@@ -138,7 +138,7 @@ class _Filling:
         return True
 
     def _take_back(self, tenant: str) -> list[JobView]:
-        """Stop as many gangs as the tenant's next one needs, or none if that is not enough."""
+        """Stops as many gangs as the tenant's next one needs, or none if that is not enough."""
         before = dict(self.chosen), dict(self._usage), self._room
         victims: list[JobView] = []
         while (victim := self._victim(tenant)) is not None:
@@ -154,7 +154,7 @@ class _Filling:
         return []
 
     def _victim(self, tenant: str) -> JobView | None:
-        """The youngest running gang of the richest tenant that keeps its fair share without it."""
+        """Returns the youngest running gang of the tenant with the largest share that can spare it."""
         spare = [job for job, _ in self.chosen.values() if job.tenant != tenant and self._can_spare(job)]
         return max(
             spare,

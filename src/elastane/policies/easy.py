@@ -1,4 +1,4 @@
-"""EASY and conservative backfilling: later jobs may use idle GPUs if that delays nobody ahead of them.
+"""EASY and conservative backfilling: later jobs may use idle GPUs if that delays no job ahead of them.
 
 The rules themselves are in ``backfill``.  Everything is computed anew at every event; no reservation is carried
 over.
@@ -47,11 +47,11 @@ class Easy(Policy):
 
     @property
     def ends_jobs(self) -> bool:
-        """Batch systems end jobs at their limit; here only if asked to."""
+        """Returns ``kill_on_overrun``: batch systems end jobs at their limit, this policy only if asked to."""
         return self.kill_on_overrun
 
     def decide(self, view: View) -> Plan:
-        """Keep what runs, start from the head, and fill the gaps."""
+        """Keeps what runs, starts jobs from the head of the queue, and backfills the gaps."""
         running, queue = running_and_queue(view)
         forecast = Forecast(view, self.inflation)
         limits: Mapping[str, float] = view.memory or {}
@@ -73,7 +73,7 @@ class Easy(Policy):
     def _limits(
         self, kept: tuple[JobView, ...], known: Mapping[str, float], forecast: Forecast
     ) -> dict[str, float]:
-        """When each job must have ended: fixed at its start, forgotten when it stops."""
+        """Returns when each job must have ended, in seconds: fixed at its start, forgotten when it stops."""
         limits = {
             job.id: known[job.id]
             if job.grant is not None and job.id in known

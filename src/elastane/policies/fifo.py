@@ -1,7 +1,7 @@
 """First come, first served, with gangs: the baseline that every other policy is measured against.
 
 Nothing is ever preempted.  The modes differ in what happens behind a job whose gang is not complete yet:
-``strict`` and ``hoard`` let nobody overtake it (``hoard`` also says how many GPUs stand idle for its sake),
+``strict`` and ``hoard`` let no job overtake it (``hoard`` also says how many GPUs stand idle for its sake),
 ``fit`` starts whatever fits, which may starve wide jobs.
 """
 
@@ -18,17 +18,17 @@ from elastane.policies.view import JobView, View
 
 
 def queue_key(job: JobView) -> tuple[float, float, str]:
-    """Higher priority first, then the earlier, then the name."""
+    """Sorts by higher priority, then earlier submission, then id."""
     return (-job.priority, job.submit_s, job.id)
 
 
 def gpus_of(job: JobView) -> int:
-    """GPUs the whole gang needs."""
+    """Returns the GPUs that the whole gang needs."""
     return job.request.gpus_of(job.request.workers)
 
 
 def running_and_queue(view: View) -> tuple[list[JobView], list[JobView]]:
-    """Jobs that may keep what they hold, by start, and all others in the order of the queue.
+    """Splits the jobs: those that may keep what they hold, by start, and all others in the order of the queue.
 
     A job on a node that is being drained has to move, so it queues again, at its old place.
     """
@@ -42,7 +42,7 @@ def running_and_queue(view: View) -> tuple[list[JobView], list[JobView]]:
 
 
 def free_gpus(view: View, running: Sequence[JobView]) -> int:
-    """GPUs that these jobs leave."""
+    """Returns the GPUs of the cluster that these running jobs leave free."""
     return view.total_gpus - sum(job.request.gpus_of(job.workers) for job in running)
 
 
@@ -51,8 +51,8 @@ class Fifo(Policy):
     """The queue by priority, then arrival.
 
     Attributes:
-        mode: ``strict`` (nobody overtakes), ``hoard`` (as strict, reporting GPUs held idle for the first in the
-            queue) or ``fit`` (whoever fits may start).
+        mode: ``strict`` (no job overtakes), ``hoard`` (as strict, reporting GPUs held idle for the first in the
+            queue) or ``fit`` (every job that fits may start).
     """
 
     mode: str = "strict"
@@ -67,7 +67,7 @@ class Fifo(Policy):
             raise OptionError(f"fifo: mode must be strict, hoard or fit, not {self.mode!r}")
 
     def decide(self, view: View) -> Plan:
-        """Keep what runs, then serve the queue."""
+        """Keeps running jobs, then starts waiting ones in the order of the queue."""
         running, queue = running_and_queue(view)
         fill = Fill.SKIP if self.mode == "fit" else Fill.STRICT
         explain: dict[str, str] = {}

@@ -33,7 +33,7 @@ def split_policies(text: str) -> list[str]:
 
 
 def split_written(text: str) -> tuple[str, dict[str, str]]:
-    """The name and the options of one written policy."""
+    """Splits a written policy into its name and its options."""
     match = _WRITTEN.match(text)
     if match is None:
         raise OptionError(f"a policy is written NAME or NAME(option=value,…), not {text!r}")
@@ -49,7 +49,7 @@ def split_written(text: str) -> tuple[str, dict[str, str]]:
 
 
 def configure(policy: type[Policy], options: dict[str, str]) -> Policy:
-    """The policy with these options, each turned into the type of its field."""
+    """Makes the policy with these options, each converted to the type of its field."""
     known = {field.name for field in fields(policy)}
     hints = get_type_hints(policy)
     values: dict[str, object] = {}

@@ -13,7 +13,7 @@ from elastane.cluster import Grant
 class Fill(Enum):
     """How an order is filled when a job does not fit."""
 
-    STRICT = "strict"  # nobody overtakes
+    STRICT = "strict"  # no job overtakes
     SKIP = "skip"  # later jobs that fit may start
 
 
@@ -23,7 +23,7 @@ class Spread(Enum):
     EMPTIEST = "emptiest"  # the nodes with most room first: few nodes, never waits
     BEST_FIT = "best-fit"  # the tightest single node that holds it, else whole nodes first: never waits
     CONSOLIDATED = "consolidated"  # the fewest nodes it could ever stand on, or wait
-    FRAGMENTS = "fragments"  # leftovers first, keeping empty nodes for those who need them
+    FRAGMENTS = "fragments"  # leftovers first, keeping empty nodes for jobs that need them
     BALANCED = "balanced"  # Optimus: fewest nodes that hold workers and servers evenly, or wait
 
 
@@ -39,7 +39,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """How much one job should have."""
+    """The workers (and parameter servers) that one job should have, and limits on their places."""
 
     workers: int
     servers: int = 0
@@ -73,7 +73,7 @@ Intent = Order | Wants | Shares | Exact
 
 
 class Verdict(Enum):
-    """What becomes of a new job."""
+    """The answer to a job's admission: whether it may run, and on which terms."""
 
     ADMIT = "admit"
     REJECT = "reject"
@@ -95,7 +95,7 @@ class Plan:
     """One decision.  ``wake_s`` asks to be called at those times; ``memory`` comes back in the next view.
 
     ``memory`` must be made of JSON values (None, bool, int, float, str, tuples or lists, string-keyed dicts).
-    ``explain`` says, for jobs that wait, what binds them.  ``holds`` counts GPUs kept idle for it on purpose.
+    ``explain`` says, for jobs that wait, what binds them.  ``holds`` counts GPUs kept idle for a job on purpose.
     """
 
     intent: Intent

@@ -1,4 +1,4 @@
-"""A view as JSON values and back, so that a decision can be made again later, byte for byte.
+"""Converts views to JSON values and back, so that a decision can be made again later, byte for byte.
 
 Only what a policy may have seen is written down: facts it did not declare are left out, as they were masked.
 """
@@ -21,7 +21,7 @@ from elastane.policies.view import Ability, Facts, Info, JobState, JobView, Ledg
 
 
 def view_to_json(view: View) -> dict[str, Any]:
-    """Everything the decision may depend on."""
+    """Converts everything the decision may depend on to JSON values."""
     return {
         "now_s": view.now_s,
         "trigger": view.trigger,
@@ -55,19 +55,19 @@ def view_from_json(values: Mapping[str, Any]) -> View:
 
 
 def lowered_to_json(lowered: Lowered) -> dict[str, Any]:
-    """What a decision came to."""
+    """Converts the outcome of a decision to JSON values: grants, reasons to wait, refusals."""
     grants = {job: encoded(grant) for job, grant in lowered.grants.items()}
     return {"grants": grants, "waiting": dict(lowered.waiting), "refused": dict(lowered.refused)}
 
 
 def decide_again(policy: Policy, recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask a policy about a recorded view; what it comes to, as it would have been written down."""
+    """Asks a policy about a recorded view; returns the outcome as it would have been recorded."""
     view = view_from_json(recorded)
     return plain(lowered_to_json(lower(policy.decide(view), view)))
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """As it comes back from a file: tuples are lists there."""
+    """Returns the values as they come back from a JSON file, where tuples are lists."""
     copied: dict[str, Any] = json.loads(json.dumps(values))
     return copied
 

@@ -32,12 +32,12 @@ _BUILT_IN = {
 
 
 def policy_names() -> tuple[str, ...]:
-    """All names a user may write, built-in ones first."""
+    """Returns all names a user may write, built-in ones first."""
     return (*_BUILT_IN, *(name for name in _third_party() if name not in _BUILT_IN))
 
 
 def live_names() -> tuple[str, ...]:
-    """Names of policies that can decide on a live cluster: all that do not need to know the future."""
+    """Returns the names of policies that can decide on a live cluster: all that do not need an oracle."""
     return tuple(name for name in policy_names() if _knows_enough(name))
 
 
@@ -55,7 +55,7 @@ def _third_party() -> dict[str, str]:
 
 @cache
 def policy_class(name: str) -> type[Policy]:
-    """The class behind a name."""
+    """Loads the class behind a name; an unknown or broken one is an ``ElastaneError``."""
     target = _BUILT_IN.get(name) or _third_party().get(name)
     if target is None:
         hint = did_you_mean(name, policy_names())
@@ -71,13 +71,13 @@ def policy_class(name: str) -> type[Policy]:
 
 
 def make_policy(written: str) -> Policy:
-    """The policy a user wrote, such as ``tiresias`` or ``pollux(search=genetic,p=-1)``."""
+    """Makes the policy a user wrote, such as ``tiresias`` or ``pollux(search=genetic,p=-1)``."""
     name, options = split_written(written)
     return configure(policy_class(name), options)
 
 
 def make_live_policy(written: str) -> Policy:
-    """The same for a live cluster: a policy that needs to know the future is refused."""
+    """Makes the policy a user wrote for a live cluster; one that needs an oracle is refused."""
     name, options = split_written(written)
     known = f"(known here: {', '.join(live_names())})"
     if name not in policy_names():

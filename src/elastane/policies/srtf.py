@@ -1,7 +1,7 @@
 """Shortest remaining time (SRTF) and shortest remaining service (SRSF) first: clairvoyant, preemptive bounds.
 
-SRTF orders by remaining seconds on the requested GPUs, SRSF by remaining seconds × GPUs.  Both are told the truth
-and so show what knowing it would be worth; neither is optimal once gangs leave gaps.
+SRTF orders by remaining seconds on the requested GPUs, SRSF by remaining seconds × GPUs.  Both read the truth and so
+show what knowing it would be worth; neither is optimal once gangs leave gaps.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Srtf(Policy):
             raise OptionError(f"{self.name}: min_gain must be 0 or more, not {self.min_gain}")
 
     def decide(self, view: View) -> Plan:
-        """Everybody by what is left, running jobs first among equals."""
+        """Orders all jobs by what is left, running jobs first among equals."""
         per_node = max((node.gpus for node in view.nodes.values()), default=1) or 1
         left = {job.id: self._left(job, per_node) for job in view.jobs.values()}
         bonus = {job.id: self._bonus(job) for job in view.jobs.values()}
@@ -56,7 +56,7 @@ class Srtf(Policy):
         )
 
     def _left(self, job: JobView, per_node: int) -> float:
-        """Remaining time; a job nobody can tell anything about comes last."""
+        """Returns the remaining time (SRSF: GPU time); infinite, so last, for a job of unknown length or speed."""
         speed, remaining, workers = job.speed, job.remaining, job.request.workers
         if speed is None or remaining is None:
             return float("inf")

@@ -23,7 +23,7 @@ from elastane.policies.view import Info, JobState, JobView, View
 
 
 def gittins_index(attained: float, quantum: float, samples: FloatArray) -> float:
-    """P(S − a ≤ Δ | S > a) / E[min(S − a, Δ) | S > a] over sorted total services S of past jobs.
+    """Returns P(S − a ≤ Δ | S > a) / E[min(S − a, Δ) | S > a] over sorted total services S of past jobs.
 
     0 when no past job lasted longer than ``attained``.
     """
@@ -39,7 +39,7 @@ _SLACK_S = 1e-6
 
 @dataclass(frozen=True)
 class _State:
-    """What is remembered of one job: queue, and service and time held before the last promotion."""
+    """One job's state in the policy's memory: queue, and service and time held before the last promotion."""
 
     queue: int = 0
     forgiven_gpu_s: float = 0.0
@@ -99,7 +99,7 @@ class Tiresias(Policy):
             ) from None
 
     def decide(self, view: View) -> Plan:
-        """Update queues, order jobs by them, and wake at the next demotion or promotion."""
+        """Updates queues, orders jobs by them, and asks to be woken at the next demotion or promotion."""
         memory = view.memory or {}
         states = {
             job.id: self._update(job, _load(memory.get(job.id)), view.now_s) for job in view.jobs.values()
@@ -118,7 +118,7 @@ class Tiresias(Policy):
         )
 
     def _update(self, job: JobView, state: _State, now_s: float) -> _State:
-        """Demotion by service attained, promotion by waiting."""
+        """Moves a job between queues: demotion by attained service, promotion by waiting."""
         running = job.grant is not None
         waiting_since = None if running else state.waiting_since_s
         if not running and waiting_since is None and job.state is JobState.SUSPENDED:
@@ -158,7 +158,7 @@ class Tiresias(Policy):
         return Spread.CONSOLIDATED if job.skew > self.pack_limit else Spread.FRAGMENTS
 
     def _changes(self, job: JobView, state: _State, now_s: float, runs: bool) -> Iterator[float]:
-        """When this job would change queue if nothing else happened."""
+        """Yields the times at which this job would change queue if nothing else happened."""
         if runs and state.queue < len(self.limits):
             left = self.limits[state.queue] - (job.ledger.service_at(now_s) - state.forgiven_gpu_s)
             yield now_s + max(left, 0.0) / job.request.gpus_of(job.request.workers)
@@ -171,7 +171,7 @@ class Tiresias(Policy):
 
 
 def _slack(job: JobView) -> float:
-    """Service that a microsecond makes: less is rounding, and must not cost another decision."""
+    """Returns the service of a microsecond: smaller differences are rounding and must not cost another decision."""
     return _SLACK_S * max(job.ledger.gpus, 1)
 
 

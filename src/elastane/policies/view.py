@@ -56,7 +56,7 @@ class MaskedInformation(ElastaneError):
 
 
 class JobState(Enum):
-    """Where a job stands, as far as a policy cares."""
+    """The state of an unfinished job, as far as a policy distinguishes it."""
 
     PENDING = "pending"  # never held anything
     RUNNING = "running"
@@ -100,14 +100,14 @@ class Ledger:
     last_change_s: float | None = None
     restarts: int = 0
     since_s: float | None = None
-    """When it last got something after having had nothing."""
+    """When it last got GPUs after having had none."""
 
     def service_at(self, now_s: float) -> float:
-        """Attained service in GPU seconds."""
+        """Returns the attained service in GPU seconds."""
         return self.service_gpu_s + self.gpus * (now_s - self.as_of_s)
 
     def held_at(self, now_s: float) -> float:
-        """Wall seconds holding at least one GPU."""
+        """Returns the wall seconds for which the job has held at least one GPU."""
         return self.held_s + (now_s - self.as_of_s if self.gpus else 0.0)
 
 
@@ -151,13 +151,13 @@ class JobView:
 
     @property
     def remaining(self) -> Estimate | None:
-        """Work still to do, in the unit of ``speed``; None when nobody can tell."""
+        """Work still to do, in the unit of ``speed``; None when unknown."""
         self._require(Info.REMAINING)
         return self.facts.remaining
 
     @property
     def declared_s(self) -> float | None:
-        """The whole run time its owner declared, on the workers requested; None if none was."""
+        """The whole run time in seconds that its owner declared for the workers requested; None without one."""
         self._require(Info.REMAINING)
         return self.facts.declared_s
 
@@ -169,13 +169,13 @@ class JobView:
 
     @property
     def losses(self) -> Sequence[tuple[float, float]]:
-        """(work done, loss) so far."""
+        """The loss curve so far, as pairs (work done, loss)."""
         self._require(Info.LOSSES)
         return self.facts.losses
 
     @property
     def deadline_s(self) -> float | None:
-        """When the owner needs it."""
+        """The time by which the owner needs the job finished; None without one."""
         self._require(Info.DEADLINE)
         return self.facts.deadline_s
 
@@ -192,7 +192,7 @@ class JobView:
 
     @property
     def pinned(self) -> bool:
-        """Whether the present grant may not be touched: it runs, and cannot or must not be suspended."""
+        """Whether the present grant must stay: the job runs, and cannot or must not be suspended."""
         if self.grant is None:
             return False
         return not self.request.preemptible or not has(self.abilities, Ability.SUSPEND)
@@ -200,7 +200,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A paying or sharing party."""
+    """A team or person that shares the cluster: its weight in fair shares, and its quota in GPUs."""
 
     weight: float = 1.0
     quota_gpus: int | None = None
@@ -228,7 +228,7 @@ class View:
 
     @property
     def history(self) -> Sequence[float]:
-        """Total service (GPU seconds) of finished jobs."""
+        """The total service of each finished job, in GPU seconds."""
         if not has(self.visible, Info.HISTORY):
             raise MaskedInformation("this policy read Info.HISTORY without declaring it in needs.info")
         return self.finished_service_gpu_s
@@ -264,11 +264,11 @@ class View:
 
     @cached_property
     def scratch(self) -> dict[str, Any]:
-        """Where shared code remembers what it computed from this view; never part of what the view says."""
+        """A cache for shared code that computes something from this view; not part of what the view says."""
         return {}
 
     def reach(self, request: Request) -> int:
-        """The most workers such a job could have alone: one accelerator type it accepts, no more nodes than it may."""
+        """Returns the most workers such a job could have alone, on one accelerator type and the nodes it may use."""
         if not request.worker.gpus:
             return max(request.workers, request.max_workers)
         per_type: dict[str, list[int]] = {}
@@ -279,7 +279,7 @@ class View:
         return max(sums, default=0)
 
     def kept_on_draining(self) -> dict[str, int]:
-        """GPUs of draining nodes that pinned jobs keep, by node."""
+        """Returns the GPUs of draining nodes that pinned jobs keep, by node."""
         kept = {i: 0 for i, node in self.nodes.items() if node.draining}
         for job in self.jobs.values() if kept else ():
             for part in job.grant.slices if job.grant and self.must_keep(job) else ():
@@ -289,7 +289,7 @@ class View:
 
     @property
     def total_capacity(self) -> Resources:
-        """All resources of usable nodes."""
+        """The summed resources of usable nodes."""
         total = Resources()
         for node in self.usable.values():
             total = total + node.capacity
@@ -297,6 +297,6 @@ class View:
 
 
 def masked(view: View, info: Info) -> View:
-    """The same view with only ``info`` visible."""
+    """Returns the view with only ``info`` visible; reading anything else raises ``MaskedInformation``."""
     jobs = {i: job if job.visible == info else replace(job, visible=info) for i, job in view.jobs.items()}
     return replace(view, jobs=jobs, visible=info)

@@ -1,4 +1,4 @@
-"""How long a training run will take and what it will cost, before it starts and while it runs.
+"""Predicts how long a training run will take and what it will cost, before it starts and while it runs.
 
     from elastane import predict
 
@@ -58,7 +58,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """``ETA`` only when it is asked for: it needs SciPy's optimizers, which take longer to load than to predict."""
+    """Imports ``ETA`` on first access: it needs SciPy's optimizers, which take longer to load than to predict."""
     if name != "ETA":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from elastane.predict.eta.api import ETA
@@ -67,7 +67,7 @@ def __getattr__(name: str) -> Any:
 
 
 def capture(job: TrainingJob | JobFactory, batch: int) -> StepCapture:
-    """The operators of one training step, see ``elastane.predict.capturing``."""
+    """Captures the operators of one training step, see ``elastane.predict.capturing``."""
     require_torch()
     from elastane.predict.capturing.tracing import capture as traced
 
@@ -75,7 +75,7 @@ def capture(job: TrainingJob | JobFactory, batch: int) -> StepCapture:
 
 
 def calibrate(seconds: float = 100.0) -> Profile:
-    """Measure this machine, see ``elastane.predict.calibration``."""
+    """Measures this machine, see ``elastane.predict.calibration``."""
     require_torch()
     from elastane.predict.calibration.calibrate import calibrate as measured
 
@@ -85,7 +85,7 @@ def calibrate(seconds: float = 100.0) -> Profile:
 def step(
     job: TrainingJob | JobFactory, device: str | Device = "local", precision: str = "fp32", batch: int = 32
 ) -> StepEstimate:
-    """One step of a job on a device of the catalog, on one of your own, or on this machine (``local``)."""
+    """Predicts one step of a job on a device of the catalog, on one of your own, or on this machine (``local``)."""
     if device == "local":
         machine = Machine.local(load_profile(default_path()))
     else:
@@ -102,6 +102,6 @@ def run(
     loader_s: float | None = None,
     workers: int = 1,
 ) -> RunEstimate:
-    """A whole run of such steps; ``estimate_run`` takes more."""
+    """Predicts a whole run of such steps; ``estimate_run`` has more options."""
     plan = RunPlan(samples, epochs, validation_samples, loader_s=loader_s)
     return estimate_run(step, plan, Sharing(workers))

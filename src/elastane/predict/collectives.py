@@ -1,4 +1,4 @@
-"""How long workers take to add up their gradients: α-β models of all-reduce, PALEO's schemes beside the usual ones.
+"""Predicts the time of an all-reduce of gradients: α-β models of the usual schemes and of PALEO's.
 
 =========  ==============================================================
 symbol     meaning
@@ -24,29 +24,29 @@ Scheme = Callable[[float, int, float, float], float]
 
 
 def ring_s(size: float, workers: int, bandwidth: float, alpha_s: float) -> float:
-    """2(n−1)/n · S/B + 2(n−1)·α: what NCCL and gloo do for large tensors."""
+    """Returns 2(n−1)/n · S/B + 2(n−1)·α seconds: what NCCL and gloo do for large tensors."""
     if workers <= 1:
         return 0.0
     return 2.0 * (workers - 1) / workers * size / bandwidth + 2.0 * (workers - 1) * alpha_s
 
 
 def tree_s(size: float, workers: int, bandwidth: float, alpha_s: float) -> float:
-    """2⌈log₂ n⌉ · (S/B + α), PALEO's TreeAllReduce with a latency."""
+    """Returns 2⌈log₂ n⌉ · (S/B + α) seconds: PALEO's TreeAllReduce with a latency."""
     return 2.0 * _rounds(workers) * (size / bandwidth + alpha_s)
 
 
 def butterfly_s(size: float, workers: int, bandwidth: float, alpha_s: float) -> float:
-    """⌈log₂ n⌉ · (S/B + α), PALEO's ButterflyAllReduce."""
+    """Returns ⌈log₂ n⌉ · (S/B + α) seconds: PALEO's ButterflyAllReduce."""
     return _rounds(workers) * (size / bandwidth + alpha_s)
 
 
 def one_to_all_s(size: float, workers: int, bandwidth: float, alpha_s: float) -> float:
-    """2(n−1) · (S/B + α), PALEO's OneToAll: one worker talks to all others in turn."""
+    """Returns 2(n−1) · (S/B + α) seconds: PALEO's OneToAll, where one worker exchanges with all others in turn."""
     return 2.0 * max(workers - 1, 0) * (size / bandwidth + alpha_s)
 
 
 def mixing_s(size: float, workers: int, bandwidth: float, alpha_s: float) -> float:
-    """S/B + α, PALEO's ButterflyMixing: one exchange per step, gradients spread over several."""
+    """Returns S/B + α seconds: PALEO's ButterflyMixing, one exchange per step, gradients spread over several."""
     return size / bandwidth + alpha_s if workers > 1 else 0.0
 
 
@@ -55,7 +55,7 @@ def _rounds(workers: int) -> int:
 
 
 class AllReduce(Enum):
-    """The schemes by name."""
+    """The schemes of all-reduce, by the names users write."""
 
     RING = "ring"
     TREE = "tree"
@@ -65,7 +65,7 @@ class AllReduce(Enum):
 
     @property
     def seconds(self) -> Scheme:
-        """Evaluates the collective's cost formula."""
+        """The function that computes the scheme's seconds."""
         return _SCHEMES[self]
 
 
@@ -93,16 +93,16 @@ class Sharing:
 
     @property
     def nodes(self) -> int:
-        """Nodes that hold the workers."""
+        """The number of nodes that hold the workers."""
         return -(-self.workers // self.per_node)
 
     def exchange_s(self, size: float, link: Link) -> float:
-        """Seconds of one exchange, with nothing hidden."""
+        """Returns the seconds of one exchange, with nothing hidden behind backward."""
         gb_per_s = link.intra_gb_per_s if self.nodes == 1 else min(link.inter_gb_per_s, link.intra_gb_per_s)
         bandwidth = gb_per_s * 1e9 * self.percent_of_peak
         return self.scheme.seconds(size, self.workers, bandwidth, link.latency_us * 1e-6)
 
     def exposed_s(self, size: float, link: Link, backward_s: float) -> float:
-        """What is left after the part that hides behind backward; the last bucket can never hide."""
+        """Returns the seconds of an exchange that backward does not hide; the last bucket is never hidden."""
         exchange = self.exchange_s(size, link)
         return exchange - min(self.overlap * exchange, backward_s)

@@ -1,4 +1,4 @@
-"""How operators add up to a whole step, and how far whole steps lie from what was predicted of them."""
+"""Composes the times of operators to a whole step, and models the error of that prediction."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from elastane.predict.interval import Z90
 
 ENOUGH_STEPS = 10
-"""Networks from which the spread of whole steps is learnt."""
+"""Networks from which on the spread of whole steps is learnt from them."""
 _MOST = 1e9
-"""Of any figure of a step."""
+"""Largest valid figure of a step."""
 NOISE_SD = 0.04
-"""Of a measurement on a machine that nobody disturbs much; no interval is narrower."""
+"""Log standard deviation of a measurement on a machine that is hardly disturbed; no interval is narrower."""
 HALF, NINE_IN_TEN = 0.7648923284043466, 2.3533634348018264
-"""How far half and nine in ten of all errors lie from the middle, in scales of Student's t with 3 degrees of freedom.
+"""Quantiles of the absolute error, in scales of Student's t with 3 degrees of freedom, for 50 % and 90 % of errors.
 
 Errors of whole networks have far heavier tails than a normal distribution (``benchmarks.predict.coverage``).
 """
@@ -27,8 +27,8 @@ Errors of whole networks have far heavier tails than a normal distribution (``be
 class WholeStep:
     """A whole network's step: seconds in its operators, calls, and seconds in all.
 
-    ``predicted_s`` is what a model fitted without this network says its operators take, ``predicted_sd`` how sure it
-    is (log standard deviation); 0 if nobody asked.
+    ``predicted_s`` is the operators' time by a model fitted without this network, ``predicted_sd`` the log standard
+    deviation of that; both 0 without such a model.
     """
 
     operators_s: float
@@ -45,10 +45,10 @@ class WholeStep:
 
 @dataclass(frozen=True)
 class Composition:
-    """How operators add up to a step: ``factor``·Σ + ``per_call_s``·calls + ``per_step_s``, and the spread of the rest.
+    """The model of a step: ``factor``·Σ + ``per_call_s``·calls + ``per_step_s``, with the spread of its error.
 
-    Where networks were left out of the fit to try it, ``usual_sd`` is how much the model usually doubted their
-    operators, and ``log_sd`` the spread of a network of usual doubt: see ``spread``.
+    Where networks were left out of the fit to test it, ``usual_sd`` is the model's usual uncertainty of their
+    operators, and ``log_sd`` the spread of a network with that uncertainty: see ``spread``.
     """
 
     factor: float = 1.07
@@ -58,23 +58,23 @@ class Composition:
     per_step_s: float = 0.0
 
     def whole_s(self, operators_s: float, calls: int) -> float:
-        """Seconds of a step whose operators take so long."""
+        """Returns the seconds of a step whose operators take so long."""
         return self.factor * operators_s + self.per_call_s * calls + self.per_step_s
 
     def spread(self, doubt: float) -> float:
-        """Log standard deviation of a step whose operators are doubted so much; half of it is the same for all."""
+        """Returns the log standard deviation of a step, given that of its operators; half of it is constant."""
         return self.log_sd * (doubt + self.usual_sd) / (2.0 * self.usual_sd)
 
 
 def composition(steps: tuple[WholeStep, ...]) -> Composition:
-    """How operators of these steps added up; the usual figures if there are fewer than four."""
+    """Fits the composition to measured steps; returns the default for fewer than four."""
     if len(steps) < 4:
         return Composition()
     from scipy.optimize import nnls
 
     whole = np.array([each.whole_s for each in steps])
     parts = np.array([[each.operators_s, each.calls, 1.0] for each in steps]) / whole[:, None]
-    size = parts.max(axis=0)  # columns of very different sizes would be found by no solver
+    size = parts.max(axis=0)  # no solver copes with columns of very different sizes
     found, _ = nnls(parts / size, np.ones(len(steps)))
     factor, per_call, per_step = (float(each) for each in found / size)
     left = np.log(np.maximum(parts @ (found / size), 1e-9))
@@ -85,11 +85,11 @@ def composition(steps: tuple[WholeStep, ...]) -> Composition:
 
 
 def _tried(known: Composition, steps: Sequence[WholeStep]) -> Composition:
-    """Corrected by networks left out: the middle of their errors, and their size in units of the model's own doubt.
+    """Corrects a composition by networks left out of the fit: the middle and the size of their errors.
 
-    Errors are divided by doubt + usual doubt before they are compared, as in normalised conformal prediction
-    (Papadopoulos et al. 2008, Lei et al. 2018).  Their median gives the border, by the tails of a Student t: of a few
-    dozen networks the worst few, often badly measured ones, would decide a quantile near the border or a mean.
+    Errors are divided by (uncertainty + usual uncertainty) before they are compared, as in normalised conformal
+    prediction (Papadopoulos et al. 2008, Lei et al. 2018).  Their median gives the border, by the tails of a Student t:
+    of a few dozen networks the worst few, often badly measured ones, would decide a quantile near the border or a mean.
     """
     errors = np.log([known.whole_s(each.predicted_s, each.calls) / each.whole_s for each in steps])
     # Few networks say little about the middle, so that it is drawn towards no error.

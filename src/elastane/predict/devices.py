@@ -1,7 +1,7 @@
-"""Devices to predict for: what they can do at best, from whom we know it, and since when.
+"""Describes the devices to predict for: their peak figures, each with its source and date.
 
-Peaks are dense (vendors print twice as much for sparse matrices) and per die (vendors print boards).  What a device
-reaches in practice is not here: that is learnt by ``costs``.
+Peaks are dense (vendors print twice as much for sparse matrices) and per die (vendors print boards).  The speed that a
+device reaches in practice is not here: that is learnt by ``costs``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from elastane.textfiles import lines_of, open_text, read_json
 
 _MOST_ROWS = 10_000
 _MOST = 1e6
-"""Multiprocessors, megahertz, gigabytes or microseconds of a link."""
+"""Largest valid number of multiprocessors, megahertz, or figure of a link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class Device:
             raise ElastaneError(f"device {self.name}: {wrong}")
 
     def peak(self, precision: str) -> float:
-        """FLOP/s at a precision; one that the device has no units for runs at the speed of fp32.
+        """Returns FLOP/s at a precision; one that the device has no units for runs at the speed of fp32.
 
         Raises:
-            ElastaneError: nobody knows this precision.
+            ElastaneError: there is no such precision.
         """
         if precision not in PRECISIONS:
             hint = did_you_mean(precision, PRECISIONS)
@@ -78,7 +78,7 @@ class Device:
 
     @property
     def accelerator(self) -> bool:
-        """Whether operators are launched on it one by one, the host running ahead."""
+        """Whether it is an accelerator, on which operators are launched while the host runs ahead."""
         return self.sms > 0
 
 
@@ -98,7 +98,7 @@ _PER_CLOCK = {
 
 
 def problem(device: Device) -> str | None:
-    """What is wrong with a row of the catalog, or None.  Finds peaks quoted for sparse matrices."""
+    """Says what is wrong with a row of the catalog, or returns None.  Finds peaks quoted for sparse matrices."""
     numbers = (device.memory_gb, device.bandwidth_gb_per_s, device.launch_us, *device.peak_tflops.values())
     if not all(map(math.isfinite, numbers)):
         return "every figure must be a finite number"
@@ -128,7 +128,7 @@ def catalog() -> tuple[Device, ...]:
 
 
 def find(name: str, devices: Iterable[Device] | None = None) -> Device:
-    """The device of a name or alias, such as ``torch.cuda.get_device_name`` prints; case does not matter."""
+    """Finds a device by name or alias, such as ``torch.cuda.get_device_name`` prints; case does not matter."""
     known = {
         alias.casefold(): device
         for device in (catalog() if devices is None else devices)
@@ -142,7 +142,7 @@ def find(name: str, devices: Iterable[Device] | None = None) -> Device:
 
 
 def load_devices(path: Path) -> tuple[Device, ...]:
-    """Devices of a user's own JSON list or CSV file.
+    """Reads devices from a user's own JSON list or CSV file.
 
     CSV has a column per field; peaks are ``peak_fp32``, ``peak_bf16`` … in TFLOP/s.
     """

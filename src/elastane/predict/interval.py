@@ -1,4 +1,4 @@
-"""A quantity that is not known exactly: the middle of what is likely and the border of nine cases in ten.
+"""Represents uncertain quantities: the middle (p50) and the borders of nine cases in ten.
 
 Every prediction of this room is an ``Interval`` or says why there is none (``Unknown``); nothing is a bare number.
 Sums and multiples keep errors fully correlated, because the parts of one run share their causes of error (the same
@@ -32,13 +32,13 @@ class Interval:
 
     @classmethod
     def around(cls, middle: float, log_sd: float) -> Interval:
-        """A log-normal spread: errors of predicted times are factors, not differences."""
+        """Makes a log-normal interval: errors of predicted times are factors, not differences."""
         factor = math.exp(min(Z90 * log_sd, 50.0))
         return cls(middle / factor, middle, middle * factor)
 
     @classmethod
     def exactly(cls, value: float) -> Interval:
-        """Something that is known."""
+        """Makes an interval without uncertainty."""
         return cls(value, value, value)
 
     @property
@@ -50,11 +50,11 @@ class Interval:
 
     @property
     def p50(self) -> float:
-        """The middle, by its other name."""
+        """The middle of the interval, by its statistical name."""
         return self.middle
 
     def interval(self, share: float = 0.9) -> tuple[float, float]:
-        """Borders of another share of cases than nine in ten, by a log-normal to either side."""
+        """Returns the borders of another share of cases than nine in ten, by a log-normal to either side."""
         if not 0.0 < share < 1.0:
             raise ElastaneError(f"a share of cases lies between 0 and 1, not at {share}")
         if self.low <= 0.0:
@@ -63,24 +63,24 @@ class Interval:
         return self.middle * (self.low / self.middle) ** wider, self.middle * (self.high / self.middle) ** wider
 
     def scaled(self, factor: float) -> Interval:
-        """So many times as much."""
+        """Multiplies the interval by a factor."""
         return Interval(self.low * factor, self.middle * factor, self.high * factor)
 
     def __add__(self, other: Interval) -> Interval:
         return Interval(self.low + other.low, self.middle + other.middle, self.high + other.high)
 
     def widened(self, factor: float) -> Interval:
-        """Both borders moved away from the middle by a factor."""
+        """Moves both borders away from the middle by a factor."""
         return Interval(self.low / factor, self.middle, self.high * factor)
 
     def covers(self, value: float) -> bool:
-        """Whether a value lies within the borders."""
+        """Tells whether a value lies within the borders."""
         return self.low <= value <= self.high
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """There is no honest answer; ``reason`` completes "unknown, because …"."""
+    """Stands for a quantity that cannot be predicted; ``reason`` completes "unknown, because …"."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""What a user hands over for prediction: a model and how one step of it is trained."""
+"""Defines what a user hands over for prediction: a model and how one step of it is trained."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TrainingJob:
 
     ``batch_fn(size)`` makes a batch (tensors in any nesting), ``loss_fn(model, batch)`` returns a scalar to
     differentiate, ``optimizer_fn(parameters)`` makes the optimizer; None means that no step is taken.
-    ``loader_fn(size)`` gives the real batches, for those who want their loading measured.
+    ``loader_fn(size)`` yields the real batches, from which the time of loading is measured.
     """
 
     model: Any
@@ -32,7 +32,7 @@ JobFactory = Callable[[], TrainingJob]
 
 
 def load_factory(reference: str) -> JobFactory:
-    """The function that ``package.module:function`` names; the present folder is searched first.
+    """Loads the function that ``package.module:function`` names; the present folder is searched first.
 
     >>> load_factory("nowhere")
     Traceback (most recent call last):
@@ -63,7 +63,7 @@ def load_factory(reference: str) -> JobFactory:
 
 
 def require_torch() -> Any:
-    """PyTorch, or one sentence on how to get it."""
+    """Returns PyTorch; without it, raises an ``ElastaneError`` that says how to install it."""
     try:
         import torch
     except ImportError:

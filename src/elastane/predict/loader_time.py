@@ -1,4 +1,4 @@
-"""How long a job's data loader takes per batch, measured by asking it for batches and doing nothing else."""
+"""Measures how long a job's data loader takes per batch, by taking batches from it and doing nothing else."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from elastane.errors import ElastaneError
 from elastane.predict.job import TrainingJob
 
 WARM_UP = 2
-"""Batches that are not counted: workers start, files are opened."""
+"""First batches that are not counted, while workers start and files are opened."""
 
 
 def measure_loader(job: TrainingJob, batch: int, batches: int = 50) -> float:
-    """Seconds per batch: the median over so many, or over as many as there are."""
+    """Returns the median seconds per batch over so many batches, or over as many as there are."""
     if job.loader_fn is None:
         raise ElastaneError("the job has no loader_fn, so its data loading cannot be measured")
     waits, began = [], time.perf_counter()

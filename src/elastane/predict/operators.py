@@ -1,7 +1,7 @@
-"""What one training step consists of: operators with their shapes, floating-point operations and bytes.
+"""Describes one training step as operators with their shapes, floating-point operations and bytes.
 
 These are plain values: they say what has to be computed, not how long it takes (that is ``costs``) and not how they
-were found (that is ``capturing``).
+were captured (that is ``capturing``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 
 class Kind(Enum):
-    """Operators that cost time for the same reason; a cost model is fitted per kind."""
+    """The kind of an operator: those of one kind cost time for the same reason, and share a cost model."""
 
     CONVOLUTION = "convolution"
     CONVOLUTION_BACKWARD = "convolution_backward"
@@ -34,7 +34,7 @@ class Kind(Enum):
 
     @property
     def arithmetic(self) -> bool:
-        """Whether tensor cores and their like help: these kinds run at the peak of a precision."""
+        """Whether tensor cores and the like help: these kinds run at the peak of a precision."""
         return self in _ARITHMETIC
 
 
@@ -88,7 +88,7 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All of it; the largest output stands for the temporaries of the operator under way."""
+        """The sum of all bytes; the largest output stands for the temporaries of the operator under way."""
         return self.parameters + self.gradients + self.optimizer + self.activations + self.largest_output
 
 
@@ -104,29 +104,29 @@ class StepCapture:
     notes: tuple[str, ...] = field(default=())
 
     def flops(self, phase: Phase | None = None) -> float:
-        """Floating-point operations of a phase, or of the step."""
+        """Returns the floating-point operations of a phase, or of the step."""
         return sum(each.flops for each in self.operators if phase in (None, each.phase))
 
     def bytes(self, phase: Phase | None = None) -> float:
-        """Bytes moved in a phase, or in the step."""
+        """Returns the bytes moved in a phase, or in the step."""
         return sum(each.bytes for each in self.operators if phase in (None, each.phase))
 
     @property
     def unknown(self) -> tuple[tuple[str, int], ...]:
-        """Operators no rule knows, with their number of calls."""
+        """The operators without a rule, with their number of calls."""
         names = Counter(each.name for each in self.operators if each.kind is Kind.UNKNOWN)
         return tuple(sorted(names.items()))
 
     @property
     def unknown_share(self) -> float:
-        """Part of all bytes that unknown operators move."""
+        """The fraction of all bytes that unknown operators move."""
         unknown = sum(each.bytes for each in self.operators if each.kind is Kind.UNKNOWN)
         return unknown / max(self.bytes(), 1.0)
 
 
 @lru_cache(maxsize=4)
 def together(operators: tuple[Operator, ...]) -> tuple[Operator, ...]:
-    """Optimizer operators of one name joined into one call over all parameters.
+    """Joins optimizer operators of one name into one call over all parameters.
 
     On an accelerator PyTorch updates all parameters by one launch per operation ("foreach"); the capture, made on
     the host, sees one call per parameter.

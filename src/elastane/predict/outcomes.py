@@ -1,6 +1,6 @@
-"""What runs really took against what was predicted of them: a local history, from which κ is fitted again.
+"""Keeps a local history of predicted and measured step times, from which the correction κ of a device is fitted.
 
-κ multiplies every predicted step of a device.  It is the median of measured over predicted of the latest runs, drawn
+κ multiplies every predicted step of a device.  It is the median of measured over predicted of the latest runs, shrunk
 towards 1 while they are few: one run beside a busy neighbour must not double all predictions.
 """
 
@@ -17,23 +17,23 @@ from elastane.codec import decoded, encoded
 from elastane.predict.interval import Interval
 
 COMPARED = 50
-"""Steps of a session after which its prediction is judged."""
+"""Steps of a session after which it is compared with its prediction."""
 LATEST = 20
 """Runs from which κ is fitted."""
 _DRAWN = 2.0
-"""Runs without an error that every history is taken to begin with."""
+"""Weight of the prior κ = 1, in runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Seconds of a step as they were predicted before a run, ``kappa`` in them."""
+    """The seconds of a step as predicted before a run, ``kappa`` included."""
 
     device: str
     step_s: Interval
     kappa: float = 1.0
 
     def outcome(self, measured_s: float, at_s: float, run: str = "") -> Outcome:
-        """What became of it."""
+        """Makes the outcome: the prediction without κ beside the measured seconds."""
         return Outcome(self.device, self.step_s.middle / self.kappa, measured_s, at_s, run)
 
 
@@ -46,7 +46,7 @@ class Outcome:
     measured_s: float
     at_s: float
     run: str = ""
-    """Whatever tells a session from others; of those with the same name the last counts."""
+    """A name of the session; of several outcomes with the same name the last counts."""
 
     @property
     def error(self) -> float:
@@ -55,7 +55,7 @@ class Outcome:
 
 
 def kappa(outcomes: Sequence[Outcome], device: str, since_s: float = 0.0) -> tuple[float, int]:
-    """κ of a device and the number of runs it comes from; older ones than its calibration say nothing about it."""
+    """Returns κ of a device and the number of runs it comes from, those since its calibration (``since_s``)."""
     alike = [each for each in outcomes if each.device == device and each.at_s >= since_s][-LATEST:]
     if not alike:
         return 1.0, 0
@@ -64,14 +64,14 @@ def kappa(outcomes: Sequence[Outcome], device: str, since_s: float = 0.0) -> tup
 
 
 def remember(path: Path, outcome: Outcome) -> None:
-    """Add a line to the history."""
+    """Appends an outcome to the history file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(encoded(outcome)) + "\n")
 
 
 def load_outcomes(path: Path) -> tuple[Outcome, ...]:
-    """The history, oldest first; lines that are none are passed over, a broken one must not stop predictions."""
+    """Reads the history, oldest first; broken lines are skipped, so that they never stop predictions."""
     if not path.exists():
         return ()
     found: dict[str, Outcome] = {}

@@ -1,9 +1,9 @@
-"""PALEO's ways to spread one network over workers beside data parallelism: model parallel, and the two together.
+"""Predicts a step under model and hybrid parallelism, as PALEO does.
 
 *Model parallel*: every convolution and product is cut by its outputs, so each worker computes 1/n of every layer and
 fetches the other workers' part of the layer's input, forward, and of its gradient, backward.  Between groups of four
-workers the bandwidth is half.  How well the parts run side by side is not known beforehand: PALEO gives bounds, the
-longest part if they all do and the sum if none does; the interval spans both, its middle is the first.
+workers the bandwidth is half.  How far the parts overlap is not known beforehand: PALEO gives bounds, the longest part
+if they all do and the sum if none does; the interval spans both, its middle is the first.
 
 *Hybrid* ("one weird trick", Krizhevsky 2014): convolutions are data parallel, products model parallel.
 
@@ -33,7 +33,7 @@ GROUP = 4
 
 
 class Parallel(Enum):
-    """How a network is spread."""
+    """The ways to spread a network over workers."""
 
     DATA = "data"
     MODEL = "model"
@@ -41,12 +41,12 @@ class Parallel(Enum):
 
     @property
     def shares_samples(self) -> bool:
-        """Whether each worker takes samples of its own, so that a step takes n times as many."""
+        """Whether each worker takes samples of its own, so that a step has n times as many."""
         return self is not Parallel.MODEL
 
 
 def activations(operator: Operator) -> float:
-    """Bytes of a layer's input; 0 for what has no weights."""
+    """Returns the bytes of a layer's input; 0 for operators without weights."""
     if operator.phase is not Phase.FORWARD:
         return 0.0
     if operator.kind is Kind.CONVOLUTION:
@@ -59,7 +59,7 @@ def activations(operator: Operator) -> float:
 
 
 def fetch_s(size: float, sharing: Sharing, link_gb_per_s: float, latency_us: float) -> float:
-    """Seconds to get the other workers' part of an input and give back that of its gradient."""
+    """Returns the seconds to fetch the other workers' part of an input and to return that of its gradient."""
     if sharing.workers <= 1 or size <= 0.0:
         return 0.0
     slower = 0.5 if sharing.workers > GROUP else 1.0
@@ -68,7 +68,7 @@ def fetch_s(size: float, sharing: Sharing, link_gb_per_s: float, latency_us: flo
 
 
 def model_parallel(step: StepEstimate, sharing: Sharing) -> Interval:
-    """One step of one batch over all workers."""
+    """Predicts one step of one batch that is split over all workers."""
     workers = sharing.workers
     if workers <= 1:
         return step.seconds
@@ -79,7 +79,7 @@ def model_parallel(step: StepEstimate, sharing: Sharing) -> Interval:
 
 
 def hybrid(step: StepEstimate, sharing: Sharing) -> Interval:
-    """One step in which every worker has a batch of its own for convolutions, and a part of every product.
+    """Predicts a step in which every worker has its own batch for convolutions, and a part of every product.
 
     A product's batch is all workers' together, its outputs 1/n: as much work as alone.  What is exchanged are the
     gradients of all but the products, and the inputs of products.

@@ -1,4 +1,4 @@
-"""What devices cost per hour, from a file the user gives, with provider and date.  There are no built-in prices.
+"""Reads prices of devices from a file the user gives, with provider and date.  There are no built-in prices.
 
 A CSV file with the columns provider, device, gpus, usd_per_hour (of the whole offer), source, as_of (YYYY-MM-DD) and,
 if they apply, billing_granularity_s, min_gpus and spot (yes/no), for which restarts_per_day and restart_s say how often
@@ -21,13 +21,13 @@ from elastane.textfiles import LARGEST_WHOLE, UNREADABLE, lines_of, open_text
 STALE_DAYS = 30
 _MOST_OFFERS = 100_000
 SPOT_RESTARTS = 1.0
-"""Per day, where the price file does not say; the label of the offer shows it."""
+"""Restarts per day of a spot offer where the price file does not say; the label of the offer shows it."""
 _NEEDED = ("provider", "device", "gpus", "usd_per_hour", "source", "as_of")
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """So many devices for so much an hour.  ``min_gpus`` are paid even if fewer are used."""
+    """An offer of ``gpus`` devices at a price per hour.  ``min_gpus`` are paid even if fewer are used."""
 
     provider: str
     device: str
@@ -42,11 +42,11 @@ class Offer:
     restart_s: float = 600.0
 
     def paid(self, duration: Interval) -> Interval:
-        """The run with what restarts of a spot offer lose; for how long it is paid."""
+        """Returns the seconds that are paid for a run: its own, and those lost to restarts of a spot offer."""
         return duration.scaled(1.0 + self.restarts_per_day * self.restart_s / 86_400.0)
 
     def cost(self, duration: Interval, gpus: int) -> Interval:
-        """Dollars for a run: whole offers, time rounded up to what is billed."""
+        """Returns the dollars for a run: whole offers, with the time rounded up to the billing granularity."""
         offers = math.ceil(max(gpus, self.min_gpus) / self.gpus)
         duration = self.paid(duration)
 
@@ -57,18 +57,18 @@ class Offer:
         return Interval(bill(duration.low), bill(duration.middle), bill(duration.high))
 
     def age_days(self, today: date) -> int:
-        """How old the price is."""
+        """Returns the age of the price in days."""
         return (today - self.as_of).days
 
     def label(self, today: date) -> str:
-        """Provider and date, and a warning if the price is old."""
+        """Formats provider and date, with a warning if the price is old."""
         old = f", {self.age_days(today)} days old" if self.age_days(today) > STALE_DAYS else ""
         spot = f", spot with {self.restarts_per_day:g} restarts a day" if self.spot else ""
         return f"{self.provider}, {self.as_of}{spot}{old}"
 
 
 def load_prices(path: Path) -> tuple[Offer, ...]:
-    """All offers of a price file."""
+    """Reads all offers of a price file."""
     with open_text(path, LARGEST_WHOLE) as file:
         try:
             rows = list(csv.DictReader(lines_of(file, path, _MOST_OFFERS)))
@@ -78,7 +78,7 @@ def load_prices(path: Path) -> tuple[Offer, ...]:
 
 
 def best_offer(offers: Iterable[Offer], device_names: Iterable[str], gpus: int) -> Offer | None:
-    """The cheapest offer per device-hour for this device; None if the file has none, which is not the same as free."""
+    """Returns the cheapest offer for so many of this device; None (which is not free) if the file has none."""
     names = {name.casefold() for name in device_names}
     fitting = [each for each in offers if each.device.casefold() in names]
     return min(fitting, key=lambda each: each.cost(Interval.exactly(3600.0), gpus).middle, default=None)

@@ -1,4 +1,4 @@
-"""What a few probed layers say about a card: one factor per kind of operator, kept as a small JSON file per card."""
+"""Keeps the correction factors from probing a card, one per kind of operator, in a small JSON file per card."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class CardProbes:
-    """By how much a card runs slower (above 1) or faster than its model thinks.  ``made_at_s`` is Unix time."""
+    """Factors by which a card is slower (above 1) or faster than predicted.  ``made_at_s`` is Unix time."""
 
     device: str
     made_at_s: float
@@ -36,7 +36,7 @@ class CardProbes:
         return {Kind(name): factor for name, factor in self.factors.items()}
 
     def save(self, path: Path) -> None:
-        """Write the file whole or not at all."""
+        """Writes the file atomically: whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(path.name + ".part")
         part.write_text(json.dumps(encoded(self), indent=1) + "\n", encoding="utf-8")
@@ -44,7 +44,7 @@ class CardProbes:
 
 
 def factors_of(model: CostModel, timings: Sequence[Timing]) -> dict[Kind, float]:
-    """Measured over predicted, per kind: the median over operators, each counting as much as the time it takes.
+    """Returns measured over predicted time per kind: the median over operators, weighted by their time.
 
     Many tiny operators say little about a step; the few long ones are what it consists of.
     """
@@ -66,7 +66,7 @@ def _weighted_median(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def load_probes(path: Path) -> CardProbes | None:
-    """The probes of a card, None if it has not been probed."""
+    """Reads the probes of a card; None if it has not been probed."""
     if not path.exists():
         return None
     try:

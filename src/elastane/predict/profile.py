@@ -1,4 +1,4 @@
-"""What a calibration found out about a machine, as a JSON file: raw timings, from which models are fitted when asked.
+"""Keeps the calibration of a machine as a JSON file: raw timings, from which models are fitted on demand.
 
 Timings are kept instead of fitted models, so that a better model needs no new measurement and nothing has to be
 unpickled.  A profile belongs to one machine, one number of threads and one version of PyTorch.
@@ -25,9 +25,9 @@ from elastane.textfiles import read_json
 
 VERSION = 2
 _MOST = 1e18
-"""Above whatever one operator can need."""
+"""Largest valid figure of an operator."""
 _LEAST_DIMS = {Kind.MATMUL: 4, Kind.CONVOLUTION: 8, Kind.CONVOLUTION_BACKWARD: 8}
-"""What ``costs.features`` looks at."""
+"""The least number of dims that ``costs.features`` needs, by kind."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Measured:
             raise ValueError(f"{self.name:.40}: a {self.kind.value} has {_LEAST_DIMS[self.kind]} dims or more")
 
     def timing(self, device: Device) -> Timing:
-        """As cost models take it."""
+        """Converts it to a timing, as cost models take it."""
         operator = Operator(self.name, self.kind, self.phase, self.flops, self.bytes, self.dims)
         return Timing(operator, device, self.seconds)
 
@@ -58,8 +58,8 @@ class Measured:
 class Profile:
     """A calibrated machine.  ``made_at_s`` is Unix time.
 
-    All times are at the tick ``tick_s`` (see ``calibration.ticks``), which varied by ``drift_sd`` (of its logarithm)
-    while they were taken.  ``factors`` per kind come from a later probe.
+    All times are at the tick ``tick_s`` (see ``calibration.reference_work``), which varied by ``drift_sd`` (of its
+    logarithm) while they were taken.  ``factors`` per kind come from a later probe.
     """
 
     device: Device
@@ -95,7 +95,7 @@ class Profile:
 
     @cached_property
     def model(self) -> CostModel:
-        """Our cost model, fitted to these measurements, times the factors of the last probe."""
+        """The cost model fitted to these measurements, with the factors of the last probe."""
         from elastane.predict.costs.ratio import RatioModel  # SciPy, which most predictions do without
 
         fitted = RatioModel.fit(self.timings)
@@ -103,11 +103,11 @@ class Profile:
 
     @cached_property
     def composition(self) -> Composition:
-        """Factor and cost per call, by least squares of relative errors, none negative."""
+        """The composition fitted to the whole steps: factor, cost per call and per step, none negative."""
         return composition(self.steps)
 
     def save(self, path: Path) -> None:
-        """Write the file whole or not at all."""
+        """Writes the file atomically: whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(path.name + ".part")
         part.write_text(json.dumps(encoded(self)) + "\n", encoding="utf-8")
@@ -115,7 +115,7 @@ class Profile:
 
 
 def load_profile(path: Path) -> Profile:
-    """Read a profile.
+    """Reads the profile of a calibrated machine.
 
     Raises:
         ElastaneError: there is none, or it is of another version.
@@ -139,17 +139,17 @@ def load_profile(path: Path) -> Profile:
 
 
 def default_path() -> Path:
-    """Where this user's profile of this machine lies."""
+    """Returns the path of this user's profile of this machine."""
     return _folder() / "local.json"
 
 
 def history_path() -> Path:
-    """Where it is kept what runs really took."""
+    """Returns the path of the history of predicted and measured steps."""
     return _folder() / "history.jsonl"
 
 
 def probes_path(device: str) -> Path:
-    """Where the probes of a card lie."""
+    """Returns the path of the probes of a card."""
     safe = "".join(each if each.isalnum() or each in "-_." else "_" for each in device)
     return _folder() / "probes" / f"{safe}.json"
 

@@ -1,4 +1,4 @@
-"""Predictions as tables for people and as JSON for programs; both show the same figures, never without an interval."""
+"""Shows predictions as tables for people and as JSON for programs: the same figures, never without an interval."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def duration(seconds: float) -> str:
-    """As people say it: 35 ms, 12 s, 25 min, 38.0 h, 4.2 d."""
+    """Formats a duration with three digits and a unit: 35 ms, 12 s, 25 min, 38 h, 4.2 d."""
     for limit, scale, unit in (
         (1.0, 1e-3, "ms"),
         (120.0, 1.0, "s"),
@@ -35,12 +35,12 @@ def spread(value: Interval) -> str:
 
 
 def interval_json(value: Interval) -> dict[str, float]:
-    """The three quantiles and what to book."""
+    """Returns the three quantiles and the booking value as JSON values."""
     return {"p05": value.low, "p50": value.middle, "p95": value.high, "booking": value.booking}
 
 
 def capture_json(capture: StepCapture) -> dict[str, Any]:
-    """What was captured, without the single operators."""
+    """Returns the totals of a capture as JSON values, without the single operators."""
     return {
         "batch": capture.batch,
         "operators": len(capture.operators),
@@ -67,7 +67,7 @@ def step_json(estimate: StepEstimate) -> dict[str, Any]:
 
 
 def run_json(run: RunEstimate) -> dict[str, Any]:
-    """One device and number of workers."""
+    """Returns the prediction for one device and number of workers as JSON values."""
     return {
         "device": run.step.machine.device.name,
         "gpus": run.sharing.workers,
@@ -84,7 +84,7 @@ def run_json(run: RunEstimate) -> dict[str, Any]:
 
 
 def step_table(estimates: Iterable[StepEstimate]) -> Table:
-    """One row per device."""
+    """Builds a table with one row per device."""
     table = _table("device", "step p50 [p05 – p95]", "forward", "backward", "optimizer", "memory", "basis")
     for each in estimates:
         phases = [duration(each.phase_s(phase)) for phase in Phase]
@@ -94,7 +94,7 @@ def step_table(estimates: Iterable[StepEstimate]) -> Table:
 
 
 def run_cells(runs: Sequence[RunEstimate]) -> tuple[list[str], list[list[str]]]:
-    """Headings, and one row per device and number of workers."""
+    """Returns headings, and one row per device and number of workers."""
     headings = ["device", "GPUs", "step p50 [p05 – p95]", "epoch", "total", "cost p50 [p95]", "memory", "basis"]
     rows = [
         [
@@ -113,7 +113,7 @@ def run_cells(runs: Sequence[RunEstimate]) -> tuple[list[str], list[list[str]]]:
 
 
 def run_table(runs: Sequence[RunEstimate]) -> Table:
-    """One row per device and number of workers."""
+    """Builds a table with one row per device and number of workers."""
     headings, rows = run_cells(runs)
     table = _table(*headings)
     for row in rows:
@@ -122,7 +122,7 @@ def run_table(runs: Sequence[RunEstimate]) -> Table:
 
 
 def device_table(devices: Iterable[Device]) -> Table:
-    """Figures with origin and date."""
+    """Builds a table of devices with the origin and date of their figures."""
     table = _table("device", "memory", "bandwidth", "fp32", "bf16/fp16", "as of", "source")
     for each in devices:
         half = each.peak_tflops.get("bf16", each.peak_tflops.get("fp16"))

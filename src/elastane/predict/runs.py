@@ -1,4 +1,4 @@
-"""A whole run: step → epoch → total, on one or several workers, with memory, cost, and whether it fits the wishes."""
+"""Predicts a whole run from its step: epoch and total time, memory and cost, on one or several workers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from elastane.predict.prices import Offer, best_offer
 from elastane.predict.steps import StepEstimate
 
 MEMORY_SPARE = 0.92
-"""Part of a device's memory a job can have: the rest is the runtime's own."""
+"""Fraction of a device's memory that a job can have: the rest is the runtime's own."""
 SCALING_SD = 0.1
 """Log standard deviation of the exchange model, per doubling of workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What is to be trained.  ``batch`` is per worker and the captured one; the global batch grows with workers.
+    """The length of a training.  The batch is the captured one, per worker; the global batch grows with workers.
 
     ``validation_samples`` are passed forward after every ``validate_every`` epochs; ``loader_s`` is the measured
-    time to get one batch, None if nobody measured it; it is hidden as far as the step lasts.
+    time to get one batch, None if unknown; it is hidden as far as the step lasts.
     """
 
     samples: int
@@ -46,7 +46,7 @@ class RunPlan:
             raise ElastaneError("validation and checkpoints come after a number of epochs above 0")
 
     def steps_per_epoch(self, batch: int, workers: int) -> int:
-        """Steps over all samples; the last may be a partial one."""
+        """Returns the steps over all samples; the last may be a partial one."""
         whole = self.samples / (batch * workers)
         return max(math.floor(whole) if self.drop_last else math.ceil(whole), 1)
 
@@ -69,13 +69,13 @@ class RunEstimate:
     notes: tuple[str, ...]
 
     def cost(self, offers: Sequence[Offer]) -> Interval | None:
-        """Dollars by the best of other offers; None if none is for this device."""
+        """Returns the dollars by the best of these offers; None if none is for this device."""
         device = self.step.machine.device
         offer = best_offer(offers, (device.name, *device.aliases), self.sharing.workers)
         return offer.cost(self.total_s, self.sharing.workers) if offer else None
 
     def within(self, budget_usd: float | None, deadline_s: float | None) -> bool:
-        """Whether the booking value keeps to what was asked; a run without a price keeps to no budget."""
+        """Tells whether the booking values keep to budget and deadline; a run without a price keeps to no budget."""
         if budget_usd is not None and (self.cost_usd is None or self.cost_usd.booking > budget_usd):
             return False
         return deadline_s is None or self.total_s.booking <= deadline_s
@@ -89,7 +89,7 @@ def estimate_run(
     fitted: ThroughputParams[float] | None = None,
     parallel: Parallel = Parallel.DATA,
 ) -> RunEstimate:
-    """Predict a run; with a fitted throughput model of the job, its exchange counts instead of ours."""
+    """Predicts a run; a fitted throughput model of the job replaces the α-β model of the exchange."""
     sharing = sharing or Sharing()
     step_s, basis = _step(step, plan, sharing, fitted, parallel)
     epoch_s = _epoch(step, plan, sharing.workers if parallel.shares_samples else 1, step_s)
@@ -147,7 +147,7 @@ def _exchange_s(step: StepEstimate, sharing: Sharing, fitted: ThroughputParams[f
 
 
 def _epoch(step: StepEstimate, plan: RunPlan, replicas: int, step_s: Interval) -> Interval:
-    """Training steps, and the part of validation and checkpoints that falls on one epoch."""
+    """Returns the time of one epoch: training steps, and its part of validations and checkpoints."""
     training = step_s.scaled(plan.steps_per_epoch(step.capture.batch, replicas))
     forward = step.phase_s(Phase.FORWARD) / step.seconds.middle
     batches = math.ceil(plan.validation_samples / (step.capture.batch * replicas))
@@ -166,7 +166,7 @@ def _notes(step: StepEstimate, plan: RunPlan) -> tuple[str, ...]:
 
 
 def sorted_runs(runs: Sequence[RunEstimate], by_cost: bool) -> list[RunEstimate]:
-    """Best first; what does not fit into memory comes last, what has no price after what has."""
+    """Sorts runs, best first; those that do not fit into memory come last, those without a price after others."""
 
     def key(run: RunEstimate) -> tuple[bool, float, float]:
         cost = run.cost_usd.middle if run.cost_usd else math.inf
@@ -176,6 +176,6 @@ def sorted_runs(runs: Sequence[RunEstimate], by_cost: bool) -> list[RunEstimate]
 
 
 def stale_prices(runs: Sequence[RunEstimate], today: date) -> list[str]:
-    """Labels of old prices in use."""
+    """Returns the labels of offers in use whose price is older than 30 days."""
     offers = {run.offer for run in runs if run.offer is not None and run.offer.age_days(today) > 30}
     return sorted(each.label(today) for each in offers)

@@ -1,4 +1,4 @@
-"""The time of one training step on a device: operators, what lies between them, and an honest interval."""
+"""Predicts the time of one training step on a device: operators, the overhead between them, and an interval."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from elastane.predict.probes import CardProbes
 from elastane.predict.profile import Profile
 
 HOST_CALL_S = 5e-6
-"""What Python and the dispatcher take per call; on an accelerator the step cannot be faster than its host."""
+"""Seconds that Python and the dispatcher take per call: a step on an accelerator cannot be faster than its host."""
 _UNKNOWN_WIDENING = 1.0
 
 
@@ -49,7 +49,7 @@ class Machine:
 
     @classmethod
     def from_catalog(cls, device: Device, probes: CardProbes | None = None) -> Machine:
-        """A device of the catalog: accelerators by the shipped fits, with the factors of probes where there are any."""
+        """Returns the predictor of a device of the catalog: the shipped fits for accelerators, and probes if any."""
         if not device.accelerator:
             model: CostModel = Roofline(factors=probes.by_kind if probes else {})
             about = f"roofline only, specification of {device.as_of}"
@@ -61,7 +61,7 @@ class Machine:
         return cls(device, model, Composition(1.0, 0.0, 0.1), about, probes.made_at_s if probes else 0.0)
 
     def after(self, outcomes: Sequence[Outcome]) -> Machine:
-        """The same with κ from runs since it was calibrated or probed."""
+        """Returns the predictor with κ from runs since the device was calibrated or probed."""
         factor, runs = kappa(outcomes, self.device.name, self.made_at_s)
         if not runs:
             return self
@@ -84,11 +84,11 @@ class StepEstimate:
     times: Times
     seconds: Interval
     scale: float
-    """From the plain sum of operators to the whole step."""
+    """Ratio of the whole step to the plain sum of its operators."""
 
     @property
     def basis(self) -> Basis:
-        """What it rests on."""
+        """The basis of the prediction."""
         return self.machine.model.basis
 
     @property
@@ -98,29 +98,29 @@ class StepEstimate:
 
     @property
     def predicted(self) -> Predicted:
-        """For the ETA of the run: what to expect at first, and to be compared with later."""
+        """The prediction as the ETA of a run takes it: used at first, and compared with measurements later."""
         return Predicted(self.machine.device.name, self.seconds, self.machine.kappa)
 
     @property
     def memory(self) -> Memory:
-        """Bytes of one worker."""
+        """The memory of one worker, in bytes."""
         return self.capture.memory
 
     @property
     def unmodelled(self) -> dict[str, int]:
-        """Operators no rule knows, with their number of calls."""
+        """The operators without a rule, with their number of calls."""
         return dict(self.capture.unknown)
 
     def phase_s(self, phase: Phase) -> float:
-        """Seconds of one phase."""
+        """Returns the seconds of one phase."""
         return self._total(lambda each: each.phase is phase)
 
     def by_operator(self) -> dict[str, float]:
-        """Seconds per name of operator, largest first; they add up to the step."""
+        """Returns seconds per name of operator, largest first; they add up to the step."""
         return self._shares(lambda each: each.name)
 
     def by_module(self) -> dict[str, float]:
-        """Seconds per module path, largest first; they add up to the step."""
+        """Returns seconds per module path, largest first; they add up to the step."""
         return self._shares(lambda each: each.module or f"({each.phase.value})")
 
     def _total(self, wanted: Callable[[Operator], bool]) -> float:
@@ -135,7 +135,7 @@ class StepEstimate:
 
 
 def estimate_step(capture: StepCapture, machine: Machine, precision: str = "fp32") -> StepEstimate:
-    """How long one worker takes for the captured step."""
+    """Predicts how long one worker takes for the captured step on a machine."""
     device = machine.device
     operators = together(capture.operators) if device.accelerator else capture.operators
     times = machine.model.times(operators, device, precision)
@@ -156,7 +156,10 @@ def estimate_step(capture: StepCapture, machine: Machine, precision: str = "fp32
 
 
 def _log_sd(times: Times, machine: Machine, capture: StepCapture) -> float:
-    """What networks left out of a calibration had, or operators', device's and composition's; more for the unknown."""
+    """Returns the log standard deviation of a step, wider for operators without a rule.
+
+    It comes from networks left out of the calibration, else from operators, device and composition together.
+    """
     together, own = machine.composition, times.own_sd
     if together.usual_sd > 0.0:
         known = together.spread(own)

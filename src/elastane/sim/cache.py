@@ -1,4 +1,4 @@
-"""Results on disk, found again by everything that determines them: inputs, their contents, and the code itself."""
+"""Caches results on disk under a digest of all that determines them: inputs, their contents, and the code."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from elastane.sim.spec import RunSpec
 
 
 def cache_directory() -> Path:
-    """``$XDG_CACHE_HOME/elastane/sim``, by default under ``~/.cache``."""
+    """Returns ``$XDG_CACHE_HOME/elastane/sim``, by default under ``~/.cache``."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "elastane" / "sim"
 
 
 @cache
 def code_digest() -> str:
-    """Changes whenever any source or data file of the package does, or a library that computes."""
+    """Returns a digest that changes with any source or data file of the package, and with NumPy and SciPy."""
     digest = hashlib.sha256()
     root = Path(str(files(elastane)))
     for path in sorted(root.rglob("*")):
@@ -49,7 +49,7 @@ def _content_digest(path: Path) -> str:
 
 
 def cache_key(spec: RunSpec) -> str:
-    """The name under which a result is kept."""
+    """Returns the digest under which the result of a run is cached."""
     parts = [json.dumps(spec_to_plain(spec), sort_keys=True), code_digest()]
     for text in (spec.workload.split(",")[0], spec.workload, spec.profiles, spec.history):
         if text and Path(text).exists():
@@ -58,7 +58,7 @@ def cache_key(spec: RunSpec) -> str:
 
 
 def load_result(spec: RunSpec) -> RunResult | None:
-    """The kept result, or None; a damaged file counts as none."""
+    """Returns the cached result, or None; a damaged file counts as none."""
     path = cache_directory() / f"{cache_key(spec)}.json.gz"
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
@@ -68,7 +68,7 @@ def load_result(spec: RunSpec) -> RunResult | None:
 
 
 def save_result(spec: RunSpec, result: RunResult) -> None:
-    """Keep a result; a cache that cannot be written is not an error."""
+    """Caches a result; a cache that cannot be written is not an error."""
     directory = cache_directory()
     try:
         directory.mkdir(parents=True, exist_ok=True)

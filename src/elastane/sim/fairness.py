@@ -1,8 +1,8 @@
-"""Finish-time fairness: how long a job would have taken alone on an equal share of the cluster.
+"""Computes the time a job would have taken alone on an equal share of the cluster, for finish-time fairness.
 
 ρ = JCT ÷ that time.  The equal share is the cluster divided by the number of jobs active on average during the job's
-life; the job is alone on it, packed, with the best batch at every moment and no restarts.  The same yardstick
-for every policy, computed from the truth; who asks adds the one start that a job has alone as well.
+life; the job is alone on it, packed, with the best batch at every moment and no restarts.  It is the same yardstick
+for every policy, computed from the truth.  The one start that a job has alone as well is added by the caller.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class Contention:
         return float(self._integral[i] + self._counts[i] * (when - self._times[i]))
 
     def average(self, start: float, end: float) -> float:
-        """Mean number of active jobs in the interval."""
+        """Returns the mean number of active jobs in the interval."""
         return (self._until(end) - self._until(start)) / (end - start) if end > start else 1.0
 
 
 class Isolation:
-    """Times alone on a share, remembered per kind of job and share."""
+    """Computes times alone on a share, cached per kind of job and share."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._seconds: dict[tuple[object, ...], float] = {}
 
     def alone_s(self, run: JobRun, contention: float) -> float:
-        """Seconds this job would need alone on an equal share."""
+        """Returns the seconds this job would need alone on an equal share, its start not counted."""
         share = max(1, round(self.cluster.total_gpus / max(contention, 1.0)))
         behaviour = run.arrival.behaviour
         if behaviour.limits is None:

@@ -1,4 +1,4 @@
-"""Past jobs in simulations: what each job leaves behind, and what a new one is told of those before it."""
+"""Connects simulations to the pool of past jobs: records finished ones, and gives new ones a prior."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from elastane.simcore.job_run import Arrival, JobRun
 
 
 def signature_of(arrival: Arrival) -> Signature:
-    """A trace tells the application, the batch and the GPUs asked for; there are no scripts."""
+    """Makes a job's signature from what a trace has: application, batch and GPUs asked for, but no script."""
     return Signature(
         app=arrival.behaviour.app,
         tenant=arrival.tenant,
@@ -28,7 +28,7 @@ def signature_of(arrival: Arrival) -> Signature:
 
 
 def identity(arrival: Arrival) -> str:
-    """The same for a job in whatever run of its workload, at any load, and for nothing else.
+    """Returns an id that is the same for a job in every run of its workload, at any load, and for no other job.
 
     Names are no identity: every workload has its cifar10-12.  Copies that ``--load`` makes (``~2``) are one job.
     """
@@ -38,7 +38,7 @@ def identity(arrival: Arrival) -> str:
 
 
 def experience_of(run: JobRun) -> Experience:
-    """What a simulated job leaves behind; its total work only if it came to its end."""
+    """Records a simulated job as an experience; its total work only if it finished."""
     learner, finished = run.learner, run.finish_s is not None
     whole = run.done if finished else run.arrival.declared_work or 0.0
     return Experience(
@@ -54,17 +54,17 @@ def experience_of(run: JobRun) -> Experience:
 
 
 def recaller(path: str) -> tuple[Recall, str]:
-    """A function that tells of past jobs (never a job of itself), and a note for the report."""
+    """Returns a function that predicts a job from the pool (never from itself), and a note for the report."""
     pool = pool_at(path)
 
     def recall(arrival: Arrival) -> Memory | None:
         return pool.recall(signature_of(arrival), exclude=identity(arrival))
 
-    return recall, f"every job was told of past jobs like it: {len(pool):,} in {path}, never itself"
+    return recall, f"every job had the history of similar past jobs ({len(pool):,} in {path}), never its own"
 
 
 def pool_at(path: str) -> Pool:
-    """The pool in a file, read again only when the file has changed."""
+    """Reads the pool in a file, again only when the file has changed."""
     try:
         state = Path(path).stat()
     except OSError as error:
@@ -78,7 +78,7 @@ def _pool_at(path: str, changed_ns: int, size: int) -> Pool:  # noqa: ARG001
 
 
 def gathered(results: Iterable[RunResult], pool: Pool | None = None) -> Pool:
-    """The experiences of simulations, jobs in the order in which they ended."""
+    """Collects the experiences of simulations into a pool, jobs in the order in which they ended."""
     pool = Pool() if pool is None else pool
     for result in results:
         for past in _in_order(job.experience for job in result.jobs):
@@ -87,7 +87,7 @@ def gathered(results: Iterable[RunResult], pool: Pool | None = None) -> Pool:
 
 
 def gathered_from_files(paths: Iterable[Path]) -> Pool:
-    """A pool from what ``sim --json`` wrote, or from other pools."""
+    """Collects a pool from files that ``sim --json`` wrote, or from other pools."""
     pool = Pool()
     for path in paths:
         document = read_document(path)

@@ -1,4 +1,4 @@
-"""Figures and curves of one run: completion times, fairness, utilisation, efficiency, restarts, latency.
+"""Computes figures and curves of one run: completion times, fairness, utilisation, efficiency, restarts, latency.
 
 Everything is computed from the records alone, in columns, so that a run of 10,000 jobs with a million
 stretches takes seconds.  Jobs are put in a fixed order first: the order of records never changes a digit.
@@ -112,7 +112,7 @@ class _Columns:
 
     @property
     def gone(self) -> Floats:
-        """When each job left: its finish, or the end of the run."""
+        """The time each job left: its finish, or the end of the run."""
         return np.where(self.done, self.finish, self.end_s)
 
     @property
@@ -136,7 +136,7 @@ class _Columns:
 
 
 def summarise(result: RunResult) -> Summary:
-    """All figures of one run."""
+    """Computes all figures of one run."""
     cols = _columns(result)
     jct, rho, waited, latency = cols.jct, cols.rho, cols.waited, np.asarray(result.decision_ms, float)
     jobs, service = len(cols.submit), float(cols.service.sum())

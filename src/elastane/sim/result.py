@@ -1,4 +1,4 @@
-"""What one simulation leaves behind: plain figures from which metrics and reports are made."""
+"""Defines the result of one simulation: plain figures from which metrics and reports are made."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """One job's story.
+    """The record of one job in one run.
 
     ``finish_s`` None: the run ended first.  ``isolated_s``: its time alone on an equal share of the cluster.
     """
@@ -46,11 +46,11 @@ class JobRecord:
     stretches: tuple[Stretch, ...] = ()
     deadline_s: float | None = None
     experience: Experience | None = None
-    """What it leaves to jobs after it."""
+    """Its measurements, for the pool of past jobs."""
 
     @property
     def jct_s(self) -> float | None:
-        """Job completion time: from submission to the end."""
+        """Job completion time in seconds, from submission to the end; None if it did not finish."""
         return None if self.finish_s is None else self.finish_s - self.submit_s
 
 

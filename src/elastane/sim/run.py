@@ -1,4 +1,4 @@
-"""Running one simulation and writing down what happened."""
+"""Runs one simulation and records what happened."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Progress = Callable[[int, int], None]
 
 
 def simulate(spec: RunSpec, on_progress: Progress | None = None) -> RunResult:
-    """Run to the end; deterministic but for the timings."""
+    """Simulates a run to its end; the result is deterministic but for the timings."""
     policy = make_policy(spec.policy)
     cluster, arrivals, notes = prepare(spec)
     notes = (*notes, *_unused(spec, policy))
-    recall, told = recaller(spec.history) if spec.history else (None, "")
-    notes = (*notes, told) if told else notes
+    recall, history_note = recaller(spec.history) if spec.history else (None, "")
+    notes = (*notes, history_note) if history_note else notes
     wall, cpu = time.perf_counter(), time.process_time()
     world = World(
         cluster,
@@ -49,7 +49,7 @@ def simulate(spec: RunSpec, on_progress: Progress | None = None) -> RunResult:
 
 
 def prepare(spec: RunSpec) -> tuple[Cluster, list[Arrival], tuple[str, ...]]:
-    """Read everything a run needs: the cluster, the jobs, and notes on what was left out."""
+    """Reads everything a run needs: the cluster, the jobs, and notes on what was left out."""
     cluster = parse_cluster(spec.cluster)
     trace = parse_workload(
         spec.workload, seed=spec.seed, load=spec.load, skip_bad=spec.skip_bad, format=spec.format
@@ -61,14 +61,14 @@ def prepare(spec: RunSpec) -> tuple[Cluster, list[Arrival], tuple[str, ...]]:
 
 
 def _unused(spec: RunSpec, policy: Policy) -> tuple[str, ...]:
-    """Options that were given and have no effect on this policy."""
+    """Notes options that were given and have no effect on this policy."""
     if spec.physics.interval_s and policy.needs.period_s is None and not spec.effective_physics().rounds_only:
         return (f"decides on events, so the interval of {spec.physics.interval_s:g} s does not apply",)
     return ()
 
 
 def _outages(spec: RunSpec, cluster: Cluster, last_submit_s: float) -> list[Outage]:
-    """Node failures as a Poisson process over the submissions and a day more, each an hour long."""
+    """Draws node failures as a Poisson process over the submissions and a day more, each an hour long."""
     if spec.failures_per_1000_node_days <= 0.0:
         return []
     rng = np.random.default_rng(np.random.SeedSequence([spec.seed, 3]))

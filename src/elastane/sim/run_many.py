@@ -1,4 +1,4 @@
-"""Many simulations: from the cache where possible, in parallel processes, interruptible without leftovers."""
+"""Runs many simulations: from the cache where possible, in parallel processes that an interrupt ends cleanly."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _Todo = list[tuple[int, RunSpec]]
 def simulate_all(
     specs: Sequence[RunSpec], processes: int, use_cache: bool, on_progress: OnProgress | None = None
 ) -> list[RunResult]:
-    """Results in the order of ``specs``."""
+    """Simulates all specs and returns their results in the same order."""
     results: dict[int, RunResult] = {}
     simulate_each(specs, processes, use_cache, results.__setitem__, on_progress)
     return [results[index] for index in range(len(specs))]
@@ -46,7 +46,7 @@ def simulate_each(
     on_result: OnResult,
     on_progress: OnProgress | None = None,
 ) -> None:
-    """Hand over every result as soon as there is one, in whatever order: many of them need not be kept at once."""
+    """Simulates all specs and hands over each result as soon as it exists, in any order, so that none is kept."""
     report = on_progress or (lambda *_: None)
     todo: _Todo = []
     for index, spec in enumerate(specs):
@@ -71,7 +71,7 @@ def simulate_each(
 
 
 def check_inputs(specs: Sequence[RunSpec]) -> None:
-    """Find a user's mistakes before any simulation starts; equal inputs are read once."""
+    """Reads all inputs, so that a user's mistakes are found before any simulation starts; equal ones only once."""
     seen = set()
     for spec in specs:
         inputs = replace(spec, policy="", physics=Physics())
@@ -81,11 +81,11 @@ def check_inputs(specs: Sequence[RunSpec]) -> None:
 
 
 class _Worker:
-    """One process that simulates one spec after another; what it says arrives in a shared queue."""
+    """A process that simulates one spec after another; its messages arrive in a shared queue."""
 
     def __init__(self, news: queue.Queue[tuple[_Worker, dict[str, object]]]) -> None:
         self.index = -1
-        # Its own session, so that an interrupt at the terminal reaches only the parent, who ends the workers.
+        # Its own session, so that an interrupt at the terminal reaches only the parent, which ends the workers.
         # One thread for linear algebra: the processes themselves are the parallelism.
         self.process = subprocess.Popen(
             [sys.executable, "-m", "elastane.sim.worker"],
@@ -107,21 +107,21 @@ class _Worker:
         self._news.put((self, {"died": self.process.stderr.read()}))
 
     def give(self, index: int, spec: RunSpec) -> None:
-        """Have the worker simulate this next."""
+        """Sends the worker the spec to simulate next."""
         assert self.process.stdin is not None
         self.index = index
         self.process.stdin.write(json.dumps(spec_to_plain(spec)) + "\n")
         self.process.stdin.flush()
 
     def end(self) -> None:
-        """Stop it now, whatever it does."""
+        """Kills the process and waits until it is gone."""
         self.process.kill()
         self.process.wait()
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Let an interrupt wait: between the start of a process and knowing it, nobody could end it."""
+    """Defers an interrupt: a process that has started but is not yet in the list would not be ended."""
     if threading.current_thread() is not threading.main_thread():
         yield  # interrupts reach only the main thread
         return

@@ -1,4 +1,4 @@
-"""Specs and results as JSON values: what the cache keeps and what worker processes send."""
+"""Converts specs and results to JSON values and back, for the cache and for worker processes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _NESTED = ("stretches", "experience")
 
 
 def spec_to_plain(spec: RunSpec) -> dict[str, Any]:
-    """All fields, nested ones as dictionaries."""
+    """Converts a spec to JSON values: all fields, nested ones as dictionaries."""
     return asdict(spec)
 
 
 def spec_from_plain(plain: dict[str, Any]) -> RunSpec:
-    """The spec that was written."""
+    """Reads a spec back from JSON values."""
     return RunSpec(**{**plain, "physics": Physics(**plain["physics"])})
 
 
 def result_to_plain(result: RunResult) -> dict[str, Any]:
-    """Stretches as lists, since there are many."""
+    """Converts a result to JSON values; stretches become lists, since there are many."""
     plain = {field.name: getattr(result, field.name) for field in fields(result) if field.name != "jobs"}
     plain["jobs"] = [_job(job) for job in result.jobs]
     return plain
@@ -39,7 +39,7 @@ def _job(job: JobRecord) -> dict[str, Any]:
 
 
 def result_from_plain(plain: dict[str, Any]) -> RunResult:
-    """The result that was written; raises ValueError, KeyError or TypeError if it is something else."""
+    """Reads a result back from JSON values; raises ValueError, KeyError or TypeError for anything else."""
     rows = [dict(row) for row in plain["jobs"]]
     jobs = tuple(_record(row) for row in rows)
     rest = {name: value for name, value in plain.items() if name != "jobs"}

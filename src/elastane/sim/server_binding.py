@@ -1,4 +1,4 @@
-"""Attaching ground truth to rows of a trace that are jobs with parameter servers."""
+"""Attaches ground truth to rows of a trace that are jobs with parameter servers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _MOST_TASKS = 16
 _LOSS_NOISE = 0.002
 _WORKER = Resources(gpus=1.0)
 _SERVER = Resources(cpus=1.0)
-"""A server computes little.  Where CPUs are not accounted it takes nothing from anybody."""
+"""What one parameter server takes: a CPU.  Where CPUs are not accounted it takes nothing from other jobs."""
 
 
 def bind_servers(row: TraceJob, cluster: Cluster, kind: Kind) -> Arrival:
-    """The row as a job that ends by its stop rule, whose owner nevertheless knows when that will be.
+    """Makes a row a job that ends by its stop rule, whose owner nevertheless knows when that will be.
 
     Policies without a notion of servers give it ``row.gpus`` workers with a server each, as the paper's own
     baselines do.
@@ -68,7 +68,7 @@ def _kind(row: TraceJob) -> ServerKind:
 
 
 def _whole_s(job: ServerJob, workers: int, cluster: Cluster) -> float:
-    """The run time alone on what was asked for, with a server beside every worker."""
+    """Returns the run time in seconds alone on what was asked for, with a server beside every worker."""
     packed = packed_grant(cluster, workers)
     tasks = [(part.node, part.workers) for part in packed.slices]
     return alone_s(job, Grant.of(tasks, tasks), reference_type(cluster), lambda _done: None)

@@ -1,6 +1,6 @@
-"""A worker process: reads specs as JSON lines, writes progress and results as JSON lines.
+"""Runs as a worker process: reads specs as JSON lines, writes progress and results as JSON lines.
 
-Started by ``sim.run_many``; ends when its input ends, or when nobody reads its output any more.
+It is started by ``sim.run_many`` and ends when its input ends, or when its output is no longer read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _say(**news: object) -> None:
 
 
 def main() -> None:
-    """Simulate until the input ends."""
+    """Simulates one spec per line until the input ends."""
     try:
         for line in sys.stdin:
             try:
@@ -31,7 +31,7 @@ def main() -> None:
             except ElastaneError as error:
                 _say(error=str(error))
     except BrokenPipeError:
-        # Nobody reads any more; the interpreter must not complain about it while it closes down.
+        # The parent reads no more; the interpreter must not complain about it while it closes down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""``elastane predict``: how long, how much, on what; before a run starts and while it runs.
+"""Implements ``elastane predict``: time and cost of a run before it starts, and the time left while it runs.
 
 One module per verb; none imports anything heavy before it runs, so that the help stays quick.
 """

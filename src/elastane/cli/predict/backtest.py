@@ -1,4 +1,4 @@
-"""``elastane predict backtest``: all cost models on measured timings that they have not seen."""
+"""Implements ``elastane predict backtest``: tests all cost models on measured timings they were not fitted to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def command(
     device_file: Path = options.DEVICE_FILE,
     as_json: bool = options.JSON,
 ) -> None:
-    """Two tables."""
+    """Prints the errors of all cost models on rows left out, and on cards left out."""
     from dataclasses import replace
 
     from elastane.predict.devices import catalog, load_devices
@@ -43,10 +43,10 @@ def command(
     if rows:
         sets = tuple(replace(each, timings=each.timings[:rows]) for each in sets)
     check_rows(sets, str(dataset))
-    with progress("models") as told:
-        by_rows = list(held_out(sets, models(epochs), told))
-    with progress("cards") as told:
-        by_cards = list(unseen(sets, probes=probes, told=told)) if cards else []
+    with progress("models") as advance:
+        by_rows = list(held_out(sets, models(epochs), advance))
+    with progress("cards") as advance:
+        by_cards = list(unseen(sets, probes=probes, progress=advance)) if cards else []
     if as_json:
         typer.echo(json.dumps(backtest_json(by_rows, by_cards), indent=2))
     else:

@@ -1,4 +1,4 @@
-"""``elastane predict calibrate``: measures this machine."""
+"""Implements ``elastane predict calibrate``: measures this machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def command(
     profile: Path = options.PROFILE,
     as_json: bool = options.JSON,
 ) -> None:
-    """Write a profile."""
+    """Measures this machine and writes its profile."""
     from elastane.predict.job import load_factory, require_torch
     from elastane.predict.profile import default_path
 
@@ -35,8 +35,8 @@ def command(
     from elastane.predict.calibration.calibrate import calibrate
 
     target = profile or default_path()
-    with progress("measuring") as told:
-        found = calibrate(seconds, progress=told, own=own)
+    with progress("measuring") as advance:
+        found = calibrate(seconds, progress=advance, own=own)
     found.save(target)
     about = {
         "profile": str(target),

@@ -1,4 +1,4 @@
-"""``elastane predict devices``: the catalog."""
+"""Implements ``elastane predict devices``: lists the device catalog."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HELP = "The device catalog, with the origin and date of every figure."
 
 
 def command(device_file: Path = options.DEVICE_FILE, as_json: bool = options.JSON) -> None:
-    """List devices."""
+    """Prints the device catalog as a table or as JSON."""
     from elastane.codec import encoded
     from elastane.predict.devices import catalog, load_devices
     from elastane.predict.report import device_table

@@ -1,4 +1,4 @@
-"""``elastane predict eta``: the time left of a running training, from its log."""
+"""Implements ``elastane predict eta``: predicts the time left of a running training from its log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def command(
     every: float = typer.Option(1.0, min=0.05, help="Seconds between looks, with --follow."),
     as_json: bool = options.JSON,
 ) -> None:
-    """Read a log once, or follow it."""
+    """Reads a log once and prints the time left, or follows the log and prints it again with all news."""
     from elastane.predict.eta.log_session import LogWatch
     from elastane.predict.eta.logs import follow as followed
     from elastane.predict.eta.logs import records
@@ -118,18 +118,18 @@ def _eta_json(watch: LogWatch, left: Interval | Unknown) -> dict[str, Any]:
     from elastane.predict.report import interval_json
 
     engine = watch.engine
-    told: dict[str, Any] = {"step": watch.step, "done": watch.done}
-    told |= {"unknown": left.reason} if isinstance(left, Unknown) else {"remaining_s": interval_json(left)}
+    document: dict[str, Any] = {"step": watch.step, "done": watch.done}
+    document |= {"unknown": left.reason} if isinstance(left, Unknown) else {"remaining_s": interval_json(left)}
     if engine is None:
-        return told
+        return document
     rate = engine.rate
-    told["elapsed_s"] = {kind.value: seconds for kind, seconds in engine.elapsed_s.items()}
-    told["rate_s"] = None if isinstance(rate, Unknown) else interval_json(rate)
+    document["elapsed_s"] = {kind.value: seconds for kind, seconds in engine.elapsed_s.items()}
+    document["rate_s"] = None if isinstance(rate, Unknown) else interval_json(rate)
     if engine.stop is not None:
-        told["stop"] = {
+        document["stop"] = {
             "validations": len(engine.values),
             "ends": interval_json(engine.stop.ends),
             "verdict": engine.stop.verdict.value,
             "reason": engine.stop.reason,
         }
-    return told
+    return document

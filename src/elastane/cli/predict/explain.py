@@ -1,4 +1,4 @@
-"""``elastane predict explain``: where the time of a step goes, predicted and measured."""
+"""Implements ``elastane predict explain``: breaks down the time of a step, predicted and measured."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def command(
     html: Path = typer.Option(None, help="Write a page with all groupings (one device)."),
     as_json: bool = options.JSON,
 ) -> None:
-    """Shares with their cumulative sum."""
+    """Prints the shares of a step's time with their cumulative sum."""
     from elastane.predict.explaining import By, shares_of
     from elastane.predict.explaining.tables import shares_json, shares_table
     from elastane.predict.job import load_factory

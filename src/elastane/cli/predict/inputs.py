@@ -1,4 +1,4 @@
-"""From options to what they mean: machines and captured steps."""
+"""Resolves options of ``elastane predict`` to machines and captured steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def machines_for(names: str, device_file: Path | None, profile: Path | None) -> list[Machine]:
-    """The machines that --device names, the local one from its profile."""
+    """Returns the machines that --device names, the local one from its profile."""
     from elastane.predict.devices import Device, catalog, find, load_devices
     from elastane.predict.outcomes import load_outcomes
     from elastane.predict.probes import load_probes
@@ -47,7 +47,7 @@ def machines_for(names: str, device_file: Path | None, profile: Path | None) -> 
 
 
 def captured_step(reference: str | None, batch: int, script: str | None = None) -> StepCapture:
-    """The step of a user's job, or of a script as it is."""
+    """Captures the step of a user's job, or of an unmodified script."""
     from elastane.predict.job import load_factory, require_torch
 
     require_torch()
@@ -62,7 +62,7 @@ def captured_step(reference: str | None, batch: int, script: str | None = None) 
 
 
 def needed_job(reference: str | None, script: str | None = None) -> str:
-    """The job, where nothing else will do."""
+    """Returns the reference to a job; a missing one, or a script beside it, is an ``ElastaneError``."""
     if reference is None:
         raise ElastaneError("name a job as MODULE:FUNCTION, or where it is allowed a script with --script")
     if script is not None:

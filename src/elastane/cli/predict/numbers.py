@@ -1,4 +1,4 @@
-"""Reads numbers as people write them."""
+"""Parses numbers as people write them; a mistake is an ``ElastaneError`` that names the option."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from elastane.errors import ElastaneError
 
 
 def count(text: str, option: str) -> int:
-    """A number of samples, as in 1.28M."""
+    """Parses a number of samples, as in 1.28M."""
     scales = {"k": 1e3, "m": 1e6, "b": 1e9}
     body, scale = (text[:-1], scales[text[-1].lower()]) if text[-1:].lower() in scales else (text, 1.0)
     try:
@@ -18,7 +18,7 @@ def count(text: str, option: str) -> int:
 
 
 def counts(text: str) -> list[int]:
-    """Numbers of workers, as in 1,2,4."""
+    """Parses numbers of workers, as in 1,2,4."""
     try:
         counts = sorted({int(each) for each in text.split(",")})
     except ValueError:
@@ -29,7 +29,7 @@ def counts(text: str) -> list[int]:
 
 
 def dollars(text: str) -> float:
-    """An amount, as in $200."""
+    """Parses an amount in dollars, as in $200."""
     try:
         return float(text.strip().removeprefix("$"))
     except ValueError:
@@ -37,7 +37,7 @@ def dollars(text: str) -> float:
 
 
 def epochs(text: str, option: str) -> float:
-    """A number of epochs, as in 1, 0.5 or 2epochs."""
+    """Parses a number of epochs, as in 1, 0.5 or 2epochs."""
     body = text.strip().removesuffix("s").removesuffix("epoch")
     try:
         found = float(body)
@@ -49,7 +49,7 @@ def epochs(text: str, option: str) -> float:
 
 
 def one_of(text: str, known: Sequence[str], option: str) -> str:
-    """One of a few words."""
+    """Returns ``text`` if it is one of the known words."""
     if text not in known:
         raise ElastaneError(f"{option} must be {', '.join(known[:-1])} or {known[-1]}, not {text!r}")
     return text

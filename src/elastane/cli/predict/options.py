@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs of ``elastane predict`` share."""
+"""Defines arguments and options that several verbs of ``elastane predict`` share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``predict step --json`` said of a run that is now under way, and what became of it."""
+"""Compares a running training with the prediction that ``predict step --json`` made for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Quantiles:
-    """Seconds, as ``predict step --json`` writes them."""
+    """Quantiles of a duration in seconds, as ``predict step --json`` writes them."""
 
     p05: float
     p50: float
@@ -27,7 +27,7 @@ class _Quantiles:
 
 @dataclass(frozen=True)
 class _Said:
-    """The part of its document that is needed."""
+    """The part of a document of ``predict step --json`` that is needed here."""
 
     device: str
     step_s: _Quantiles
@@ -35,10 +35,10 @@ class _Said:
 
 
 def read_predicted(path: Path) -> Predicted:
-    """The prediction in a file that ``predict step --json`` wrote for one device.
+    """Reads the prediction from a file that ``predict step --json`` wrote for one device.
 
     Raises:
-        ElastaneError: it is none, or it is of several devices.
+        ElastaneError: the file is no such document, or it predicts several devices.
     """
     from elastane.textfiles import read_json
 
@@ -64,14 +64,14 @@ def _predicted(said: _Said) -> Predicted:
 
 
 class Judge:
-    """Compares a run with its prediction once it is known how long its steps take, and keeps the result."""
+    """Compares a run with its prediction once the time of its steps is known, and saves the outcome."""
 
     def __init__(self, predicted: Predicted, log: Path) -> None:
         self.outcome: Outcome | None = None
         self._predicted, self._run = predicted, str(log.resolve())
 
     def look(self, watch: LogWatch) -> None:
-        """Whether there is enough to tell by now."""
+        """Makes the comparison, once, as soon as enough steps were seen of a run with one worker."""
         from elastane.predict.interval import Unknown
         from elastane.predict.outcomes import COMPARED, remember
         from elastane.predict.profile import history_path
@@ -87,5 +87,5 @@ class Judge:
 
     @property
     def ratio(self) -> float | None:
-        """Measured over predicted, κ included; None as long as it is not known."""
+        """Measured ÷ predicted time of a step, κ included; None as long as it is unknown."""
         return None if self.outcome is None else self.outcome.measured_s / self._predicted.step_s.middle

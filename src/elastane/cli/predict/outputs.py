@@ -1,4 +1,4 @@
-"""Tables and progress on the terminal."""
+"""Prints tables and progress of ``elastane predict`` on the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show(table: Any, captured: StepCapture | None = None, notes: list[str] | None = None) -> None:
-    """A table, then what has to be known about it."""
+    """Prints a table, then notes on it: those given, or those of the captured step."""
     from rich.console import Console
 
     console = Console()
@@ -26,7 +26,7 @@ def show(table: Any, captured: StepCapture | None = None, notes: list[str] | Non
 
 
 def check_page(path: Path | None) -> None:
-    """Refuse a page that cannot be written before anyone has waited for it."""
+    """Refuses a page that cannot be written before the user has waited for it."""
     from elastane.cli.output import check_targets
 
     check_targets(None, path)
@@ -34,18 +34,18 @@ def check_page(path: Path | None) -> None:
 
 @contextmanager
 def progress(text: str) -> Iterator[Progress]:
-    """A bar on the terminal; nothing where nobody looks."""
+    """Shows a progress bar on standard error; nothing where that is not a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     # Without a thread that draws: measurements fork this process.
     console = Console(stderr=True)
-    nobody = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, auto_refresh=False, disable=nobody) as bar:
+    unwatched = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, auto_refresh=False, disable=unwatched) as bar:
         task = bar.add_task(text, total=1.0)
 
-        def told(done: float, what: str) -> None:
+        def advance(done: float, what: str) -> None:
             bar.update(task, completed=done, description=what, refresh=True)
 
-        yield told
+        yield advance

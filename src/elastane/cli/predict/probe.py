@@ -1,4 +1,4 @@
-"""``elastane predict probe``: a few layers on this machine's card, one factor per kind of operator."""
+"""Implements ``elastane predict probe``: times a few layers here, for one factor per kind of operator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(
     profile: Path = options.PROFILE,
     as_json: bool = options.JSON,
 ) -> None:
-    """Write the factors where predictions find them."""
+    """Times layers and writes the correction factors where predictions find them."""
     from elastane.predict.devices import catalog, find, load_devices
     from elastane.predict.job import require_torch
     from elastane.predict.profile import default_path, probes_path
@@ -36,8 +36,8 @@ def command(
     asked = device or (card.name if card else "local")
     if asked == "local":
         target = profile or default_path()
-        with progress("probing") as told:
-            factors = probe_local(target, layers, told)
+        with progress("probing") as advance:
+            factors = probe_local(target, layers, advance)
     else:
         own = load_devices(device_file) if device_file else ()
         row = find(asked, (*own, *catalog()))
@@ -45,8 +45,8 @@ def command(
             here = f"its card is {card.name}" if card else "it has no accelerator"
             raise ElastaneError(f"{row.name} cannot be probed on this machine: {here}")
         target = probes_path(row.name)
-        with progress("probing") as told:
-            factors = probe_card(row, target, layers, told)
+        with progress("probing") as advance:
+            factors = probe_card(row, target, layers, advance)
     if as_json:
         typer.echo(
             json.dumps({"device": asked, "layers": layers, "factors": factors, "file": str(target)}, indent=2)

@@ -1,4 +1,4 @@
-"""``elastane predict run``: a whole run over devices and numbers of workers."""
+"""Implements ``elastane predict run``: predicts a whole run over devices and numbers of workers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def command(
     html: Path = typer.Option(None, help="Write a page with time and cost against GPUs."),
     as_json: bool = options.JSON,
 ) -> None:
-    """A table over devices and numbers of workers."""
+    """Prints time, cost and memory of a run over devices and numbers of workers."""
     from elastane.jobs.units import DURATION
     from elastane.predict.collectives import AllReduce, Sharing
     from elastane.predict.parallelism import Parallel
@@ -108,14 +108,14 @@ def _offers(path: Path | None, needed: bool) -> tuple[Offer, ...]:
     return offers
 
 
-def _loader_s(job: str | None, batch: int, told: str | None, measure: bool) -> float | None:
-    """What the user says, else what is measured, else nobody knows."""
+def _loader_s(job: str | None, batch: int, written: str | None, measure: bool) -> float | None:
+    """Returns the seconds to load one batch: as the user says, else as measured, else None."""
     from elastane.jobs.units import DURATION
     from elastane.predict.job import load_factory
     from elastane.predict.loader_time import measure_loader
 
-    if told:
-        return DURATION.read(told)
+    if written:
+        return DURATION.read(written)
     return measure_loader(load_factory(needed_job(job))(), batch) if measure else None
 
 

@@ -1,4 +1,4 @@
-"""``elastane predict step``: the time of one training step on each device."""
+"""Implements ``elastane predict step``: predicts the time of one training step on each device."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def command(
     profile: Path = options.PROFILE,
     as_json: bool = options.JSON,
 ) -> None:
-    """Time of a step on each device."""
+    """Prints the predicted time of one training step on each device."""
     from elastane.predict.report import capture_json, step_json, step_table
     from elastane.predict.steps import estimate_step
 

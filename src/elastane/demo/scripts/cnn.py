@@ -1,4 +1,4 @@
-"""A convolutional network reads digits; with ``--mode adaptive`` its batch and learning rate follow its workers."""
+"""Trains a convolutional network on digits; with ``--mode adaptive`` batch and learning rate follow the workers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _LARGEST_BATCH = 512
 
 
 def block(channels_in: int, channels_out: int) -> list[nn.Module]:
-    """Look at neighbours, then halve the image."""
+    """Returns a convolution with batch norm, followed by pooling that halves the image."""
     conv = nn.Conv2d(channels_in, channels_out, 3, padding=1, bias=False)
     return [conv, nn.BatchNorm2d(channels_out), nn.ReLU(), nn.MaxPool2d(2)]
 
 
 def main() -> None:
-    """Train."""
+    """Trains the network elastically and prints its test accuracy after every epoch."""
     said, data = options.parse(), digits.load()
     torch.manual_seed(0)
     net = nn.Sequential(

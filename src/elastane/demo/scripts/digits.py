@@ -1,4 +1,4 @@
-"""The digits that ship with scikit-learn, divided the same way for every script that learns them."""
+"""Loads the digits that ship with scikit-learn, split the same way for every script that trains on them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _TRAIN = 1500
 
 @dataclass(frozen=True)
 class Digits:
-    """Images of 8 × 8 grey values between 0 and 1, and which digit each shows."""
+    """Images of 8 × 8 grey values between 0 and 1, each with its digit, for training and for testing."""
 
     train: TensorDataset
     test: tuple[Tensor, Tensor]
 
     def accuracy(self, model: nn.Module) -> float:
-        """The share of test images that a model reads right."""
+        """Returns the fraction of test images that a model classifies correctly."""
         model.eval()
         with torch.no_grad():
             right = model(self.test[0]).argmax(1) == self.test[1]
@@ -30,7 +30,7 @@ class Digits:
 
 
 def load() -> Digits:
-    """The first 1500 to learn from, the rest to test with."""
+    """Loads the images: the first 1500 for training, the rest for testing."""
     table = np.loadtxt(_file(), delimiter=",", dtype=np.float32)
     images = torch.tensor(table[:, :-1]).view(-1, 8, 8) / 16.0
     labels = torch.tensor(table[:, -1]).long()

@@ -1,7 +1,7 @@
-"""A small transformer learns the sentences of a made-up grammar.
+"""Trains a small transformer on the sentences of a made-up grammar.
 
 The verb agrees with its subject, which may stand five words before it: the model must look back.  Its accuracy is
-the share of sentences in which it expects the right number of the verb.
+the fraction of verbs for which it expects the right number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ONE, MANY = ([WORDS.index(word) for word in words] for words in (VERBS.keys(), V
 
 
 def sentence(chance: random.Random) -> list[int]:
-    """Like "the small cats near the old dog see the child .", filled up with full stops."""
+    """Draws a sentence like "the small cats near the old dog see the child .", padded with full stops."""
 
     def noun() -> tuple[list[str], int]:
         adjective, number = chance.choice(["small", "old", ""]), chance.randrange(2)
@@ -39,7 +39,7 @@ def sentence(chance: random.Random) -> list[int]:
 
 
 class Writer(nn.Module):
-    """Two layers that see every word before the next."""
+    """A causal transformer of two layers that predicts the next word."""
 
     mask: Tensor
 
@@ -52,14 +52,14 @@ class Writer(nn.Module):
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(LENGTH - 1))
 
     def forward(self, text: Tensor) -> Tensor:
-        """Scores of the word after each."""
+        """Returns the scores of the word that follows each."""
         seen = self.words(text) + self.places.weight[: text.shape[1]]
         scores: Tensor = self.head(self.layers(seen, mask=self.mask, is_causal=True))
         return scores
 
 
 def agreement(model: nn.Module, text: Tensor) -> float:
-    """The share of verbs whose number the model expects."""
+    """Returns the fraction of verbs for which the model expects the right number."""
     model.eval()
     one, many = (torch.isin(text[:, 1:], torch.tensor(words)) for words in (ONE, MANY))
     with torch.no_grad():
@@ -70,7 +70,7 @@ def agreement(model: nn.Module, text: Tensor) -> float:
 
 
 def main() -> None:
-    """Train."""
+    """Trains the transformer elastically and prints its test accuracy after every epoch."""
     said = options.parse()
     text = torch.tensor([sentence(random.Random(number)) for number in range(TRAIN + TEST)])
     torch.manual_seed(0)

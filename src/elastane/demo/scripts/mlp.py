@@ -1,4 +1,4 @@
-"""Three layers read digits: small steps, much talk between workers."""
+"""Trains three layers on digits: short steps, so that workers synchronise often."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elastane.demo.scripts import digits, options
 
 
 def main() -> None:
-    """Train."""
+    """Trains the network elastically and prints its test accuracy after every epoch."""
     said, data = options.parse(), digits.load()
     torch.manual_seed(0)
     net = nn.Sequential(

@@ -1,4 +1,4 @@
-"""What can be said to the scripts on their command line."""
+"""Parses the command line that the scripts of the demo share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Options:
-    """How long and how to train; ``batch`` is that of all workers together."""
+    """Epochs, batch and mode of a training; ``batch`` is that of all workers together."""
 
     epochs: int
     batch: int
@@ -16,7 +16,7 @@ class Options:
 
 
 def parse() -> Options:
-    """From the command line."""
+    """Parses the options from the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--batch", type=int, default=128)

@@ -1,4 +1,4 @@
-"""A recurrent network reads digits row by row.  It knows of no scheduler: a rigid job."""
+"""Trains a recurrent network on digits, row by row, without any scheduler's library: a rigid job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elastane.demo.scripts import digits, options
 
 
 class RowReader(nn.Module):
-    """Eight rows, one after the other; what is remembered at the end is the answer."""
+    """A GRU over the eight rows of an image, classified by its last hidden state."""
 
     def __init__(self, width: int = 96) -> None:
         super().__init__()
@@ -19,14 +19,14 @@ class RowReader(nn.Module):
         self.answer = nn.Linear(width, 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Scores of the ten digits."""
+        """Returns the scores of the ten digits."""
         _, last = self.memory(images)
         scores: Tensor = self.answer(last[0])
         return scores
 
 
 def main() -> None:
-    """Train."""
+    """Trains the network in this one process and prints its test accuracy after every epoch."""
     said, data = options.parse(), digits.load()
     torch.manual_seed(0)
     model = RowReader()

@@ -1,4 +1,4 @@
-"""An ordinary data-parallel script, as one would start it with torchrun; nothing in it is made for Elastane.
+"""Trains data-parallel with plain PyTorch, as one would start it with torchrun; nothing in it is made for Elastane.
 
 It keeps its own checkpoint in the folder it runs in, and goes on from there with any number of workers.
 """
@@ -41,7 +41,7 @@ if options.checkpoint.exists():
     net.load_state_dict(saved["model"])
     optimizer.load_state_dict(saved["optimizer"])
     first = saved["epoch"] + 1
-dist.barrier()  # nobody may write the file before everybody has read it
+dist.barrier()  # no rank may write the file before all have read it
 
 for epoch in range(first, options.epochs):
     sampler.set_epoch(epoch)

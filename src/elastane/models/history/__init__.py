@@ -1,4 +1,4 @@
-"""What past jobs tell of one that is new: a bounded pool of experiences, searched by likeness at submission."""
+"""Predicts a new job from past jobs: a bounded pool of experiences, searched by similarity at submission."""
 
 from elastane.models.history.experience import Experience, NoisePoint, Timing
 from elastane.models.history.files import load_pool, save_pool

@@ -1,4 +1,4 @@
-"""What one job, finished or running, leaves to those after it."""
+"""Records what one job, finished or running, measured: its speed, gradient noise, total work and restart time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elastane.models.goodput import BatchLimits
 from elastane.models.history.signature import Signature
 
 MOST_TIMINGS = 12
-"""Configurations kept per accelerator: as many as tell seven parameters well."""
+"""Configurations kept per accelerator: enough to fit seven parameters well."""
 MOST_NOISE_POINTS = 12
 
 
@@ -37,7 +37,7 @@ class NoisePoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """One job's story in figures.
+    """The measurements of one job, from which predictions for similar ones are made.
 
     ``timings`` are by accelerator type.  ``total_work`` is in samples worth as much as at the owner's batch; None
     for a job that has not finished its work.  A ``shared`` one may be read by every tenant.
@@ -73,17 +73,17 @@ class Experience:
 
     @property
     def tenant(self) -> str:
-        """Whose job it was."""
+        """The tenant that the job belonged to."""
         return self.signature.tenant
 
     @property
     def most_workers(self) -> int:
-        """The largest number of workers it was seen with; 0 if never."""
+        """The largest number of workers it was measured with; 0 if never."""
         return max((timing.workers for rows in self.timings.values() for timing in rows), default=0)
 
 
 def merged(old: Experience, new: Experience) -> Experience:
-    """Two accounts of the same job as one; where they differ the newer counts."""
+    """Merges two records of the same job; where they differ the newer one counts."""
     timings = {
         kind: thinned([*new.timings.get(kind, ()), *old.timings.get(kind, ())])
         for kind in sorted({*old.timings, *new.timings})
@@ -99,7 +99,7 @@ def merged(old: Experience, new: Experience) -> Experience:
 
 
 def thinned(timings: Iterable[Timing], most: int = MOST_TIMINGS) -> tuple[Timing, ...]:
-    """At most so many, chosen to lie far from each other; of equal configurations the first is kept."""
+    """Selects at most ``most`` timings, far from each other; of equal configurations the first is kept."""
     distinct: dict[tuple[int, int, int], Timing] = {}
     for timing in timings:
         distinct.setdefault(timing[:3], timing)
@@ -108,7 +108,7 @@ def thinned(timings: Iterable[Timing], most: int = MOST_TIMINGS) -> tuple[Timing
 
 
 def spread_out(timings: Sequence[Timing], most: int) -> list[int]:
-    """Places of at most ``most`` configurations that cover all others best, in order (farthest point first)."""
+    """Returns indices of at most ``most`` configurations that cover all others best (farthest-point selection)."""
     if len(timings) <= most:
         return list(range(len(timings)))
     shape = np.array([timing[:3] for timing in timings], dtype=np.float64)
@@ -123,14 +123,14 @@ def spread_out(timings: Sequence[Timing], most: int) -> list[int]:
 
 
 class NoisePath:
-    """A job's gradient noise as its work proceeds; however long it runs, only some dozen points are kept."""
+    """Collects a job's gradient noise over its work; however long it runs, only two dozen points are kept."""
 
     def __init__(self) -> None:
         self._points: list[tuple[float, float]] = []
         self._seen, self._stride = 0, 1
 
     def add(self, done: float, noise: float) -> None:
-        """Noise measured when ``done`` work was done."""
+        """Takes in the noise, in samples, measured when ``done`` work was done."""
         if self._seen % self._stride == 0 and math.isfinite(noise):
             self._points.append((done, noise))
             if len(self._points) >= 2 * MOST_NOISE_POINTS:
@@ -139,7 +139,7 @@ class NoisePath:
         self._seen += 1
 
     def points(self, total: float) -> tuple[NoisePoint, ...]:
-        """The path of a job that has ``total`` work, in order."""
+        """Returns the noise over fractions of ``total`` work, in order."""
         if total <= 0.0:
             return ()
         kept = sorted(self._points)

@@ -1,4 +1,4 @@
-"""The pool as a file: JSON with a version, checked value by value when it is read."""
+"""Reads and writes a pool as a JSON file with a version, checked value by value when it is read."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def _experience() -> TypeAdapter[Experience]:
 
 
 def to_plain(past: Experience) -> dict[str, Any]:
-    """As JSON has it; configurations and points as short lists."""
+    """Converts an experience to JSON values; configurations and points become short lists."""
     plain: dict[str, Any] = _experience().dump_python(past, mode="json", exclude_defaults=True)
     return plain
 
 
 def from_plain(plain: object) -> Experience:
-    """The experience that was written; ``ValueError`` in plain words if it is something else."""
+    """Reads an experience from JSON values; raises ``ValueError`` in plain words for anything else."""
     from pydantic import ValidationError
 
     try:
@@ -67,7 +67,7 @@ def load_pool(path: Path) -> Pool:
 
 
 def read_document(path: Path) -> Mapping[str, Any]:
-    """Any JSON object in a file."""
+    """Reads any JSON object from a file; ``ElastaneError`` if there is none."""
     try:
         document = read_json(path)
     except ElastaneError as error:
@@ -78,7 +78,7 @@ def read_document(path: Path) -> Mapping[str, Any]:
 
 
 def read_experiences(path: Path, document: Mapping[str, Any]) -> list[Experience]:
-    """The experiences of a pool's document."""
+    """Reads the experiences of a pool's document; ``ElastaneError`` names the first bad one."""
     version = document.get(KEY)
     if version is None:
         raise ElastaneError(f"{path} is not a history; elastane history build RESULT.json -o FILE makes one")

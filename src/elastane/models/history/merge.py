@@ -1,4 +1,4 @@
-"""Several past jobs as one memory: equal configurations together, types never seen by way of others."""
+"""Merges similar past jobs into one prediction: equal configurations are pooled, missing types are transferred."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from elastane.models.history.transfer import Ratios
 from elastane.models.history.work import WorkPrior
 
 _MOST_ROWS = 24
-"""Pooled configurations per accelerator: fits are made together, and the widest sets the pace of all."""
+"""Pooled configurations per accelerator: fits are vectorised, so the one with most rows slows all of them."""
 _PRIOR_SPREAD, _PRIOR_COUNT = 0.15, 2
-"""How much neighbours are believed to differ before their own figures tell."""
+"""Prior of how much neighbours differ (relative), and its weight in observations."""
 _NOISE_POINTS = 12
 
 Neighbour = tuple[Experience, float]
-"""A past job and how much it is alike."""
+"""A past job and its similarity, from 0 to 1."""
 
 
 def recollect(knowing: Sequence[Neighbour], alike: Sequence[Neighbour], ratios: Ratios) -> Memory:
-    """Speed and noise from those who know most, total work from all that are alike."""
+    """Merges neighbours: speed and noise of those with most measurements, total work of all that are similar."""
     remembered = _remembered(knowing)
     remembered = {**remembered, **_transferred(remembered, ratios)}
     finished = [(past.total_work, weight) for past, weight in alike if past.total_work is not None]
@@ -77,7 +77,7 @@ def _remembered(knowing: Sequence[Neighbour]) -> dict[str, Remembered]:
             for row in rows:
                 table.setdefault(row[:3], _Cell()).add(row, weight)
     found = {kind: _pooled(table) for kind, table in cells.items() if table}
-    # The best known first: a type that nobody knows borrows from it.
+    # The best known first: a type without measurements borrows from it.
     return dict(sorted(found.items(), key=lambda item: (-len(item[1].rows.nodes), item[0])))
 
 
@@ -94,7 +94,7 @@ def _pooled(cells: Mapping[tuple[int, int, int], _Cell]) -> Remembered:
 
 
 def _transferred(known: Mapping[str, Remembered], ratios: Ratios) -> dict[str, Remembered]:
-    """Types that none of the neighbours ran on, from the best known one that others ran on as well."""
+    """Transfers timings to types no neighbour ran on, by the surest one-GPU ratio to a type they did run on."""
     found: dict[str, Remembered] = {}
     for (source, target), ratio in ratios.items():
         if target in known or target in found or source not in known:
@@ -108,7 +108,7 @@ def _transferred(known: Mapping[str, Remembered], ratios: Ratios) -> dict[str, R
 
 
 def _noise(knowing: Sequence[Neighbour]) -> tuple[NoisePoint, ...]:
-    """The neighbours' paths, averaged in the logarithm at even parts of the work."""
+    """Averages the neighbours' noise (its logarithm) at even fractions of the work."""
     paths = [(past.noise, weight) for past, weight in knowing if past.noise]
     if not paths:
         return ()

@@ -1,4 +1,4 @@
-"""The pool of past jobs: bounded, private per tenant unless shared, and quick to ask."""
+"""Keeps the pool of past jobs: bounded, private per tenant unless shared, and quick to search."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MOST_ALIKE = 64
 _MOST_NEIGHBOURS, _MOST_KNOWING = 64, 32
 _LEAST_ALIKE = 0.1
 _NEAR_THE_BEST = 0.5
-"""Neighbours this much less alike than the nearest are left out."""
+"""Neighbours less similar than this fraction of the nearest one's similarity are left out."""
 _MOST_KEPT_ANSWERS = 1024
 
 
 class _Answers:
-    """What was asked before, as long as nothing has changed that it rests on."""
+    """A cache of answers, each valid until an experience changes that it rests on."""
 
     def __init__(self) -> None:
         self.by_question: dict[tuple[Signature, str], Memory | None] = {}
@@ -34,7 +34,7 @@ class _Answers:
         self.by_question[question] = answer
 
     def forget(self, past: Experience, *, altered: bool) -> None:
-        """This one has come, gone or (``altered``) become another."""
+        """Drops the answers that rest on an experience; ``altered``: it was removed, so merged ones as well."""
         keys = set(past.signature.keys)
         for question in [each for each in self.by_question if keys.intersection(each[0].keys)]:
             del self.by_question[question]
@@ -43,7 +43,7 @@ class _Answers:
 
 
 class Pool:
-    """Experiences in order of addition, at most ``most``, and ``most_alike`` of one tenant's kind of job.
+    """Experiences in order of addition, ``most`` at most, and ``most_alike`` of one tenant's kind of job.
 
     When a kind has too many, the oldest that a newer one with an equal signature makes redundant goes first.
     """
@@ -71,7 +71,7 @@ class Pool:
         return experience_id in self._all
 
     def add(self, past: Experience) -> tuple[str, ...]:
-        """Take in a job, or more of one that is known; the answer is which were dropped to make room.
+        """Adds a job, or more of one that is known; returns the ids of those dropped to make room.
 
         A job without name, script or model could never be found again and is not kept.
         """
@@ -109,7 +109,7 @@ class Pool:
             del self._kinds[kind]
 
     def recall(self, signature: Signature, exclude: str = "") -> Memory | None:
-        """What jobs like this one tell of it, without the one named ``exclude``; None if there are none."""
+        """Predicts a job from similar ones, without the one named ``exclude``; None if there are none."""
         question = (signature, exclude if exclude in self._all else "")
         if question not in self._answers.by_question:
             self._answers.keep(question, self._recall(*question))
@@ -128,9 +128,9 @@ class Pool:
         return found
 
     def _alike(self, signature: Signature, exclude: str) -> list[Neighbour]:
-        """Neighbours with their likeness in tenths, the nearest first and of equal ones the latest.
+        """Returns neighbours with their similarity in tenths, the nearest first and of equal ones the latest.
 
-        Finer than that it says nothing, and so more questions have the same answer.
+        Finer figures would mean nothing, and in tenths more questions have the same answer.
         """
         candidates: dict[str, Experience] = {}
         for key in signature.keys:
@@ -149,7 +149,7 @@ class Pool:
 
     @cached_property
     def ratios(self) -> Ratios:
-        """One-GPU ratios between accelerators, over all kinds of jobs; they say nothing about any one of them."""
+        """One-GPU time ratios between accelerators over all tenants' kinds of jobs; no single job can be read off."""
         return one_gpu_ratios(list(kind.values()) for kind in self._kinds.values())
 
     def _changed(self, past: Experience, *, gone: bool = False) -> None:
@@ -166,7 +166,7 @@ def _kind(past: Experience) -> tuple[str, ...]:
 
 
 def _redundant(kind: dict[str, Experience]) -> str:
-    """The oldest whose signature a newer one has as well, else the oldest."""
+    """Returns the id of the oldest job whose signature a newer one has as well, else of the oldest."""
     newer: set[Signature] = set()
     found = next(iter(kind))
     for past in reversed(kind.values()):

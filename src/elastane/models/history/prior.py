@@ -1,4 +1,4 @@
-"""What a new job may expect from jobs like it, and how far its own measurements bear that out."""
+"""Predicts a new job's speed, noise and work from similar past jobs, and tests that against its measurements."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from elastane.models.history.work import WorkPrior
 from elastane.models.throughput import ThroughputParams, scaled, times_s
 
 _SLACK = 0.25
-"""Relative doubt about the speed of a job that is as unlike as can be, beside what neighbours tell."""
+"""Relative error added to the speed of a job with similarity 0, beside the spread of its neighbours."""
 _LIKELY_SCALE = math.log(2.5)
 _LIKELY_SHAPE = 0.2
 _SAME_SHAPE = 0.03
-"""Differences smaller than this are measurement."""
+"""Differences (logarithms) smaller than this are measurement error."""
 _SIGMAS = 3.0
 _REACH = 2.0
-"""A configuration is comparable up to this factor beyond what was remembered."""
+"""A configuration is comparable up to this factor beyond the pooled ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Remembered:
     spread: float
 
     def comparable(self, nodes: float, workers: float, per_gpu: float) -> bool:
-        """Whether something near enough to be compared with was ever seen."""
+        """Tells whether the pool has a configuration near enough to be compared with this one."""
         seen = self.rows
         low, high = float(seen.per_gpu.min()) / _REACH, float(seen.per_gpu.max()) * _REACH
         if not low <= per_gpu <= high:
@@ -53,16 +53,16 @@ class Expected:
     params: ThroughputParams[float]
     error: float
     shape_error: float
-    """The part of it that one factor for all times would not take away."""
+    """The part of ``error`` that one factor on all times would not remove."""
 
     def scaled(self, factor: float) -> ThroughputParams[float]:
-        """θ of a job that takes ``factor`` times as long for everything."""
+        """Returns θ of a job that takes ``factor`` times as long for everything."""
         return scaled(self.params, factor)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Own times are ``factor`` times the remembered ones; ``trust`` falls from 1 as they differ beyond that."""
+    """A job's own times are ``factor`` times the pooled ones; ``trust`` falls from 1 as they differ beyond that."""
 
     factor: float = 1.0
     trust: float = 1.0
@@ -84,7 +84,7 @@ class Memory:
 
     @cached_property
     def expected(self) -> Mapping[str, Expected]:
-        """Speed by accelerator, the best known first; fitted when first asked for."""
+        """The fitted speed by accelerator, the best known first; fitted on first access."""
         kinds = list(self.remembered)
         fits = fit_throughput([self.remembered[kind].rows for kind in kinds])
         doubt = _SLACK * (1.0 - self.similarity)
@@ -96,25 +96,25 @@ class Memory:
         return found
 
     def noise_at(self, fraction: float) -> float | None:
-        """Gradient noise to expect when this part of the work is done, in samples."""
+        """Returns the gradient noise, in samples, expected when this fraction of the work is done; None if unknown."""
         if not self.noise:
             return None
         parts = [point.fraction for point in self.noise]
         return float(np.interp(fraction, parts, [point.noise for point in self.noise]))
 
     def remaining(self, done: float) -> Estimate | None:
-        """Work left after ``done``; None if no neighbour came to its end."""
+        """Estimates the work left after ``done``; None if no neighbour finished."""
         return self.work.remaining(done) if self.work else None
 
     def total_work(self) -> Estimate | None:
-        """Work from start to end."""
+        """Estimates the work from start to end; None if no neighbour finished."""
         return self.work.total() if self.work else None
 
     def compared(self, own: Mapping[str, Observations]) -> Comparison | None:
-        """How the job's own times stand to remembered ones.
+        """Compares the job's own times with the pooled ones.
 
-        None when the job contradicts this memory by much more than the memory's own doubt: either the factor is
-        not believable, or after it the times still differ, so that the neighbours were the wrong ones.
+        None when they contradict this memory by much more than its own error: either the factor is implausible, or
+        the times differ even after it, so that the neighbours were the wrong ones.
         """
         logs, error, shape_error = self._differences(own)
         if not logs:
@@ -128,7 +128,7 @@ class Memory:
         return Comparison(math.exp(factor), 1.0 / (1.0 + (rest / max(shape_error, _SAME_SHAPE)) ** 2))
 
     def _differences(self, own: Mapping[str, Observations]) -> tuple[list[float], float, float]:
-        """ln(own ÷ remembered) of every comparable time, and the largest doubts that apply."""
+        """Returns ln(own ÷ pooled) of every comparable time, and the largest errors that apply."""
         logs: list[float] = []
         error = shape_error = 0.0
         for kind, seen in own.items():
@@ -144,7 +144,7 @@ class Memory:
 
 
 def _misfit(theta: ThroughputParams[float], rows: Observations) -> float:
-    """RMS relative error of step times, every configuration counting alike; corrected for the seven fitted figures."""
+    """Returns the RMS relative error of step times, all configurations alike, corrected for seven fitted figures."""
     table = _rows(rows)
     square = sum(math.log(times_s(theta, int(n), int(k), int(m))[1] / t) ** 2 for n, k, m, _, t in table)
     return math.sqrt(square / max(len(table) - len(theta), 1))
@@ -156,9 +156,9 @@ def _rows(seen: Observations) -> Sequence[tuple[float, ...]]:
 
 
 def joined(own: Observations, table: Remembered, factor: float, mass: float) -> Observations:
-    """Own measurements, one each, and what was remembered times ``factor``, worth ``mass`` of them in all.
+    """Joins own measurements (weight 1 each) with pooled ones times ``factor`` (weight ``mass`` in all).
 
-    What the job itself has measured is not remembered any more.
+    Configurations that the job itself has measured are not taken from the pool.
     """
     seen = {row[:3] for row in _rows(own)}
     rows = table.rows

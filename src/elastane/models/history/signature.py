@@ -1,4 +1,4 @@
-"""What is known of a job when it is submitted, and how much two jobs are alike."""
+"""Describes a job as known at its submission, and computes the similarity of two jobs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _SAME_SCRIPT = 0.6  # with other arguments
 _UNTOLD_ARGUMENTS = 0.8
 _SAME_MODEL = 0.5  # in another script
 _SAME_NAME = 0.3  # of another script
-_ONLY_NAME = 0.8  # where nobody knows the scripts
+_ONLY_NAME = 0.8  # where a script is unknown
 _OTHER_TENANT = 0.8
 _OTHER_TYPES = 0.9
 
-# Likeness falls to 1/e when two figures differ by this factor.
+# Similarity falls to 1/e when two figures differ by this factor.
 _BATCH_FACTOR = 64.0
 _DATA_FACTOR = 8.0
 _WORKERS_FACTOR = 256.0
@@ -44,13 +44,13 @@ class Signature:
 
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
-        """By what a job like this can be found at all: two jobs that share none of these are not alike."""
+        """The keys a job is indexed by: two jobs that share none of them have similarity 0."""
         pairs = (("script", self.script), ("model", self.model), ("app", self.app))
         return tuple(pair for pair in pairs if pair[1])
 
 
 def similarity(one: Signature, other: Signature) -> float:
-    """Between 0 (nothing in common) and 1 (the same script with the same arguments, for all one can tell)."""
+    """Returns a similarity between 0 (nothing in common) and 1 (the same script, arguments and sizes)."""
     likeness = _kinship(one, other)
     if not likeness:
         return 0.0
@@ -65,7 +65,7 @@ def similarity(one: Signature, other: Signature) -> float:
 
 
 def _kinship(one: Signature, other: Signature) -> float:
-    """Likeness of what runs, whatever it runs on."""
+    """Returns the similarity of what runs (script, arguments, model, name), whatever it runs on."""
     same_model = bool(one.model) and one.model == other.model
     same_name = bool(one.app) and one.app == other.app
     if not (one.script and other.script):
@@ -78,7 +78,7 @@ def _kinship(one: Signature, other: Signature) -> float:
 
 
 def _near(one: int, other: int, factor: float) -> float:
-    """1 for equal figures, or where one is not known."""
+    """Returns 1 for equal figures or where one is unknown; less the more they differ."""
     if not (one and other) or one == other:
         return 1.0
     return math.exp(-math.log(max(one, other) / min(one, other)) / math.log(factor))

@@ -1,6 +1,6 @@
-"""How much faster one accelerator is than another, from kinds of jobs that ran on both (as Sia bootstraps, SOSP'23).
+"""Estimates the speed ratio of two accelerators from kinds of jobs that ran on both (as Sia bootstraps, SOSP'23).
 
-Compared is one pass on one GPU at a batch both were seen with; the ratio is then taken for the whole step.
+It compares one pass on one GPU at a batch both were seen with; the ratio is then used for the whole step.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from elastane.models.estimate import Estimate, Provenance
 from elastane.models.history.experience import Experience, Timing
 
 _PRIOR_STD = 0.3
-"""How much the ratio is believed to differ from one kind of job to the next before several are known."""
+"""Prior standard deviation of the logarithmic ratio between kinds of jobs."""
 
 Ratios = Mapping[tuple[str, str], Estimate]
 """ln(time on the second ÷ time on the first) by pair of types, the most certain first."""
 
 
 def one_gpu_ratios(kinds: Iterable[Sequence[Experience]]) -> Ratios:
-    """Ratios over kinds of jobs (each a list of experiences)."""
+    """Estimates the ratios of all pairs of accelerators over kinds of jobs (each a list of experiences)."""
     logs: dict[tuple[str, str], list[float]] = {}
     for group in kinds:
         seen: dict[str, list[Timing]] = {}
@@ -43,7 +43,7 @@ def _estimate(values: list[float]) -> Estimate:
 
 
 def _log_ratio(one: Sequence[Timing], other: Sequence[Timing]) -> float:
-    """At the middle of the batches both were seen with, or between them if they share none."""
+    """Returns the logarithmic ratio at the middle of the batches both were seen with, or between them if disjoint."""
     low = max(min(t.per_gpu for t in one), min(t.per_gpu for t in other))
     high = min(max(t.per_gpu for t in one), max(t.per_gpu for t in other))
     per_gpu = math.sqrt(low * high)
@@ -51,7 +51,7 @@ def _log_ratio(one: Sequence[Timing], other: Sequence[Timing]) -> float:
 
 
 def _pass_s(seen: Sequence[Timing], per_gpu: float) -> float:
-    """Seconds of a pass, α + β·m by relative least squares; one batch alone tells half of each, as everywhere."""
+    """Predicts seconds of a pass, α + β·m by relative least squares; a single batch is split half and half."""
     batch = np.array([float(t.per_gpu) for t in seen])
     time_s = np.array([t.gradient_s for t in seen])
     if np.all(batch == batch[0]):

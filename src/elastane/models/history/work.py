@@ -1,10 +1,10 @@
-"""How much work is left of a job, from how much others had: a smoothed distribution, cut at what is already done.
+"""Estimates a job's remaining work from the totals of similar jobs, given the work it has already done.
 
 Each neighbour's total x stands for a log-normal of mean x and width h.  Given that more than d was needed,
 
     E[X − d | X > d] = Σ w E[X; X > d] / Σ w P(X > d) − d
 
-so that a job that has outrun the shorter of its neighbours is believed to resemble the longer ones.
+so that the estimate for a job that has outrun its shorter neighbours rests on the longer ones.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from elastane.models.speed import FloatArray
 _ONE_NEIGHBOUR = 0.5  # width when a single job is remembered
 _LEAST, _WIDEST = 0.02, 1.0
 _MOST_KERNELS = 16
-_OUTRUN = 1e-9  # a chance so small that the job has outrun everything remembered
+_OUTRUN = 1e-9  # a probability so small that the job has outrun all its neighbours
 
 
 @dataclass(frozen=True, slots=True)
 class WorkPrior:
-    """Totals of like jobs (at most a dozen or so, equal ones together), their weights, and the width h."""
+    """Totals of similar jobs (some sixteen at most, near ones joined), their weights, and the width h."""
 
     totals: tuple[float, ...]
     weights: tuple[float, ...]
@@ -35,7 +35,7 @@ class WorkPrior:
 
     @classmethod
     def of(cls, totals: Sequence[float], weights: Sequence[float]) -> WorkPrior:
-        """From the totals of neighbours."""
+        """Makes the distribution from the totals of neighbours and their similarities."""
         values, mass = np.log(np.array(totals)), np.array(weights)
         mass = mass / mass.sum()
         effective = 1.0 / float((mass**2).sum())
@@ -49,11 +49,11 @@ class WorkPrior:
         )
 
     def total(self) -> Estimate:
-        """The whole work of a job not yet begun."""
+        """Estimates the whole work of a job that has not begun."""
         return self.remaining(0.0)
 
     def remaining(self, done: float) -> Estimate:
-        """What is left after ``done``, which proved not to be enough."""
+        """Estimates the work left after ``done``, given that the job has not finished with it."""
         h = self.width
         mass = first = second = 0.0
         for total, weight in zip(self.totals, self.weights, strict=True):
@@ -69,25 +69,25 @@ class WorkPrior:
         return Estimate(max(mean - done, 0.0), std, self.count, Provenance.HISTORY)
 
     def _outrun(self, done: float) -> Estimate:
-        """Far beyond all: the tail of the longest, whose mean excess is d·h/z, and whose spread is as much again."""
+        """Estimates work left far beyond all totals: the longest one's tail has mean excess d·h/z, and as much std."""
         z = (math.log(done) - math.log(max(self.totals)) + self.width**2 / 2.0) / self.width
         mean = done * self.width / max(z, 1.0)
         return Estimate(mean, mean, self.count, Provenance.HISTORY)
 
 
 def _above(z: float) -> float:
-    """P(standard normal > z)."""
+    """Returns P(standard normal > z)."""
     return 0.5 * math.erfc(z / math.sqrt(2.0))
 
 
 def _typical_gap(values: FloatArray) -> float:
-    """How far away, typically, the √n-th nearest is: wide where totals are scattered, nothing where they are equal."""
+    """Returns the median distance to the √n-th nearest total (in logarithms): 0 where all are equal."""
     near = np.sort(np.abs(values[:, None] - values[None, :]), axis=1)
     return float(np.median(near[:, min(math.isqrt(len(values)), len(values) - 1)]))
 
 
 def _kernels(values: FloatArray, mass: FloatArray) -> list[tuple[float, float]]:
-    """Logarithms in order with their weights, neighbours in value joined until few are left."""
+    """Returns sorted logarithms with their weights; near ones are joined, so that few are left."""
     order = np.argsort(values, kind="stable")
     joined: list[tuple[float, float]] = []
     step = max(float(values.max() - values.min()) / _MOST_KERNELS, 1e-6)

@@ -1,1 +1,1 @@
-"""Dividing GPUs among jobs by what each number of them is worth: shared by Pollux and by Elastane's own policy."""
+"""Divides GPUs among jobs by the value of each number of them; Pollux and Elastane's own policy share this code."""

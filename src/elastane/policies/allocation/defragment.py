@@ -1,7 +1,7 @@
-"""Making room: a job that found no node for itself gets one by moving small ones that are in its way.
+"""Defragments a layout: a job scattered over nodes gets one node by moving one or two small jobs away from it.
 
-Jobs that stay leave holes of a GPU or two here and there, and what comes is scattered over them.  Where moving one or
-two others costs less than the scattered job loses, they are moved.
+Jobs that stay leave gaps of a GPU or two, and new jobs are scattered over those.  Others are moved only where that
+costs the objective less than the scattered job loses.  Counts are not changed here.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from elastane.policies.allocation.solve_and_compare import Rows
 
 _TINY = 1e-9
 _MOST_JOBS = 16
-"""So many jobs are helped in one decision, those that lose most first."""
+"""Jobs that are helped in one decision, at most: those that lose most."""
 _MOST_NODES = 32
-"""So many nodes are looked at for each of them, the roomiest first."""
+"""Nodes that are tried for each of them, at most: those with most free GPUs."""
 _ALIKE = 2
-"""Of the guests of one size on a node, so many are thought of, those that are cheapest to move."""
+"""Jobs of one size on a node that are considered for moving, at most: those that are cheapest to move."""
 _HOMES = 8
-"""So many nodes with the same room are looked at for somebody who is moved."""
+"""Nodes with equally many free GPUs that are considered as destinations, at most."""
 
 
 def tidied(problem: Problem, rows: Rows, counts: IntArray) -> Rows:
-    """The same layout with jobs moved out of the way of others where that is worth more than it costs.
+    """Returns the layout with jobs moved out of the way of others where that gains more than it costs.
 
     Args:
-        problem: What everything is worth.
+        problem: The values of all sizes, and what jobs hold.
         rows: A layout.
-        counts: What it was to be: GPUs per job.
+        counts: GPUs per job that the layout was meant to give.
     """
     board = _Board(problem, rows)
     for job in board.badly_placed(counts)[:_MOST_JOBS]:
@@ -42,7 +42,7 @@ def tidied(problem: Problem, rows: Rows, counts: IntArray) -> Rows:
 
 
 class _Change(NamedTuple):
-    """A node for a job, where others go instead, and what that gains in all."""
+    """Gives one job a node: ``moved`` are the new places of the others, ``gain`` counts for all of them together."""
 
     gain: float
     node: int
@@ -50,7 +50,7 @@ class _Change(NamedTuple):
 
 
 class _Board:
-    """Who is where, and how much room there is."""
+    """Holds the layout while it changes: the GPUs of each job, the jobs and the free GPUs of each node."""
 
     def __init__(self, problem: Problem, rows: Rows) -> None:
         self.problem = problem
@@ -71,7 +71,7 @@ class _Board:
             self.guests[node].discard(job)
 
     def worth(self, job: int, row: dict[int, int]) -> float:
-        """What a job adds to the objective there, its move counted."""
+        """Returns what a job adds to the objective in that place, discounted if it would have to move there."""
         size = sum(row.values())
         if not size:
             return 0.0
@@ -81,7 +81,7 @@ class _Board:
         return value + (float(self.problem.extra[job, size]) if self.problem.extra is not None else 0.0)
 
     def badly_placed(self, counts: IntArray) -> list[int]:
-        """Jobs that should have a node for themselves and have not, those that lose most first."""
+        """Returns jobs that would fit on one node but are scattered or too small, those that lose most first."""
         widest = int(self.problem.node_gpus.max(initial=0))
         found = []
         for job in np.flatnonzero((counts > 0) & (counts <= widest) & ~self.problem.pinned).tolist():
@@ -97,7 +97,7 @@ class _Board:
         return [job for _, job in sorted(found)]
 
     def make_room(self, job: int, count: int) -> None:
-        """Give a job its node, if that gains more than it costs others."""
+        """Puts a job on one node if that gains more than it costs the jobs moved away."""
         before = self.rows.get(job, {})
         self._leave(job, before)
         changes = self._changes(job, count, self.worth(job, before))
@@ -114,7 +114,7 @@ class _Board:
         self._enter(job, self.rows[job])
 
     def _changes(self, job: int, count: int, before: float) -> Iterator[_Change]:
-        """All that would gain, of those that are looked at."""
+        """Yields every change that gains, among the nodes and jobs that are considered."""
         problem = self.problem
         fits = np.flatnonzero(problem.usable[job] & (problem.node_gpus >= count)).tolist()
         homes = self._homes()
@@ -136,7 +136,7 @@ class _Board:
                     yield _Change(gain - cost, node, moved)
 
     def _homes(self) -> list[int]:
-        """Nodes for those who are moved, the tightest first."""
+        """Returns destinations for moved jobs, nodes with fewest free GPUs first."""
         by_room: dict[int, list[int]] = {}
         for node, room in enumerate(self.free):
             if room and len(by_room.setdefault(room, [])) < _HOMES:
@@ -144,7 +144,7 @@ class _Board:
         return [node for room in sorted(by_room) for node in by_room[room]]
 
     def _movable(self, node: int) -> list[int]:
-        """Guests that have only this node and may be moved, a few of each size."""
+        """Returns jobs that stand on this node alone and may be moved, a few of each size."""
         by_size: dict[int, list[tuple[float, int]]] = {}
         for guest in self.guests[node]:
             row = self.rows[guest]
@@ -159,7 +159,7 @@ class _Board:
     def _elsewhere(
         self, others: tuple[int, ...], node: int, candidates: list[int]
     ) -> dict[int, dict[int, int]]:
-        """The tightest other node for each; empty if one finds none."""
+        """Returns the other node with fewest free GPUs that holds each of these jobs; empty if one finds none."""
         room = {n: self.free[n] for n in candidates if n != node}
         moved = {}
         for other in sorted(others, key=lambda o: (-self.rows[o][node], o)):

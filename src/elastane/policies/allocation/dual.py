@@ -1,8 +1,8 @@
-"""Prices of GPUs of several accelerator types at which everybody's choice would just use what there is.
+"""Finds market-clearing GPU prices for several accelerator types: the Lagrangian dual of the count problem.
 
-At given prices each job takes what leaves it most.  Σ_j of what it leaves + Σ_t price_t · GPUs_t, the dual of the count
-problem, is convex in the prices and never below what the best division is worth; it is made small on a grid of prices,
-for all jobs at once.
+At given prices each job takes the type and size with the largest surplus (value minus price).  The dual,
+Σ_j surplus_j + Σ_t price_t · GPUs_t, is convex in the prices and never below the value of the best division; it is
+minimised on a grid of prices, for all jobs at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_SWEEPS = 12
 
 @dataclass(frozen=True)
 class Demand:
-    """Of one type: what each job would take at each price, and what that leaves it: (job, price)."""
+    """Demand for one accelerator type: GPUs that each job takes at each price, and its surplus; both (job, price)."""
 
     sizes: IntArray
     surplus: FloatArray
@@ -31,14 +31,14 @@ class Demand:
 
 
 def price_grid(steps: Sequence[Steps]) -> FloatArray:
-    """Prices that are looked at: where demand changes, the same for all types."""
+    """Returns the prices to try, the same for all types: quantiles of those at which some job's demand changes."""
     slopes = np.concatenate([each.gains / each.sizes for each in steps])
     found = np.unique(np.quantile(slopes, np.linspace(0.0, 1.0, _GRID))) if len(slopes) else slopes
     return np.concatenate([[0.0], found])
 
 
 def demand_of(steps: Steps, jobs: int, prices: FloatArray) -> Demand:
-    """What jobs with these hulls take."""
+    """Returns the demand of ``jobs`` jobs whose concave hulls have these steps."""
     slopes = steps.gains / steps.sizes
     column = np.searchsorted(prices, slopes) - 1  # the highest price below the slope
     sizes = np.zeros((jobs, len(prices)), dtype=np.int64)
@@ -61,7 +61,7 @@ class Dual:
     room: Sequence[int]
 
     def smallest(self) -> list[int]:
-        """Prices (their numbers) where it is smallest, as far as one at a time, and all together, get."""
+        """Returns the indices of the prices that minimise D, by descent along single prices and along all at once."""
         found = [self._descended(start) for start in (0, len(self.prices) - 1)]
         return min(found, key=lambda at: float(self._values([np.array([i]) for i in at])[0]))
 
@@ -81,7 +81,7 @@ class Dual:
         return at
 
     def _values(self, at: Sequence[IntArray]) -> FloatArray:
-        """D for several prices of some types."""
+        """Evaluates D; each type has one price index, or several to try."""
         left = [demand.surplus[:, numbers] for demand, numbers in zip(self.demands, at, strict=True)]
         paid = [self.prices[numbers] * room for numbers, room in zip(at, self.room, strict=True)]
         out: FloatArray = reduce(np.maximum, left).sum(axis=0) + reduce(np.add, paid)

@@ -1,4 +1,4 @@
-"""From counts to nodes, with at most one distributed job on any node (Pollux's interference avoidance)."""
+"""Places counts of GPUs on nodes, with at most one distributed job on any node (Pollux's interference avoidance)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Layout:
         self.rows: dict[int, dict[int, int]] = {}
 
     def keep(self, job: int) -> None:
-        """Leave a job where it is."""
+        """Keeps a job on the GPUs it holds."""
         held = self.problem.held[job]
         self._commit(job, {int(n): int(held[n]) for n in held.nonzero()[0]})
 
@@ -39,7 +39,7 @@ class Layout:
                 self.shared[node] = True
 
     def place(self, job: int, workers: int) -> None:
-        """The best place for that many workers, or for as many as can be placed to advantage."""
+        """Places that many workers where the job is fastest, or fewer where not all of them find room."""
         options = [self._single(job, workers)]
         options.extend(self._spread(job, workers, kind) for kind in self.kinds)
         best, best_speedup = {}, 0.0
@@ -54,7 +54,7 @@ class Layout:
             self._commit(job, best)
 
     def _single(self, job: int, workers: int) -> dict[int, int]:
-        """The tightest node that holds all; otherwise the roomiest."""
+        """Returns the node with fewest free GPUs that holds all workers; otherwise the one with most, filled up."""
         held, usable = self.problem.held[job], self.problem.usable[job].tolist()
         tightest, tightest_key = -1, (0, 0, 0)
         roomiest = -1
@@ -72,7 +72,7 @@ class Layout:
         return {roomiest: self.free[roomiest]} if roomiest >= 0 else {}
 
     def _spread(self, job: int, workers: int, kind: int) -> dict[int, int]:
-        """Roomiest nodes without another distributed job; what is left goes where it fits most tightly."""
+        """Returns nodes without another distributed job, most free GPUs first; the rest goes where it just fits."""
         held, limit = self.problem.held[job], self.problem.jobs[job].request.max_nodes
         right = [u and k == kind for u, k in zip(self.problem.usable[job].tolist(), self.kind_of, strict=True)]
         candidates = [n for n, room in enumerate(self.free) if room > 0 and right[n] and not self.shared[n]]
@@ -87,7 +87,7 @@ class Layout:
         return row
 
     def grow(self, job: int) -> None:
-        """Give a job that moves anyway what is left over on its own nodes, as long as it helps."""
+        """Gives a job that moves anyway the GPUs still free on its nodes, while they make it faster."""
         row = self.rows.get(job)
         while row:
             size = sum(row.values())
@@ -102,9 +102,9 @@ class Layout:
 
 
 def lay_out(problem: Problem, counts: IntArray) -> dict[int, dict[int, int]]:
-    """Node counts per job row: unchanged jobs stay, the rest are packed, largest first.
+    """Returns GPUs per node for every job: unchanged jobs stay, the rest are packed, largest first.
 
-    Where that leaves no place for an urgent job, whoever may be moved makes room for it.
+    Where that leaves no place for an urgent job, all jobs that are not pinned may be moved to make room for it.
     """
     layout = _laid_out(problem, counts, make_room=False)
     if any(job not in layout.rows for job in problem.urgent if counts[job]):

@@ -1,7 +1,7 @@
-"""A cluster with several accelerator types: one problem for each, divided together.
+"""Divides a cluster with several accelerator types: one ``Problem`` (a *part*) for each, solved together.
 
-The problems have the same jobs in the same order.  A job holds GPUs of one type at most, and what it does with them is
-told to the problems of the others (``Problem.elsewhere``).
+All parts have the same jobs in the same order.  A job holds GPUs of one type at most; its speed on them is known to
+the parts of the other types as ``Problem.elsewhere``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PartRows = tuple[Rows, ...]
 def part_of(
     frame: Frame, kind: int, gpu_type: str, most: IntArray, unit: FloatArray, typical: FloatArray
 ) -> Problem:
-    """What there is of one accelerator type.
+    """Builds the problem of one accelerator type.
 
     Args:
         frame: The whole round; its jobs with their speeds on this type.
@@ -38,7 +38,7 @@ def part_of(
         gpu_type: Its name.
         most: GPUs of it that each job may have.
         unit: Work per second that counts as 1, per job.
-        typical: What one GPU of this type is taken to do for a job that was never measured, in that unit.
+        typical: Assumed speed of one GPU of this type for a job that was never measured, in that unit.
     """
     here = np.flatnonzero(frame.kinds == kind)
     part = replace(
@@ -56,7 +56,7 @@ def part_of(
 
 
 def _tables(part: Frame, gpu_type: str, unit: FloatArray, typical: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Work per second with every size, on one node and on several; jobs never measured scale perfectly."""
+    """Returns work per second for every size, on one node and on several; unmeasured jobs scale perfectly."""
     per_node = max(int(part.node_gpus.max(initial=1)), 1)
     largest = np.maximum(part.most, part.held.sum(axis=1))
     sizes = np.arange(int(largest.max(initial=1)) + 1)
@@ -75,7 +75,7 @@ def _tables(part: Frame, gpu_type: str, unit: FloatArray, typical: FloatArray) -
 
 
 def solve(parts: Parts) -> PartRows:
-    """Types and counts, laid out type by type, and tidied up: sizes that fit together, or others if GPUs are left."""
+    """Solves for types, counts and places; sizes that do not pack well are tried only where GPUs stay idle."""
     total = sum(int(part.node_gpus.sum()) for part in parts)
     choices = zip(*(packings(part, part.count_values()) for part in parts), strict=True)
     best = _laid_out(parts, next(choices))
@@ -88,7 +88,7 @@ def solve(parts: Parts) -> PartRows:
 
 
 def _laid_out(parts: Parts, values: Sequence[FloatArray]) -> PartRows:
-    """The best division by these values, on nodes."""
+    """Solves for the best counts by these values, and lays them out on nodes, defragmented."""
     totals = [int(part.node_gpus.sum()) for part in parts]
     if len(parts) == 1:
         counts: list[IntArray] = [best_counts(values[0], totals[0])]
@@ -100,12 +100,12 @@ def _laid_out(parts: Parts, values: Sequence[FloatArray]) -> PartRows:
 
 
 def objective(parts: Parts, rows: PartRows) -> float:
-    """What a layout is worth, moves discounted."""
+    """Returns the summed objective of all parts, with the discount for jobs that move."""
     return sum(solve_and_compare.objective(part, mine) for part, mine in zip(parts, rows, strict=True))
 
 
 def connected(parts: Parts) -> Parts:
-    """The same problems, each knowing what jobs do with GPUs of the others."""
+    """Returns the parts with ``elsewhere`` filled in: what each job does with GPUs of the other types."""
     if len(parts) == 1:
         return parts
     alone = [replace(part, elsewhere=None) for part in parts]
@@ -116,25 +116,25 @@ def connected(parts: Parts) -> Parts:
 
 
 def holding(parts: Parts, there: Parts) -> Parts:
-    """The same problems with jobs holding what they hold there."""
+    """Returns the parts with what jobs hold taken from ``there``."""
     held = tuple(replace(part, held=other.held) for part, other in zip(parts, there, strict=True))
     return connected(held)
 
 
 def as_if(parts: Parts, rows: PartRows) -> Parts:
-    """The same problems with the answer already in place."""
+    """Returns the parts as they would be if this layout were already in place."""
     there = [solve_and_compare.as_if(part, mine) for part, mine in zip(parts, rows, strict=True)]
     pinned = np.logical_or.reduce([part.pinned for part in there])
     return connected(tuple(replace(part, pinned=pinned) for part in there))
 
 
 def held_rows(parts: Parts) -> PartRows:
-    """What jobs hold now."""
+    """Returns the present layout."""
     return tuple(solve_and_compare.as_rows(part.held) for part in parts)
 
 
 def improves(parts: Parts, rows: PartRows) -> bool:
-    """Whether this is better than the present state by more than rounding."""
+    """Tells whether a layout is better than the present one by more than rounding."""
     if len(parts) == 1:
         return solve_and_compare.improves(parts[0], rows[0])
     # What jobs without GPUs of a type add to its sum is the same now and then.
@@ -143,7 +143,7 @@ def improves(parts: Parts, rows: PartRows) -> bool:
 
 
 def grants_of(parts: Parts, rows: PartRows) -> dict[str, Grant]:
-    """Rows of all types as grants."""
+    """Turns the layouts of all types into grants, by job id."""
     found: dict[str, Grant] = {}
     for part, mine in zip(parts, rows, strict=True):
         found.update(solve_and_compare.grants_of(part, mine))
@@ -151,7 +151,10 @@ def grants_of(parts: Parts, rows: PartRows) -> dict[str, Grant]:
 
 
 def whole(parts: Parts) -> Problem:
-    """All types as one, for what does not depend on speed: who there is, how many GPUs, how many each may have."""
+    """Joins all parts into one problem, for questions that do not depend on speed: jobs, GPUs, limits.
+
+    Its speeds are those of the first type only and mean nothing.
+    """
     if len(parts) == 1:
         return parts[0]
     return replace(

@@ -19,7 +19,7 @@ _OFFSET = 1e-3  # keeps jobs with nothing finite when p < 0
 
 
 def contribution(speedup: FloatArray, p: float) -> FloatArray:
-    """What a job adds to the sum that is maximised; increasing in the speed-up for every p."""
+    """Returns a job's term in the sum that is maximised; it increases with the speed-up for every p."""
     shifted = speedup + _OFFSET
     if p == 0.0:
         return np.log(shifted)
@@ -28,7 +28,7 @@ def contribution(speedup: FloatArray, p: float) -> FloatArray:
 
 
 def fitness(speedups: FloatArray, p: float) -> FloatArray:
-    """The power mean over the last axis."""
+    """Returns the power mean of speed-ups over the last axis."""
     mean = np.mean(contribution(speedups, p), axis=-1)
     if p == 0.0:
         return np.asarray(np.exp(mean))

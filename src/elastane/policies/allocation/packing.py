@@ -1,8 +1,8 @@
-"""Sizes that fit together: what is left beside them on a node is of use to somebody.
+"""Restricts job sizes to those that pack: powers of two within a node, and whole nodes.
 
-Three of the four GPUs of a node leave one, and jobs that need two find only single ones, on different nodes.  Where a
-node has a power of two of GPUs, jobs get a power of two of them, or whole nodes; a job that holds something else may
-keep it.  Where that leaves GPUs idle, other sizes are looked at, too (``mixed``).
+A job on three of a node's four GPUs leaves one, and a job that needs two finds only single GPUs on different nodes.
+Powers of two apply where all nodes have the same power of two of GPUs; a job that holds another size may keep it.
+Where the restriction leaves GPUs idle, ``multi_type.solve`` tries other sizes, too.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from elastane.policies.allocation.problem import Problem
 
 
 def packings(problem: Problem, values: FloatArray) -> Iterator[FloatArray]:
-    """``values`` (job, size) with sizes that fit together, then with any size on one node, then with all."""
+    """Yields ``values`` (job, size) with ever fewer restrictions: sizes that pack, any size on one node, all."""
     yield packing(problem, values)
     yield packing(problem, values, within=False)
     yield values
 
 
 def packing(problem: Problem, values: FloatArray, *, within: bool = True) -> FloatArray:
-    """``values`` (job, size) without the sizes that do not fit together; ``within``: on one node, too.
+    """Returns ``values`` (job, size) with −inf for sizes that do not pack; ``within`` also restricts sizes on one node.
 
-    What a job holds, the most it asks for, and what has nothing smaller that it may have instead stay as they are, and
-    so does all that is urgent.
+    The size a job holds, the most it asks for, and sizes with no allowed smaller one stay; so do those of urgent jobs.
     """
     if not len(values):
         return values
@@ -42,7 +41,7 @@ def packing(problem: Problem, values: FloatArray, *, within: bool = True) -> Flo
 
 
 def fitting_below(sizes: IntArray, node_gpus: IntArray, *, within: bool = True) -> IntArray:
-    """The largest size, up to each of these, that fits together with others; nodes that differ have no such sizes."""
+    """Returns for each size the largest one up to it that packs; all sizes do where nodes differ in their GPUs."""
     per_node = int(node_gpus.max(initial=0))
     if per_node < 1 or (node_gpus[node_gpus > 0] != per_node).any():
         return sizes

@@ -1,4 +1,4 @@
-"""One round as arrays: what every job is worth with every number of GPUs, and what it holds now."""
+"""Describes one allocation round as arrays: each job's speed-up with every number of GPUs, and what it holds now."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Problem:
     one_node: FloatArray
     several: FloatArray
     factor: FloatArray
-    """What a move leaves of a speed-up, per (job, size)."""
+    """The part of a speed-up that remains after a move, per (job, size)."""
     least: IntArray
     most: IntArray
     held: IntArray
@@ -42,13 +42,13 @@ class Problem:
     """Whether the job accepts the node's accelerator, per (job, node)."""
     p: float
     extra: FloatArray | None = None
-    """What each size of each job is worth besides, per (job, size); moves do not lessen it."""
+    """Additional value, per (job, size), that is not discounted when a job moves."""
     urgent: tuple[int, ...] = ()
-    """Jobs for which others have to make room."""
+    """Rows of jobs for which others have to make room, the first one first."""
     reference: FloatArray | None = None
-    """What one GPU does for each job, if that is not what one of these GPUs does."""
+    """Speed-up with one reference GPU, per job, where that is not a GPU of this problem."""
     elsewhere: FloatArray | None = None
-    """What each job does with GPUs of another type that it holds; 0: none."""
+    """Speed-up of each job on GPUs of another type that it holds; 0: it holds none."""
 
     @property
     def held_total(self) -> IntArray:
@@ -58,7 +58,7 @@ class Problem:
 
     @property
     def running(self) -> NDArray[np.bool_]:
-        """Jobs that hold something, here or of another type."""
+        """Jobs that hold GPUs, here or of another type."""
         here = self.held_total > 0
         return here if self.elsewhere is None else here | (self.elsewhere > 0.0)
 
@@ -76,7 +76,7 @@ class Problem:
         return np.where(sizes <= widest, self.one_node, self.several)
 
     def speedup_of(self, job: int, nodes: int, workers: int) -> float:
-        """Speed-up of one allocation."""
+        """Returns the speed-up of one job with ``workers`` GPUs on ``nodes`` nodes, before the discount for moving."""
         table = self.one_node if nodes <= 1 else self.several
         return float(table[job, min(workers, table.shape[1] - 1)])
 
@@ -99,7 +99,7 @@ class Problem:
         return value
 
     def count_values(self) -> FloatArray:
-        """What each size of each job adds to the objective if laid out perfectly; −inf where not allowed."""
+        """Returns what each size of each job adds to the objective if laid out perfectly; −inf where not allowed."""
         sizes = np.arange(self.several.shape[1])
         values = contribution(self.packed() * self.factor, self.p)
         rows = np.arange(len(self.jobs))
@@ -131,13 +131,13 @@ class Frame:
     pinned: NDArray[np.bool_]
 
     def problem(self, one_node: FloatArray, several: FloatArray, factor: FloatArray, p: float) -> Problem:
-        """With speeds, and what moving leaves of them."""
+        """Completes the frame with speed-ups and the discount for moving (``factor``)."""
         frame = {each.name: getattr(self, each.name) for each in fields(self)}
         return Problem(**frame, one_node=one_node, several=several, factor=factor, p=p)
 
 
 def frame_of(view: View, max_explore: float, first: int) -> Frame:
-    """Gather the view into arrays; a job that was never measured may have ``first`` GPUs."""
+    """Gathers the view into arrays; a job that was never measured may have ``first`` GPUs."""
     jobs = tuple(sorted(view.jobs.values(), key=lambda job: _priority(job, view)))
     node_ids = tuple(sorted(view.nodes))
     types = [view.nodes[node].gpu_type for node in node_ids]
@@ -159,7 +159,7 @@ def frame_of(view: View, max_explore: float, first: int) -> Frame:
 def build_problem(
     view: View, p: float, delay_s: float, fair_on_one_node: bool, max_explore: float, first: int = 1
 ) -> Problem:
-    """The round with speed-ups over a fair share, for all accelerators alike."""
+    """Builds the round with speed-ups over a fair share, all accelerator types treated as one."""
     frame = frame_of(view, max_explore, first)
     total, per_node = int(frame.node_gpus.sum()), int(frame.node_gpus.max(initial=1))
     most = np.maximum(frame.most, frame.held.sum(axis=1))
@@ -190,7 +190,7 @@ def _stands(job: JobView, view: View) -> bool:
 
 
 def _node_gpus(view: View, node_ids: tuple[str, ...]) -> IntArray:
-    """GPUs to give out; of a draining node only those that pinned jobs keep."""
+    """Returns GPUs to divide per node; a draining node counts only those that pinned jobs keep."""
     kept = view.kept_on_draining()
     return np.array([kept.get(node, view.nodes[node].gpus) for node in node_ids], dtype=np.int64)
 
@@ -202,7 +202,7 @@ def _usable(jobs: tuple[JobView, ...], types: list[str]) -> NDArray[np.bool_]:
 
 
 def _held(jobs: tuple[JobView, ...], view: View, node_ids: tuple[str, ...]) -> IntArray:
-    """What each job can go on holding: nothing if a part of its gang is lost."""
+    """Returns GPUs per (job, node) that jobs can go on holding: none if a part of a gang is lost."""
     held = np.zeros((len(jobs), len(node_ids)), dtype=np.int64)
     position = {node: i for i, node in enumerate(node_ids)}
     for row, job in enumerate(jobs):
@@ -213,7 +213,7 @@ def _held(jobs: tuple[JobView, ...], view: View, node_ids: tuple[str, ...]) -> I
 
 
 def reach_of(jobs: tuple[JobView, ...], view: View, gpu_type: str | None = None) -> list[int]:
-    """The most GPUs (of that type) each job could ever stand on; jobs that ask alike are answered once."""
+    """Returns the most GPUs (of that type) that each job could ever get; equal requests are computed once."""
     wishes = {(job.request.types, job.request.max_nodes, job.request.worker): job.request for job in jobs}
     found = {}
     for wish, request in wishes.items():
@@ -226,7 +226,7 @@ def reach_of(jobs: tuple[JobView, ...], view: View, gpu_type: str | None = None)
 def _bounds(
     jobs: tuple[JobView, ...], reach: list[int], held: IntArray, explore: float, first: int
 ) -> tuple[IntArray, IntArray]:
-    """Smallest and largest size of each job; a job may at most double what it was ever seen with, or stay."""
+    """Returns the smallest and largest size of each job: at most ``explore`` times what it was seen with, or as now."""
     least, most = [], []
     for job, limit, now in zip(jobs, reach, held, strict=True):
         low, high = max(job.request.min_workers, 1), job.request.max_workers
@@ -247,7 +247,7 @@ def _bounds(
 def _speedups(
     jobs: tuple[JobView, ...], most: IntArray, total: int, per_node: int, fair_on_one_node: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Goodput over that of a fair share; jobs never measured are believed to scale perfectly."""
+    """Returns goodput over that with a fair share; jobs that were never measured are assumed to scale perfectly."""
     fair = max(-(-total // max(len(jobs), 1)), 1)
     width = int(most.max(initial=1)) + 1
     sizes = np.arange(width)
@@ -268,7 +268,7 @@ def _speedups(
 
 
 def _fair_rates(models: list[SpeedModel], nodes: int, workers: int) -> FloatArray:
-    """Goodput with a fair share; where that is more than a job can use, with the most it can use."""
+    """Returns goodput with a fair share; where that exceeds what a job can use, with the most it can use."""
     rates = np.zeros(len(models))
     alike: dict[int, list[int]] = {}
     for row, model in enumerate(models):

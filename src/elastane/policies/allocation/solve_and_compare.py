@@ -1,4 +1,7 @@
-"""From a problem to an answer: counts, laid out on nodes, and only if that is better than staying."""
+"""Solves a problem (counts, then places) and compares the answer with the present layout.
+
+Callers keep the present layout unless the answer improves on it.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ _MOVES = Ability.SUSPEND | Ability.MIGRATE
 
 
 def solve(problem: Problem) -> Rows:
-    """Counts, laid out.
+    """Solves for counts and lays them out on nodes.
 
-    Counts know nothing of accelerator types, so where there are several the layout may fall short of them; then
-    the answer is taken up again from where it stands, or the next round would move jobs once more.
+    Counts ignore accelerator types, so with several types the layout may fall short of them.  Then the problem is
+    solved again from that layout until nothing improves; otherwise the next round would move jobs once more.
     """
     total = int(problem.node_gpus.sum())
     rows = lay_out(problem, best_counts(problem.count_values(), total))
@@ -43,7 +46,7 @@ def solve(problem: Problem) -> Rows:
 
 
 def as_if(problem: Problem, rows: Rows) -> Problem:
-    """The same problem with the answer already in place; jobs that stay once they run then stay."""
+    """Returns the problem as it would be if this layout were in place; jobs that cannot be moved are then pinned."""
     held = np.zeros_like(problem.held)
     pinned = problem.pinned.copy()
     for j, row in rows.items():
@@ -54,13 +57,13 @@ def as_if(problem: Problem, rows: Rows) -> Problem:
 
 
 def improves(problem: Problem, rows: Rows) -> bool:
-    """Whether this is better than the present state by more than rounding, which would exchange equals for ever."""
+    """Tells whether a layout beats the present one by more than rounding, so that equal layouts never alternate."""
     present = problem.present_value()
     return objective(problem, rows) > present + 1e-9 * abs(present)
 
 
 def objective(problem: Problem, rows: Rows) -> float:
-    """Σ of contributions of a layout, moves discounted."""
+    """Returns the sum of contributions of a layout, with the discount for jobs that move."""
     speedups = np.zeros(len(problem.jobs))
     for job, row in rows.items():
         speedups[job] = problem.speedup_of(job, len(row), sum(row.values()))
@@ -73,7 +76,7 @@ def objective(problem: Problem, rows: Rows) -> float:
 
 
 def grants_of(problem: Problem, rows: Rows) -> dict[str, Grant]:
-    """Rows as grants; a job that stays keeps the very grant it has."""
+    """Turns a layout into grants by job id; a job that stays keeps its identical grant."""
     grants = {}
     for j, row in rows.items():
         job = problem.jobs[j]
@@ -85,7 +88,7 @@ def grants_of(problem: Problem, rows: Rows) -> dict[str, Grant]:
 
 
 def explain(problem: Problem, given: Mapping[int, int]) -> dict[str, str]:
-    """Why each job that was not ``given`` any GPUs has none."""
+    """Says for each job without GPUs why it has none; ``given`` are GPUs by row."""
     total = int(problem.node_gpus.sum())
     crowd = f"{len(problem.jobs)} jobs share {total} GPUs"
     stay = np.flatnonzero(problem.pinned & (problem.held_total > 0))
@@ -110,12 +113,12 @@ def explain(problem: Problem, given: Mapping[int, int]) -> dict[str, str]:
 
 
 def counts_of(rows: Rows) -> dict[int, int]:
-    """GPUs that each job is given."""
+    """Returns the GPUs of each job in a layout, by row."""
     return {job: sum(row.values()) for job, row in rows.items()}
 
 
 def _taken(least: int, had: int, stay: Sequence[str]) -> str:
-    """Why it cannot be given enough, whatever it is worth: others can be neither suspended nor made smaller."""
+    """Says that pinned jobs, which can be neither suspended nor shrunk, leave fewer GPUs than a job needs."""
     named = [*stay[:3], f"{len(stay) - 3} more"] if len(stay) > 3 else list(stay)
     who = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
     runs = "runs" if len(stay) == 1 else "run"
@@ -123,7 +126,7 @@ def _taken(least: int, had: int, stay: Sequence[str]) -> str:
 
 
 def as_rows(state: NDArray[np.integer[Any]]) -> Rows:
-    """GPUs per node for every job that has any."""
+    """Converts an array of GPUs per (job, node) into a layout, without jobs that have none."""
     return {
         int(job): {int(node): int(state[job, node]) for node in np.flatnonzero(state[job])}
         for job in np.flatnonzero(state.any(axis=1))

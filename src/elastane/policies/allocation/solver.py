@@ -19,7 +19,7 @@ _EXACT_CELLS = 150_000
 
 
 class Steps(NamedTuple):
-    """Steps along upper concave hulls that gain: whose, how many GPUs more, what they gain, the size reached."""
+    """Steps along upper concave hulls, as columns: the job, GPUs added, value gained, size reached."""
 
     owners: IntArray
     sizes: IntArray
@@ -27,7 +27,7 @@ class Steps(NamedTuple):
     targets: IntArray
 
     def of(self, rows: IntArray, jobs: int) -> Steps:
-        """Those of some of the jobs, which are numbered anew."""
+        """Selects the steps of ``rows`` out of ``jobs`` jobs, renumbered from 0."""
         numbers = np.full(jobs, -1)
         numbers[rows] = np.arange(len(rows))
         found = self.where(numbers[self.owners] >= 0)
@@ -39,7 +39,7 @@ class Steps(NamedTuple):
 
 
 def best_counts(values: FloatArray, total: int, steps: Steps | None = None) -> IntArray:
-    """The sizes that maximise Σ values[j, size_j] with Σ size_j ≤ total; −inf marks sizes a job may not have.
+    """Returns the sizes that maximise Σ values[j, size_j] with Σ size_j ≤ total; −inf marks sizes not allowed.
 
     Size 0 must be allowed for every job, or the smallest allowed sizes must fit together.  ``steps`` are those of
     ``hull_steps``, if they are known already.
@@ -74,7 +74,7 @@ def _dynamic_programme(values: FloatArray, total: int) -> IntArray:
 
 
 def _climb_hulls(values: FloatArray, total: int, steps: Steps | None = None) -> IntArray:
-    """Steps between vertices of all concave hulls, taken by falling gain per GPU while they fit."""
+    """Takes steps along all concave hulls by falling gain per GPU while they fit."""
     start = np.argmax(np.isfinite(values), axis=1)
     owners, sizes, gains, targets = steps or hull_steps(values, start)
     order = np.argsort(-gains / sizes, kind="stable")
@@ -102,7 +102,7 @@ def _climb_hulls(values: FloatArray, total: int, steps: Steps | None = None) -> 
 
 
 def hull_steps(values: FloatArray, start: IntArray) -> Steps:
-    """Every job's steps along its upper concave hull."""
+    """Returns the steps along every job's upper concave hull, from its size in ``start``."""
     jobs, sizes = values.shape
     if jobs < sizes:
         return _row_hulls(values, start)  # few jobs with long hulls: job by job is faster than step by step
@@ -154,7 +154,7 @@ def _row_hulls(values: FloatArray, start: IntArray) -> Steps:
 
 
 def _spend_rest(values: FloatArray, counts: IntArray, left: int) -> IntArray:
-    """Use the few GPUs that no whole step fitted: repeatedly the best gain within what is left."""
+    """Spends the GPUs that no whole hull step fitted into: repeatedly the best gain within what is left."""
     rows = np.arange(len(counts))
     while left > 0:
         now = values[rows, counts]

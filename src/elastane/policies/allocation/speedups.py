@@ -31,7 +31,7 @@ class RateTable:
 def rate_tables(
     models: Sequence[SpeedModel], largest: Sequence[int], per_node: int, gpu_type: str = ""
 ) -> list[RateTable]:
-    """A table for each model, up to its own largest size; all that are new in few vectorised calls."""
+    """Returns a table for each model, up to its own largest size; new ones are computed in few vectorised calls."""
     tables: list[RateTable | None] = []
     todo: dict[int, list[int]] = {}
     for i, (model, size) in enumerate(zip(models, largest, strict=True)):

@@ -1,9 +1,9 @@
-"""The count problem with several accelerator types: one type and a number of GPUs of it for each job.
+"""Solves the count problem with several accelerator types: one type and a number of its GPUs for each job.
 
     max Σ_j values[t_j][j, k_j]   with   Σ_{j: t_j = t} k_j ≤ total_t   for every type t
 
-Every type gets a price per GPU (``dual``), at which each job chooses the type that leaves it most.  Then the GPUs of
-each type are divided among those who chose it (``best_counts``), and who would gain by another type is moved there.
+Every type gets a price per GPU (``dual``), at which each job chooses the type with the largest surplus.  Then the GPUs
+of each type are divided among the jobs that chose it (``best_counts``), and a local search moves jobs between types.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _TRIALS = 240
 """Moves that are tried, divided by the number of jobs; at least ``_FEWEST``."""
 _FEWEST = 6
 _FEW = 8
-"""So few jobs may also exchange their types."""
+"""With no more jobs than this, pairs of jobs may also exchange their types."""
 _HOPELESS = 1.0
-"""A move that seems to lose more than so many GPUs are worth is not tried."""
+"""A move that seems to lose more than the price of this many GPUs is not tried."""
 _GAIN = 1e-9
 _TINY = 1e-12
 
@@ -36,14 +36,14 @@ _Move = dict[int, int]
 
 @dataclass(frozen=True)
 class Division:
-    """For each job its type, and how many GPUs of that."""
+    """The accelerator type of each job, by number, and how many GPUs of it the job gets."""
 
     kinds: IntArray
     counts: IntArray
 
 
 def best_division(values: Sequence[FloatArray], totals: Sequence[int]) -> Division:
-    """The types and sizes that maximise the sum; −inf marks what a job may not have.
+    """Returns types and sizes that (nearly) maximise the sum; −inf marks what a job may not have.
 
     A job whose size 0 is not allowed on some type stays on that type; on all others it must be allowed.
     """
@@ -66,7 +66,7 @@ def best_division(values: Sequence[FloatArray], totals: Sequence[int]) -> Divisi
 
 
 def _starts(table: FloatArray) -> IntArray:
-    """The smallest size each job may have."""
+    """Returns the smallest allowed size of each job."""
     out: IntArray = np.argmax(np.isfinite(table), axis=1) if table.size else np.zeros(0, dtype=np.int64)
     return out
 
@@ -74,10 +74,10 @@ def _starts(table: FloatArray) -> IntArray:
 def _types(
     demands: Sequence[Demand], at: Sequence[int], prices: FloatArray, left: Sequence[int]
 ) -> list[IntArray]:
-    """Two ways to choose types at these prices, in turn or at once; a job that buys nothing goes where it nearly did.
+    """Assigns types at these prices in two ways; a job that buys nothing gets the type it came closest to buying.
 
-    Where jobs are alike they all want the same, so they choose in turn, who would lose most by another type first.
-    Where one job wants nearly all of a type, small ones before it must not take its room.
+    Similar jobs all want the same type, so they choose in turn, the job that would lose most by another type first.
+    Where one job wants nearly all of a type, small ones must not take its room first, so all choose at once as well.
     """
     pairs = list(zip(demands, at, strict=True))
     surplus = np.stack([demand.surplus[:, i] for demand, i in pairs], axis=1)
@@ -98,7 +98,7 @@ def _types(
 
 
 class _Answer:
-    """Jobs with their types, GPUs of each type divided among them."""
+    """A solution that is being improved: the type and the GPUs of each job, and the value of every type."""
 
     def __init__(
         self,
@@ -116,11 +116,11 @@ class _Answer:
 
     @property
     def worth(self) -> float:
-        """Of all types together."""
+        """Returns the value of all types together."""
         return sum(self._worth)
 
     def _divide(self, kind: int, kinds: IntArray, counts: IntArray) -> float:
-        """Divide one type's GPUs among its jobs; what that is worth, over nothing."""
+        """Divides one type's GPUs among its jobs; returns the value gained over giving them nothing."""
         rows = np.flatnonzero(kinds == kind)
         table = self._values[kind][rows]
         steps = self._steps[kind].of(rows, len(kinds))
@@ -129,7 +129,7 @@ class _Answer:
         return float((self._values[kind][rows, counts[rows]] - first).sum())
 
     def improve(self, prices: FloatArray, free: Flags) -> None:
-        """Move jobs to other types, the most promising first, while that gains; few jobs also change places."""
+        """Moves jobs to other types, the most promising first, while that gains; a few jobs may also exchange types."""
         few = int(free.sum()) <= _FEW
         for _ in range(max(_TRIALS // max(len(free), 1), _FEWEST)):
             moves = self._candidates(prices, free) + (self._exchanges(free) if few else [])
@@ -137,7 +137,7 @@ class _Answer:
                 return
 
     def _candidates(self, prices: FloatArray, free: Flags) -> list[_Move]:
-        """A job to another type, by what it would gain there at these prices."""
+        """Returns moves of one job to another type, sorted by what it would gain there at these prices."""
         rows = np.arange(len(self.kinds))
         gains = []
         now = np.zeros(len(rows))
@@ -152,13 +152,13 @@ class _Answer:
         return [{job: kind} for job, kind in pairs if gain[job, kind] > -_HOPELESS * prices[kind]]
 
     def _exchanges(self, free: Flags) -> list[_Move]:
-        """Two jobs of different types that exchange them."""
+        """Returns moves in which two jobs of different types exchange them."""
         pairs = combinations(np.flatnonzero(free).tolist(), 2)
         each = [(one, other, int(self.kinds[one]), int(self.kinds[other])) for one, other in pairs]
         return [{one: theirs, other: mine} for one, other, mine, theirs in each if mine != theirs]
 
     def _moved(self, move: _Move) -> bool:
-        """Whether some jobs were better moved to other types; then they are."""
+        """Makes a move if it improves the solution; tells whether it did."""
         kinds, counts = self.kinds.copy(), self.counts.copy()
         kinds[list(move)] = list(move.values())
         touched = sorted({*move.values(), *self.kinds[list(move)].tolist()})

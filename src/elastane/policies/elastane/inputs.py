@@ -1,8 +1,8 @@
-"""What a decision begins with: the jobs' speeds on every accelerator type, their outlook, and what to remember.
+"""Gathers the inputs of one decision: a problem per accelerator type, the job estimates, and state for the memory.
 
-On a mixed cluster a job's work is counted in seconds of a mean GPU: with k GPUs it does the mean of what it does with k
-of each type it may use, weighted by how many there are.  So a fair share is a part 1/J of every type, and the price of
-work means the same whatever a job holds.
+On a mixed cluster work is counted in seconds of a *mean GPU*: the speed of k mean GPUs is the mean of the speeds of k
+GPUs of each type the job may use, weighted by how many of them there are.  So a fair share is a part 1/J of every type,
+and the price of work means the same whatever a job holds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from elastane.policies.view import JobView, View
 
 @dataclass(frozen=True)
 class Sight:
-    """A problem for each accelerator type, what is known of the jobs, and what the policy is to remember of it."""
+    """The inputs of one decision: a problem per accelerator type, the job estimates, and state to remember."""
 
     parts: Parts
     outlook: Outlook
@@ -41,13 +41,13 @@ class Sight:
 
 
 def see(view: View, explore: float, first: int, caution: float) -> Sight:
-    """Gather what the view says.
+    """Gathers the inputs from a view.
 
     Args:
-        view: What there is.
+        view: The view to decide on, with corrected speed models.
         explore: A job may get at most this many times the GPUs it was ever seen with.
         first: A job that was never measured may get this many.
-        caution: Exponent of the gain believed beyond what was seen.
+        caution: Exponent of the gain assumed beyond the GPUs a job was seen with.
     """
     known = view.memory.get("types") if isinstance(view.memory, dict) else None
     if len({node.gpu_type for node in view.nodes.values() if node.gpus}) <= 1:
@@ -71,7 +71,7 @@ def see(view: View, explore: float, first: int, caution: float) -> Sight:
 
 
 def _alike(view: View, explore: float, first: int, caution: float) -> Sight:
-    """All GPUs are of one type."""
+    """Gathers the inputs for a cluster on which all GPUs are of one type."""
     problem = build_problem(view, 1.0, 0.0, True, explore, first)
     per_node = int(problem.node_gpus.max(initial=1))
     experience = Experience.of(view.memory).with_jobs(problem.jobs, per_node)
@@ -83,7 +83,7 @@ def _alike(view: View, explore: float, first: int, caution: float) -> Sight:
 
 @dataclass(frozen=True)
 class _Side:
-    """One accelerator type: the jobs as they would be on it, and what growing beyond one of its nodes has brought."""
+    """One accelerator type: the jobs with their speeds on it, and the gains observed beyond one of its nodes."""
 
     kind: int
     name: str
@@ -93,11 +93,11 @@ class _Side:
     experience: Experience
 
     def hopes(self, caution: float) -> Belief:
-        """How much more GPUs of this type may bring, for jobs that can afford to find out."""
+        """Returns optimistic limits on the gain of more GPUs of this type, for dividing GPUs: long jobs may explore."""
         return Belief(caution, self.experience.exponents(self.jobs, self.per_node, caution), self.per_node)
 
     def usual(self, caution: float) -> Belief:
-        """How much more GPUs of this type usually bring."""
+        """Returns the usual gain of more GPUs of this type, for pricing work."""
         return Belief(caution, self.experience.usual(len(self.jobs)), self.per_node)
 
 
@@ -116,7 +116,7 @@ def _side(
 
 
 def _weights(jobs: Sequence[JobView], sides: Sequence[_Side]) -> FloatArray:
-    """Of each type for each job: how many of the GPUs that it may use are of this type."""
+    """Returns for each (job, type) the fraction of the GPUs the job may use that are of this type."""
     gpus = np.array([float(side.gpus) for side in sides])
     wishes = {job.request.types for job in jobs}
     rows = {wish: np.array([not wish or side.name in wish for side in sides]) * gpus for wish in wishes}
@@ -127,7 +127,7 @@ def _weights(jobs: Sequence[JobView], sides: Sequence[_Side]) -> FloatArray:
 
 
 def _mean(jobs: tuple[JobView, ...], view: View, sides: Sequence[_Side], beliefs: Sequence[Belief]) -> Outlook:
-    """The outlook of jobs on mean GPUs; nobody has more of a type than there are."""
+    """Builds the job estimates on mean GPUs; no curve uses more GPUs of a type than exist."""
     sizes = sizes_up_to(max(view.total_gpus, 1))
     weights = _weights(jobs, sides)
     rates, alone = np.zeros((len(jobs), len(sizes))), np.zeros(len(jobs))
@@ -148,7 +148,7 @@ def _parts(
     outlook: Outlook,
     exchange: Exchange,
 ) -> Parts:
-    """A problem for each type, in work of mean GPUs."""
+    """Builds a problem for each type, its speeds in the work of one mean GPU."""
     fast = exchange.typical([side.name for side in sides])
     typical = fast / (_weights(frame.jobs, sides) @ fast)[:, None]
     found = []

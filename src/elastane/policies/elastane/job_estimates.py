@@ -1,4 +1,4 @@
-"""What is known of every job: its speed-up curve over all sizes, how much is left, how fast an equal share would be."""
+"""Estimates every job as arrays: speed-up curve over all sizes, remaining work, speed with an equal share of GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from elastane.policies.view import Ability, JobView, View, has
 
 _TINY = 1e-12
 _USUAL = 0.8
-"""k GPUs are taken to do the work of k^0.8 for a job that was never measured."""
+"""Exponent of the speed-up curve, k^0.8 with k GPUs, assumed for a job that was never measured."""
 
 _CACHE: WeakKeyDictionary[GoodputModel, tuple[tuple[int, int, int], FloatArray]] = WeakKeyDictionary()
 """Models are immutable, so their rates are kept as long as they live."""
@@ -24,10 +24,10 @@ _CACHE: WeakKeyDictionary[GoodputModel, tuple[tuple[int, int, int], FloatArray]]
 
 @dataclass(frozen=True)
 class Outlook:
-    """Arrays over (job, size).
+    """The estimates of all jobs as arrays over (job, size).
 
-    ``curves`` is work per second over that of one GPU; ``alone`` is the latter (NaN: never measured);
-    ``left_work`` NaN where nobody can tell.
+    ``curves`` is the speed-up over one GPU; ``alone`` is work per second on one GPU (NaN: never measured);
+    ``left_work`` is the remaining work (NaN: unknown).
     """
 
     jobs: tuple[JobView, ...]
@@ -39,11 +39,11 @@ class Outlook:
     least: IntArray
     most: IntArray
     present: FloatArray | None = None
-    """``curves`` with what each job holds, where that depends on the accelerator type it holds."""
+    """Speed-up with what each job holds now, where that depends on the accelerator type."""
 
     @cached_property
     def measured(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Jobs of which the speed is known."""
+        """Mask of jobs with a known speed."""
         return ~np.isnan(self.alone)
 
     @cached_property
@@ -53,17 +53,17 @@ class Outlook:
         return out
 
     def speedup_of(self, row: int, gpus: int) -> float:
-        """Work per second of one job over that of one GPU."""
+        """Returns the speed-up over one GPU of one job with so many GPUs; 0 without any."""
         return float(np.interp(gpus, self.sizes, self.curves[row])) if gpus else 0.0
 
     def present_speedup(self, row: int) -> float:
-        """Work per second of one job, with what it holds, over that of one GPU."""
+        """Returns the speed-up over one GPU of one job with what it holds now."""
         if self.present is not None:
             return float(self.present[row])
         return self.speedup_of(row, self.jobs[row].workers)
 
     def speedups_at(self, gpus: float) -> FloatArray:
-        """Work per second over that of one GPU with so many, shared in time below what a job needs at least."""
+        """Returns every job's speed-up with ``gpus`` (fractions allowed); below its least size it is time-shared."""
         size = np.clip(gpus, self.least, self.most)
         at = np.clip(np.searchsorted(self.sizes, size, side="right") - 1, 0, len(self.sizes) - 1)
         after = np.minimum(at + 1, len(self.sizes) - 1)
@@ -76,7 +76,7 @@ class Outlook:
 
 
 def look(jobs: tuple[JobView, ...], view: View, belief: Belief) -> Outlook:
-    """Gather what the view says of its jobs, in the order given."""
+    """Estimates the jobs of a view whose GPUs are all of one type, in the order given."""
     sizes = sizes_up_to(max(view.total_gpus, 1))
     per_node = max((node.gpus for node in view.usable.values()), default=1)
     return outlook_of(jobs, view.total_gpus, *speedups_of(jobs, sizes, per_node, belief))
@@ -85,7 +85,7 @@ def look(jobs: tuple[JobView, ...], view: View, belief: Belief) -> Outlook:
 def speedups_of(
     jobs: Sequence[JobView], sizes: IntArray, per_node: int, belief: Belief, gpu_type: str = ""
 ) -> tuple[FloatArray, FloatArray]:
-    """``curves`` and ``alone`` of an outlook."""
+    """Returns ``curves`` and ``alone`` of an ``Outlook``, for one accelerator type."""
     curves = np.tile(sizes.astype(np.float64) ** _USUAL, (len(jobs), 1))
     alone = np.full(len(jobs), np.nan)
     known = [(row, speed) for row, job in enumerate(jobs) if (speed := job.speed) is not None]
@@ -105,7 +105,7 @@ def speedups_of(
 
 
 def outlook_of(jobs: tuple[JobView, ...], total: int, curves: FloatArray, alone: FloatArray) -> Outlook:
-    """With what the jobs say of themselves."""
+    """Completes the estimates with each job's size limits and remaining work; curves are flat beyond the most."""
     sizes = sizes_up_to(max(total, 1))
     least = np.array([_least(job) for job in jobs], dtype=np.int64)
     most = np.array([min(_most(job), max(total, 1)) for job in jobs], dtype=np.int64)
@@ -127,7 +127,7 @@ def outlook_of(jobs: tuple[JobView, ...], total: int, curves: FloatArray, alone:
 
 @dataclass(frozen=True)
 class Belief:
-    """How much faster jobs are believed to become with more GPUs than they were ever seen with, at most.
+    """Limits on the speed-up assumed beyond the GPUs that jobs were ever seen with.
 
     With k times more on the same node k^``within``, with k times more than a node has k^``beyond`` (per job).
     """
@@ -137,11 +137,11 @@ class Belief:
     per_node: int
 
     def of(self, rows: Sequence[int]) -> Belief:
-        """About some of the jobs."""
+        """Returns the limits of some of the jobs."""
         return replace(self, beyond=self.beyond[list(rows)])
 
     def limited(self, table: FloatArray, sizes: IntArray, seen: IntArray, last: FloatArray) -> FloatArray:
-        """Rates over (job, size), with those beyond ``seen`` held against ``last``, the rate there."""
+        """Caps the rates of ``table`` (job, size) beyond ``seen`` GPUs, relative to ``last``, the rate at ``seen``."""
         more = np.maximum(sizes[None, :] / np.maximum(seen, 1)[:, None], 1.0)
         over = np.maximum(sizes[None, :] / np.maximum(seen, self.per_node)[:, None], 1.0)
         limit = last[:, None] * (more / over) ** self.within * over ** self.beyond[:, None]
@@ -149,7 +149,7 @@ class Belief:
 
 
 def cautious(problem: Problem, belief: Belief) -> Problem:
-    """The same problem, with what nobody has seen yet believed with caution; jobs never measured are left alone."""
+    """Returns the problem with speed-ups beyond what jobs were seen with capped; unmeasured jobs stay as they are."""
     if not problem.jobs:
         return problem
     sizes = np.arange(problem.several.shape[1])
@@ -174,7 +174,7 @@ def _most(job: JobView) -> int:
 
 
 def sizes_up_to(total: int) -> IntArray:
-    """Sizes worth asking about: every one up to 4, then half-way steps between powers of two."""
+    """Returns the sizes to evaluate: every one up to 4, then powers of two and the steps half-way between them."""
     found = {1, 2, 3, 4, total}
     power = 4
     while power <= total:
@@ -184,7 +184,7 @@ def sizes_up_to(total: int) -> IntArray:
 
 
 def rates_of(models: Sequence[SpeedModel], sizes: IntArray, per_node: int, gpu_type: str = "") -> FloatArray:
-    """Work per second for each (model, size), on as few nodes as possible; never falling with more GPUs."""
+    """Returns work per second for each (model, size), on as few nodes as possible; it never falls with more GPUs."""
     nodes = np.minimum(-(-sizes // per_node), 2)
     key = (len(sizes), int(sizes[-1]), per_node)
     rates = np.zeros((len(models), len(sizes)))

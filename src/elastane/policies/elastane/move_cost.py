@@ -1,10 +1,10 @@
-"""What moving a job costs, and when it is too early to think of it.
+"""Prices the restart that a move costs, and finds jobs that are too recently changed to be moved.
 
-A move pays within what is left of the job, or within a horizon: with k GPUs and s(k) times the speed of one, work that
-takes L on one takes L ÷ s(k), and a restart before it.  Nobody knows how long a job will stay where it is put; it is
-expected to stay as long as it has stayed where it is.  What is free is tried first: a job whose model wants a batch
-much larger than any it was seen with is not moved before it has been seen with that, since all that is believed of its
-speed rests on the small one.
+A move has to pay within the remaining time of the job, or within a horizon: with k GPUs and a speed-up of s(k), work
+that takes L seconds on one takes L ÷ s(k), and a restart before it.  How long a job will stay where it is put is
+unknown; it is expected to stay as long as it has stayed where it is.  A larger batch costs nothing, so it is tried
+first: a job whose model wants a batch much larger than any it was seen with is not moved until it has been seen with
+that, since its speed model rests on the small one.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from elastane.policies.view import JobView
 
 _TINY = 1e-12
 ANOTHER_BATCH = 1.3
-"""A batch is another one from this ratio on."""
+"""Ratio of samples per GPU from which two batches count as different."""
 _LOOK_S = 120.0
-"""How long after a change a job is waited for."""
+"""Seconds after a change (and its restart) for which a job is left alone to measure itself."""
 _STEPS_S = 10.0
-"""So long a job trains until something is known of it."""
+"""Seconds of training after which a job has measured something."""
 _LONGEST_S = 2000.0
-"""No job is expected to stay longer than this, however long it has stayed."""
+"""Seconds that a job is expected to stay in its place at most, however long it has stayed."""
 
 
 def unsure(job: JobView, now_s: float) -> bool:
-    """Whether what is believed of a young job rests on a batch much smaller than the one it is about to use."""
+    """Tells whether a young job's speed model rests on a batch much smaller than the one it is about to use."""
     speed, ledger = job.speed, job.ledger
     if not isinstance(speed, GoodputModel) or not speed.widest:
         return False
@@ -40,7 +40,7 @@ def unsure(job: JobView, now_s: float) -> bool:
 
 
 def untried(job: JobView, now_s: float) -> bool:
-    """Whether a job may soon become much faster where it is, with a batch it has not been seen with yet."""
+    """Tells whether a job may soon become much faster where it is, with a larger batch it has not tried yet."""
     speed, since_s = job.speed, job.ledger.last_change_s
     if not isinstance(speed, GoodputModel) or not speed.widest or job.grant is None or since_s is None:
         return False
@@ -55,7 +55,7 @@ def _wants_more(speed: GoodputModel, nodes: int, workers: int) -> bool:
 
 
 def next_look_s(jobs: Iterable[JobView], now_s: float) -> float:
-    """When something new will be known of one of these jobs, which hold GPUs or are about to."""
+    """Returns the time of the next measurement among these jobs, which hold GPUs or are about to; infinite: none."""
     soonest = np.inf
     for job in jobs:
         if job.grant is not None and job.speed is not None and not untried(job, now_s):
@@ -68,9 +68,9 @@ def next_look_s(jobs: Iterable[JobView], now_s: float) -> float:
 
 
 def horizons_s(jobs: Sequence[JobView], least_s: float, now_s: float) -> FloatArray:
-    """How long each job is expected to stay where a move would put it, ``least_s`` at least.
+    """Returns the seconds each job is expected to stay where a move would put it, ``least_s`` at least.
 
-    A job of which nobody can tell how much is left is worth less the longer it goes on, so it will not stay.
+    A job of unknown remaining work loses value the longer it goes on, so it gets ``least_s``.
     """
     changed_s = (job.ledger.last_change_s if job.remaining is not None else None for job in jobs)
     stayed_s = np.array([0.0 if since_s is None else now_s - since_s for since_s in changed_s])
@@ -79,10 +79,10 @@ def horizons_s(jobs: Sequence[JobView], least_s: float, now_s: float) -> FloatAr
 
 
 def what_a_move_leaves(plain: Problem, sizes_s: FloatArray, horizon_s: FloatArray, now_s: float) -> FloatArray:
-    """The part of its speed that a running job keeps if it is moved to each size: (job, size).
+    """Returns the part of its speed that a running job keeps if it is moved to each size: (job, size).
 
     Args:
-        plain: Speeds as they are, and who holds what.
+        plain: Speeds before weighting, and what jobs hold.
         sizes_s: Seconds left on one GPU.
         horizon_s: No move may take longer to pay, per job.
         now_s: The present moment.

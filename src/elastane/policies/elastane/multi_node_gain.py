@@ -1,10 +1,9 @@
-"""What growing beyond one node has brought the jobs so far: a belief about those that have not tried it yet.
+"""Learns the speed-up exponent beyond one node from jobs that have used several, for jobs that have not yet.
 
-A fitted model knows nothing of what it has not seen, and hopes.  Most of what jobs lose by growing they lose where
-they first have to talk over the network, and how much that is, other jobs on this cluster have found out already.  A
-job that will end soon is believed to fare like them; one with much before it can afford to find out for itself.  That
-hope is for dividing GPUs alone: who is put off because he will have the whole cluster one day should not be put off on
-the strength of a hope, so what work is worth rests on what is usual.
+A fitted model is optimistic about configurations it has not seen.  Most of the loss from growing occurs where a job
+first has to synchronise over the network, and other jobs on this cluster have measured that already.  A job that will
+end soon is assumed to fare like them; one with much work left may explore, so a larger exponent is assumed for it.
+That optimism serves only to divide GPUs; prices of work, which postpone jobs, rest on the usual exponent.
 """
 
 from __future__ import annotations
@@ -22,33 +21,34 @@ from elastane.policies.view import JobView
 
 _TINY = 1e-12
 _DOUBT = 3.0
-"""What was believed before anybody had tried counts as much as so many jobs."""
+"""Weight of the prior exponent, in jobs."""
 _SOBER = 0.4
-"""What is taken for usual before anybody has tried."""
+"""Prior of the usual exponent, before any job has used several nodes."""
 _RESTARTS = 50.0
-"""A job with as many restarts' time ahead of it can afford to find out for itself."""
+"""Remaining time, in restarts of the job, from which it may explore without reserve."""
 _LEAST, _MOST = -0.5, 1.0
 
 _CACHE: WeakKeyDictionary[GoodputModel, _Findings] = WeakKeyDictionary()
-"""Models are immutable, so what they tell is kept as long as they live."""
+"""Models are immutable, so what was derived from them is kept as long as they live."""
 
 
 @dataclass(frozen=True)
 class Experience:
-    """Exponents e of jobs that know several nodes: with k times more GPUs than a node has, k^e times as fast.
+    """Exponents e of jobs that have used several nodes: with k times more GPUs than a node has, k^e times as fast.
 
-    Who was told by others of its kind (``kin``) counts as one who knows: those that try are not those that are usual.
+    A job whose model was completed by similar jobs (``similar_jobs``) counts too, because the jobs that explore
+    first are not typical ones.
     """
 
     total: float = 0.0
     count: int = 0
-    """Of jobs that are gone."""
+    """Number of jobs that are gone; ``total`` is the sum of their exponents."""
     here: Mapping[str, float] = field(default_factory=dict)
-    """Of jobs at hand."""
+    """Exponents of the unfinished jobs, by id."""
 
     @classmethod
     def of(cls, memory: Any) -> Experience:
-        """From what the last plan left in the policy's memory."""
+        """Reads the state back from the policy's memory; starts empty without one."""
         known = memory.get("beyond") if isinstance(memory, dict) else None
         return cls(float(known["total"]), int(known["count"]), dict(known["here"])) if known else cls()
 
@@ -57,7 +57,7 @@ class Experience:
         return {"total": self.total, "count": self.count, "here": dict(self.here)}
 
     def with_jobs(self, jobs: Sequence[JobView], per_node: int) -> Experience:
-        """With what the jobs at hand have found out; what those that are gone had found out is kept."""
+        """Returns the state with the exponents of these unfinished jobs; those of jobs that are gone are summed up."""
         present = {job.id for job in jobs}
         gone = [value for job, value in self.here.items() if job not in present]
         found = {job.id: _exponent(job, per_node) for job in jobs}
@@ -65,23 +65,23 @@ class Experience:
         return Experience(self.total + sum(gone), self.count + len(gone), here)
 
     def exponents(self, jobs: Sequence[JobView], per_node: int, hope: float) -> FloatArray:
-        """Of each job: between what others have found and ``hope``, the more of that the longer it will go on."""
+        """Returns an exponent per job, between the mean of others and ``hope``; the longer it runs, the more hope."""
         expected = min(self._mean(hope), hope)
         out: FloatArray = expected + (hope - expected) * patience(jobs, per_node)
         return out
 
     def usual(self, count: int) -> FloatArray:
-        """What others have found, for each of so many jobs."""
+        """Returns the usual exponent (the mean, with a sober prior) for each of ``count`` jobs."""
         return np.full(count, self._mean(_SOBER))
 
     def _mean(self, before: float) -> float:
-        """Of all that was found, and of what was believed before."""
+        """Returns the mean of all exponents and the prior ``before``, at least 0."""
         total = before * _DOUBT + self.total + sum(self.here.values())
         return max(total / (_DOUBT + self.count + len(self.here)), 0.0)
 
 
 def patience(jobs: Sequence[JobView], per_node: int) -> FloatArray:
-    """How far each job can afford to find out for itself: 1 with many restarts' time ahead of it, 0 at its end."""
+    """Returns how far each job can afford to explore: 1 with many restarts' time ahead of it, 0 at its end."""
     ahead = np.array([_left_s(job, per_node) / max(_RESTARTS * job.restart_s, _TINY) for job in jobs])
     out: FloatArray = np.minimum(ahead, 1.0)
     return out
@@ -89,7 +89,7 @@ def patience(jobs: Sequence[JobView], per_node: int) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    """What one model tells: the exponent, if the job has tried, and its rate where it was seen with most GPUs."""
+    """Figures of one model: the exponent, if the job has used several nodes, and its rate with most GPUs seen."""
 
     per_node: int
     exponent: float | None
@@ -112,13 +112,13 @@ def _findings(speed: GoodputModel, per_node: int) -> _Findings:
 
 
 def _exponent(job: JobView, per_node: int) -> float | None:
-    """What the job itself has found out; None if it has not tried."""
+    """Returns the job's own exponent; None if it has not used several nodes."""
     speed = job.speed
     return _findings(speed, per_node).exponent if isinstance(speed, GoodputModel) else None
 
 
 def _left_s(job: JobView, per_node: int) -> float:
-    """Seconds left with as many GPUs as it was seen with; infinite where nobody can tell."""
+    """Returns seconds left with the most GPUs it was seen with; infinite where that is unknown."""
     speed = job.speed
     if job.remaining is None or not isinstance(speed, GoodputModel):
         return np.inf

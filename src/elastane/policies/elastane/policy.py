@@ -1,14 +1,14 @@
-"""Elastane's own policy: every GPU where it shortens the sum of completion times most, and nobody left behind.
+"""Elastane's own policy minimises the sum of completion times: goodput weighted by shadow prices, bounded waiting.
 
-Pollux maximises goodput without knowing how much is left; SRTF knows how much is left and nothing of goodput.  Here the
-jobs at hand are taken together: from each one's speed-up curve and what it still has to do follows what a second of its
-work is worth to all (``worth``), and GPUs are divided so that
+Pollux maximises goodput and ignores remaining work; SRTF uses remaining work and ignores goodput.  Here the speed-up
+curves and the remaining work of all unfinished jobs give a shadow price for a second of each job's work
+(``shadow_prices``), and GPUs are divided so that
 
-    Σ  worth_j × speed-up_j(a_j) × (1 − what moving costs)
+    Σ  price_j × speed-up_j(a_j) × (1 − cost of moving)
 
 is largest.  Jobs that are about to take more than ``bound`` times as long as with an equal share go first
-(``promise``).  A job that was never measured counts as the smallest, so that it starts at once and its speed becomes
-known; one of which nobody can tell how much is left counts by what jobs before it went on to (``unknown``).
+(``waiting_bound``).  A job that was never measured counts as the shortest, so that it starts at once and its speed
+becomes known; one of unknown length gets a length from those of finished jobs (``unknown_length``).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from elastane.policies.view import Info, JobView, View
 
 _TINY = 1e-12
 _MOST_PASSES = 10
-"""One answer may open room for a better one, which the next round would find; nearly always the second is the last."""
+"""Solutions per decision at most: one may open room for a better one; nearly always the second is the last."""
 _CLASSES = {"guaranteed": 4.0, "opportunistic": 0.25}
 _MOST_STEPS = 10
 _FIRST_OF_ALL = 1e3
-"""What is owed counts this many times as much as anything else."""
+"""Weight of guaranteed GPUs, relative to the largest value of anything else."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class Elastane(Policy):
             longer, or within what the job still needs.
         explore: A job may get at most this many times the GPUs it was ever seen with.
         first: A job that was never measured may get this many.
-        crowd: Jobs yet to come that are reckoned with, at least, when the worth of long jobs is judged; more where
-            more were at hand at once (``coming``).
-        caution: With more GPUs than it was ever seen with, a job is believed to gain at most (times more)^caution;
-            on several nodes less, if others have (``experience``).
+        crowd: Future arrivals assumed at least when long jobs are priced; raised by the recent peak number of jobs
+            (``expected_arrivals``).
+        caution: With k times the GPUs it was ever seen with, a job is assumed to gain at most k^caution; on several
+            nodes less, if other jobs have gained less there (``multi_node_gain``).
         bound: No job takes longer than this many times its fair-share time, plus a restart; 0 promises nothing.
     """
 
@@ -88,9 +88,9 @@ class Elastane(Policy):
             raise OptionError("elastane: crowd must not be negative, and bound is 0 or at least 1")
 
     def decide(self, view: View) -> Plan:
-        """Weigh every job, divide the GPUs, and keep the present division if that is no better."""
+        """Prices every job, divides the GPUs, and keeps the present division if that is no worse."""
         kin = Kin.of(view.memory).with_jobs(view)
-        sight = see(calmer(kin.told(view)), self.explore, self._first(view), self.caution)
+        sight = see(calmer(kin.completed(view)), self.explore, self._first(view), self.caution)
         plain, outlook = sight.parts, sight.outlook
         accounts = Accounts.of(view.memory, view.now_s).carried_on(view, outlook)
         due = owed(accounts, outlook, multi_type.whole(plain).most, self.bound)
@@ -120,16 +120,16 @@ class Elastane(Policy):
         )
 
     def _wakes(self, view: View, due: Owed, given: Iterable[JobView]) -> tuple[float, ...]:
-        """When somebody will be owed something, or more will be known."""
+        """Returns when to decide again: a job's guarantee falls due, or a new measurement is expected."""
         sooner = min(view.now_s + due.next_s, next_look_s(given, view.now_s))
         return (sooner,) if np.isfinite(sooner) else ()
 
     def _first(self, view: View) -> int:
-        """An equal share, as far as a job that was never measured may have it."""
+        """Returns the GPUs of a job that was never measured: an equal share, ``first`` at most."""
         return max(min(self.first, view.total_gpus // max(len(view.jobs), 1)), 1)
 
     def _left_s(self, outlook: Outlook, view: View) -> FloatArray:
-        """Seconds left on one GPU; 0 for a job that was never measured, or only with a batch that says nothing."""
+        """Returns seconds left on one GPU; 0 for a job never measured, or measured only with far too small a batch."""
         left, untold = outlook.left_s.copy(), np.isnan(outlook.left_work)
         if untold.any():
             attained = np.array([job.ledger.service_at(view.now_s) for job in outlook.jobs])
@@ -139,20 +139,20 @@ class Elastane(Policy):
         return out
 
     def _prices(self, outlook: Outlook, left_s: FloatArray, coming: Coming) -> FloatArray:
-        """What a second of one-GPU work of each job is worth."""
+        """Returns the shadow price of a second of one-GPU work of each job."""
         share = outlook.total_gpus / max(len(outlook.jobs), 1)
         weights = np.array([_weight(job) for job in outlook.jobs])
         ends_s = left_s / outlook.speedups_at(max(share, 1.0)) / weights
         # Among equals the older is first to finish, whatever they hold: a decision must not upset itself.
         jobs = outlook.jobs
         order = sorted(range(len(jobs)), key=lambda row: (-ends_s[row], -jobs[row].submit_s, jobs[row].id))
-        # A job whose end nobody can tell may be there as long as any that is still to come.
+        # A job of unknown length may stay as long as any future arrival.
         crowd = max(self.crowd, coming.jobs(outlook.total_gpus)) + float(np.isnan(outlook.left_work).sum())
         rows = np.array(order, dtype=np.int64)
         return shadow_prices(outlook.curves, outlook.sizes, rows, weights, float(outlook.total_gpus), crowd)
 
     def _weighed(self, problem: Problem, prices: FloatArray) -> Problem:
-        """The problem with worth × relative goodput as what a job gains."""
+        """Returns the problem with speed-ups multiplied by the price of the job's work."""
         if not problem.jobs or problem.one_node.shape[1] < 2:
             return problem
         worth = (prices / np.maximum(problem.one_gpu, _TINY))[:, None]
@@ -162,7 +162,7 @@ class Elastane(Policy):
     def _priced_parts(
         self, parts: Parts, plain: Parts, outlook: Outlook, sizes_s: FloatArray, due: Owed, now_s: float
     ) -> Parts:
-        """The same for every accelerator type."""
+        """Applies ``_priced`` to the problem of every accelerator type."""
         ample = _FIRST_OF_ALL * max(max(float(part.packed().max(initial=0.0)) for part in parts), _TINY)
         dues = owed_on(plain, outlook, due)
         each = zip(parts, plain, dues, strict=True)
@@ -171,9 +171,9 @@ class Elastane(Policy):
     def _priced(
         self, problem: Problem, plain: Problem, sizes_s: FloatArray, due: Owed, ample: float, now_s: float
     ) -> Problem:
-        """What a move leaves of a gain, and what it costs to lose everything: another start, some time.
+        """Adds to the problem the discount for moving, the cost of being suspended, and the guaranteed GPUs.
 
-        A job that waits has to start some time anyway, so that start costs nothing.
+        A running job that loses everything pays for another start; a waiting one has to start anyway, for nothing.
         """
         speedups = plain.current_speedups() / np.maximum(plain.one_gpu, _TINY)
         left_s = np.maximum(sizes_s / np.maximum(speedups, 1.0), 1.0)
@@ -191,7 +191,7 @@ class Elastane(Policy):
 
 
 def _would_stand_in_the_way(plain: Problem, due: Owed) -> NDArray[np.bool_]:
-    """Jobs that could not be stopped again and wait while a job that is owed its GPUs waits for them, too."""
+    """Masks waiting jobs that could not be stopped again, while a job with guaranteed GPUs is waiting as well."""
     waits = ~plain.running
     if not (waits & (due.gpus > 0)).any():
         return np.zeros(len(plain.jobs), dtype=bool)
@@ -201,7 +201,7 @@ def _would_stand_in_the_way(plain: Problem, due: Owed) -> NDArray[np.bool_]:
 
 
 def _reservations(plain: Problem, due: Owed, rows: Container[int]) -> dict[str, str]:
-    """What to tell jobs that wait for another one's sake."""
+    """Explains jobs that are kept waiting so that a job with guaranteed GPUs can start first."""
     first = next((plain.jobs[row].id for row in np.flatnonzero(due.gpus) if row not in rows), None)
     if first is None:
         return {}
@@ -212,14 +212,14 @@ def _reservations(plain: Problem, due: Owed, rows: Container[int]) -> dict[str, 
 
 
 def _weight(job: JobView) -> float:
-    """How much a second of this job's completion time counts: weight, class, and a factor of two per priority."""
+    """Returns the weight of this job's completion time: its own weight × class × 2 per step of priority."""
     steps = min(max(job.priority, -_MOST_STEPS), _MOST_STEPS)
     return max(job.weight, _TINY) * _CLASSES.get(job.klass, 1.0) * 2.0**steps
 
 
 @dataclass(frozen=True)
 class ElastaneOracle(Elastane):
-    """The same with true speeds and remaining work: how much better estimates could still bring."""
+    """The policy with true speeds and remaining work: it shows what better estimates could still bring."""
 
     name: ClassVar[str] = "elastane-oracle"
     title: ClassVar[str] = "Elastane, all-knowing"

@@ -1,8 +1,8 @@
-"""What a second of each job's work is worth to everybody: the shadow prices of an optimal schedule.
+"""Computes the shadow prices of an optimal schedule: what a second of each job's work is worth to all jobs.
 
-Take the jobs at hand as a fluid: N GPUs, job j still needs x_j seconds of one GPU, k GPUs do the work of s_j(k), and
-the aim is the smallest weighted sum of completion times.  By Pontryagin's principle the price of a job's work, λ_j,
-stays constant while it runs, GPUs always maximise Σ λ_j s_j(a_j), and since nothing depends on the clock
+The unfinished jobs are treated as a fluid: N GPUs, job j still needs x_j seconds of one GPU, k GPUs do the work of
+s_j(k), and the aim is the smallest weighted sum of completion times.  By Pontryagin's principle the price of a job's
+work, λ_j, stays constant while it runs, GPUs always maximise Σ λ_j s_j(a_j), and since nothing depends on the clock
 
     max over Σ a_j ≤ N of  Σ_{j unfinished} λ_j s_j(a_j)  =  Σ_{j unfinished} w_j        at every moment.
 
@@ -28,15 +28,15 @@ from elastane.models.speed import FloatArray, IntArray
 
 _STEP = 0.08
 _LOW, _HIGH = -14.0, 3.0
-"""Logarithms of the prices of a GPU that are looked at."""
+"""Range of the grid of GPU prices, as logarithms."""
 _MARGIN = 7.0
-"""Logarithm of the ratio between prices of work and 1, at most."""
+"""Largest absolute logarithm of a price of work."""
 _PRICES = np.arange(_LOW, _HIGH, _STEP)
 _COLUMNS = np.arange(len(_PRICES))[None, :]
 _OFFERS = np.exp(np.arange(_LOW - _MARGIN, _HIGH + _MARGIN, _STEP))
 _MOST_GROUPS = 32
 _GUESSES = np.linspace(-0.3, 0.9, 7)
-"""Where the next price is looked for first, from the last one on, as logarithms."""
+"""First trial values of the next price, as logarithms relative to the last one."""
 _FINE = 0.25
 _MOST_ROUNDS = 6
 
@@ -44,7 +44,7 @@ _MOST_ROUNDS = 6
 def shadow_prices(
     curves: FloatArray, sizes: IntArray, order: IntArray, weights: FloatArray, total: float, crowd: float = 0.0
 ) -> FloatArray:
-    """λ of every job.
+    """Returns λ of every job.
 
     Args:
         curves: s_j at ``sizes``, per (job, size); 1 for one GPU.
@@ -52,7 +52,7 @@ def shadow_prices(
         order: Jobs by when they will finish, the last one first.
         weights: w_j.
         total: GPUs there are.
-        crowd: Jobs to come that will be there whenever these finish, with curves like the average.
+        crowd: Future arrivals assumed to be present whenever these jobs finish, with curves like their average.
     """
     prices = np.ones(len(order))
     if len(order) == 0:
@@ -71,7 +71,7 @@ def shadow_prices(
 
 
 def _groups(order: IntArray) -> list[IntArray]:
-    """Jobs that may share one price, in order: single ones at first, where prices differ most, then ever more."""
+    """Groups jobs, in order, that share one price: single ones first, where prices differ most, then larger groups."""
     if len(order) <= _MOST_GROUPS:
         return list(order[:, None])
     ends = np.unique(np.round(np.geomspace(1, len(order), _MOST_GROUPS)).astype(np.int64))
@@ -79,7 +79,7 @@ def _groups(order: IntArray) -> list[IntArray]:
 
 
 def _made_of(curves: FloatArray, sizes: IntArray) -> FloatArray:
-    """F_j at every offer: (job, offer)."""
+    """Evaluates F_j at every offered GPU price: (job, offer)."""
     best = np.zeros((len(curves), len(_OFFERS)))
     for column, size in enumerate(sizes):
         np.maximum(best, curves[:, column : column + 1] - size * _OFFERS, out=best)
@@ -87,7 +87,7 @@ def _made_of(curves: FloatArray, sizes: IntArray) -> FloatArray:
 
 
 def _with(dual: FloatArray, offered: FloatArray, logs: FloatArray) -> FloatArray:
-    """D with one more job (or group) at each of several prices of its work: (price, μ)."""
+    """Returns D with one more job (or group) at each of several prices of its work: (price, μ)."""
     shift = (_MARGIN - logs) / _STEP
     whole = np.floor(shift).astype(np.int64)
     part = (shift - whole)[:, None]
@@ -98,7 +98,7 @@ def _with(dual: FloatArray, offered: FloatArray, logs: FloatArray) -> FloatArray
 
 
 def _next_price(dual: FloatArray, value: float, offered: FloatArray, guess: float) -> tuple[float, FloatArray]:
-    """The logarithm of the price at which the best division of all is worth ``value``, and D with it."""
+    """Finds the price (as logarithm) at which the best division has the value ``value``; returns D with it, too."""
     low, high = -_MARGIN + _STEP, _MARGIN - _STEP
     logs = np.clip(guess + _GUESSES, low, high)
     found = guess

@@ -1,9 +1,8 @@
-"""What one job has found out, it tells others of its kind.
+"""Transfers throughput parameters between similar jobs of one tenant, which have run with more GPUs or larger batches.
 
-People submit the same training again and again.  Jobs that may use the same batches, and take about as long for a pass
-over the same samples, are taken for one kind: how long they exchange gradients over the network, and how fast they are
-with large batches, one of them finds out for all.  Gradient noise stays each job's own, and tenants do not learn from
-each other.
+People submit the same training again and again.  Jobs with the same batch limits whose passes over the same samples
+take about equally long count as one kind: how long they synchronise over the network, and how fast they are with large
+batches, is measured by one of them for all.  Gradient noise is not transferred, nor is anything between tenants.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from elastane.policies.view import JobView, View
 
 _TINY = 1e-12
 _ALIKE = 1.5
-"""Of two jobs of a kind neither takes so many times as long for a pass as the other."""
+"""Ratio of pass times from which two jobs no longer count as one kind."""
 _MOST_KINDS = 256
-"""Of more, those of which nothing new was heard for longest are forgotten."""
+"""Kinds that are remembered at most; the one not updated for longest is forgotten first."""
 
 
 @dataclass(frozen=True)
 class Witness:
-    """A job that knows more than others of its kind: θ, and the GPUs and samples per GPU it was seen with."""
+    """The best-informed job of a kind: its θ, and the most GPUs and samples per GPU it was seen with."""
 
     job: str
     theta: ThroughputParams[float]
@@ -37,32 +36,32 @@ class Witness:
 
     @classmethod
     def of(cls, values: list[Any]) -> Witness:
-        """Reads one lesson back from the plan's memory."""
+        """Reads a witness back from the policy's memory."""
         job, theta, seen, widest = values
         return cls(str(job), ThroughputParams._make(float(value) for value in theta), int(seen), int(widest))
 
     def values(self) -> list[Any]:
-        """Returns one lesson as JSON values, for the plan's memory."""
+        """Returns the fields as JSON values, for the policy's memory."""
         return [self.job, list(self.theta), self.seen, self.widest]
 
     def resembles(self, theta: ThroughputParams[float], per_gpu: int) -> bool:
-        """Whether a job with this θ may be of the same kind."""
+        """Tells whether a job with this θ is similar enough to learn from this one."""
         return 1.0 / _ALIKE < self.slower(theta, per_gpu) < _ALIKE
 
     def slower(self, theta: ThroughputParams[float], per_gpu: int) -> float:
-        """How many times as long a job with this θ takes for a pass over so many samples."""
+        """Returns how many times as long a job with this θ takes for a pass over so many samples."""
         samples = float(per_gpu)
         return gradient_time_s(theta, samples) / max(gradient_time_s(self.theta, samples), _TINY)
 
 
 Witnesses = tuple[Witness | None, Witness | None]
-"""Of one kind: who knows most GPUs, and who knows the largest batch."""
+"""The witnesses of one kind: the job seen with most GPUs, and the one seen with the largest batch."""
 
 Lesson = tuple[list[Witnesses], list[int], GoodputModel | None]
-"""Who was heard, GPUs per node of each type, and the model that came of it; None: nothing new."""
+"""A cached result: the witnesses used, GPUs per node of each type, and the new model (None: unchanged)."""
 
 _CACHE: WeakKeyDictionary[GoodputModel, Lesson] = WeakKeyDictionary()
-"""Models are immutable, so what is made of them is kept as long as they live."""
+"""Models are immutable, so what was derived from them is kept as long as they live."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +69,13 @@ class Kin:
     """Witnesses by kind of job and accelerator type."""
 
     wide: Mapping[str, Witness] = field(default_factory=dict)
-    """Seen with most GPUs."""
+    """The jobs seen with most GPUs."""
     large: Mapping[str, Witness] = field(default_factory=dict)
-    """Seen with most samples per GPU."""
+    """The jobs seen with most samples per GPU."""
 
     @classmethod
     def of(cls, memory: Any) -> Kin:
-        """From what the last plan left in the policy's memory."""
+        """Reads the witnesses back from the policy's memory; starts empty without one."""
         known = memory.get("kin") if isinstance(memory, dict) else None
         parts = [{kind: Witness.of(values) for kind, values in part.items()} for part in known or ()]
         return cls(*parts)
@@ -87,7 +86,7 @@ class Kin:
         return {"kin": [{kind: witness.values() for kind, witness in part.items()} for part in parts]}
 
     def with_jobs(self, view: View) -> Kin:
-        """With what the jobs at hand have found out; who knew as much before remains the witness."""
+        """Returns the witnesses updated by the jobs of a view; a job has to have seen more to replace one."""
         wide, large = dict(self.wide), dict(self.large)
         for name, job in sorted(view.jobs.items()):
             speed = job.speed
@@ -103,14 +102,14 @@ class Kin:
                     _tell(large, kind, mine)
         return Kin(wide, large)
 
-    def told(self, view: View) -> View:
-        """The same view with every job believed to know what its kind does."""
+    def completed(self, view: View) -> View:
+        """Returns the view with every job's speed model completed by the witnesses of its kind."""
         per_node: dict[str, int] = {}
         for node in view.usable.values():
             per_node[node.gpu_type] = max(node.gpus, per_node.get(node.gpu_type, 1))
-        return replace(view, jobs={name: self._told(job, per_node) for name, job in view.jobs.items()})
+        return replace(view, jobs={name: self._completed(job, per_node) for name, job in view.jobs.items()})
 
-    def _told(self, job: JobView, per_node: Mapping[str, int]) -> JobView:
+    def _completed(self, job: JobView, per_node: Mapping[str, int]) -> JobView:
         speed = job.speed
         if not isinstance(speed, GoodputModel):
             return job
@@ -141,7 +140,7 @@ def _other(part: Mapping[str, Witness], kind: str, job: JobView) -> Witness | No
 
 
 def _taught(speed: GoodputModel, witnesses: list[Witnesses], nodes: list[int]) -> GoodputModel | None:
-    """The model with what the witnesses know better, per accelerator type; None if they know nothing better."""
+    """Returns the model with what the witnesses know better, per accelerator type; None if that is nothing."""
     params, widest = dict(speed.params), speed.widest
     own = {gpu_type: speed.seen_on(gpu_type) for gpu_type in params}
     profiled = dict(own)
@@ -170,7 +169,7 @@ def _taught(speed: GoodputModel, witnesses: list[Witnesses], nodes: list[int]) -
 def _exchanging(
     theta: ThroughputParams[float], seen: int, wide: Witness, per_node: int
 ) -> ThroughputParams[float]:
-    """θ of a job seen with no more GPUs than a node has; gradients are exchanged as the witness does, if it knows."""
+    """Returns θ of a job seen on one node only, with the synchronisation times that only the witness has measured."""
     found, other = theta, wide.theta
     if wide.seen > per_node:
         found = found._replace(alpha_n=other.alpha_n, beta_n=other.beta_n)

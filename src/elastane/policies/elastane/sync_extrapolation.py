@@ -1,9 +1,9 @@
-"""What is believed of the network with more GPUs than a job was ever seen with: no miracle, and no catastrophe.
+"""Limits the extrapolation of the synchronisation time beyond the GPUs that a job was ever seen with.
 
 A job that has run on two nodes with six and then eight GPUs has a fitted T_sync = α + β·(K − 2) of which only the value
-at eight is sure.  Carried on to 64, a slope from two points makes it ten times as long, and the job is taken for one
-that no GPUs will help.  Rings and trees do not behave like that: beyond what was seen, doubling the GPUs is believed to
-add a quarter to the time at most.
+at eight is certain.  Extrapolated to 64, a slope from two points may make it ten times as long, and the job seems to
+gain nothing from more GPUs.  Rings and trees do not behave like that: beyond what was seen, doubling the GPUs is
+assumed to add a quarter to the time at most.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _SLOPE = 0.25
 """K_seen·β ÷ T_sync(K_seen), at most."""
 
 _CACHE: WeakKeyDictionary[GoodputModel, GoodputModel | None] = WeakKeyDictionary()
-"""Models are immutable, so what is made of them is kept as long as they live; None: nothing is."""
+"""Models are immutable, so corrected ones are kept as long as they live; None: no correction."""
 
 
 def calmer(view: View) -> View:
-    """The same view with every fitted model believed so."""
+    """Returns the view with the synchronisation slope of every fitted model limited."""
     per_node = max((node.gpus for node in view.usable.values()), default=1)
     return replace(view, jobs={name: _calmer_job(job, per_node) for name, job in view.jobs.items()})
 
@@ -36,7 +36,7 @@ def _calmer_job(job: JobView, per_node: int) -> JobView:
 
 
 def _calmer_model(speed: SpeedModel | None, per_node: int) -> SpeedModel | None:
-    """A job that was never seen on several nodes has nothing to be frightened by."""
+    """Limits the slopes of one model; one that was never seen on several nodes stays as it is."""
     if not isinstance(speed, GoodputModel) or speed.max_profiled <= per_node:
         return speed
     if speed in _CACHE:
@@ -52,7 +52,7 @@ def _calmer_model(speed: SpeedModel | None, per_node: int) -> SpeedModel | None:
 
 
 def gentler(theta: ThroughputParams[float], seen: int) -> ThroughputParams[float]:
-    """θ with the same T_sync on several nodes at ``seen`` GPUs, and no steeper beyond than is believed."""
+    """Returns θ with the same T_sync on several nodes at ``seen`` GPUs, and a limited slope beyond."""
     sync_s = theta.alpha_n + theta.beta_n * (seen - 2)
     slope = min(theta.beta_n, _SLOPE * sync_s / seen)
     return theta if slope == theta.beta_n else theta._replace(alpha_n=sync_s - slope * (seen - 2), beta_n=slope)

@@ -1,9 +1,9 @@
-"""What a GPU of one accelerator type is worth in GPUs of another: told by the jobs that have run on both.
+"""Estimates the speed of jobs on accelerator types they have not run on, from jobs that have run on both types.
 
-A job that was never on some type is believed to fare there like the jobs that know both
-(``models.accelerator_types``): like half of them if it will end soon, like the luckier quarter if it has time to find
-out.  Where nobody knows, types are taken
-to be alike, and the job with most before it goes and sees for all: it hopes for more.
+A pass takes a job that is new to a type as long as it takes others that know both (``models.accelerator_types``): the
+median of them if it will end soon, the faster quarter if it has time to explore.  Where no job knows both, the types
+are assumed to be equally fast, except for one *scout*, the job with most work left: assumed to be faster there, it is
+sent to find out.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from elastane.policies.view import JobView, View
 
 _TINY = 1e-12
 _KEPT = 50
-"""Jobs that are gone and still remembered."""
+"""Jobs remembered after they are gone, at most."""
 _MEDIAN, _LUCKY = 0.5, 0.25
 _HOPE = 1.5
-"""How much faster the job that goes and sees hopes to become."""
+"""Speed-up assumed for the scout on the type it has not run on."""
 _STEP = 0.1
-"""Logarithms of ratios are rounded to this, or everything would be computed anew with every measurement."""
+"""Grid to which logarithms of ratios are rounded, so that not every measurement makes new models."""
 
 Passes = Mapping[str, float]
 """Seconds of a pass on one GPU, by type."""
@@ -35,14 +35,14 @@ Passes = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Exchange:
-    """Passes of jobs that know several types."""
+    """Pass times of jobs that have run on several types: of those that are gone, and of unfinished ones by id."""
 
     gone: tuple[Passes, ...] = ()
     here: Mapping[str, Passes] = field(default_factory=dict)
 
     @classmethod
     def of(cls, memory: Any) -> Exchange:
-        """From what the last plan left in the policy's memory."""
+        """Reads the state back from the policy's memory; starts empty without one."""
         known = memory.get("exchange") if isinstance(memory, Mapping) else None
         return cls(tuple(known["gone"]), dict(known["here"])) if known else cls()
 
@@ -51,7 +51,7 @@ class Exchange:
         return {"gone": list(self.gone), "here": dict(self.here)}
 
     def with_jobs(self, jobs: Sequence[JobView]) -> Exchange:
-        """With what the jobs at hand have found out; of those that are gone the last ones are kept."""
+        """Returns the state updated by these unfinished jobs; of those that are gone the last ones are kept."""
         present = {job.id for job in jobs}
         gone = [passes for job, passes in sorted(self.here.items()) if job not in present]
         models = {job.id: model for job in jobs if (model := _typed(job)) is not None}
@@ -59,7 +59,7 @@ class Exchange:
         return Exchange((*self.gone, *gone)[-_KEPT:], here)
 
     def ratio(self, known: str, other: str, hope: float = 0.0) -> float | None:
-        """How many times as long a pass takes on the other type; None if nobody knows."""
+        """Returns how many times as long a pass takes on ``other``; None if no job knows both types."""
         both = [each for each in (*self.gone, *self.here.values()) if known in each and other in each]
         if not both:
             return None
@@ -68,7 +68,7 @@ class Exchange:
         return float(np.exp(round(np.log(found) / _STEP) * _STEP))
 
     def typical(self, types: Sequence[str]) -> FloatArray:
-        """How fast a GPU of each type is, as far as anybody knows, over some common measure."""
+        """Returns the relative speed of a GPU of each type; 1 for types that cannot be compared."""
         best = max(types, key=lambda kind: sum(self.ratio(kind, other) is not None for other in types))
         return np.array([1.0 / (self.ratio(best, kind) or 1.0) for kind in types])
 
@@ -76,7 +76,7 @@ class Exchange:
 def jobs_on(
     exchange: Exchange, jobs: Sequence[JobView], view: View, types: Sequence[str]
 ) -> list[tuple[JobView, ...]]:
-    """For every type the jobs with what is believed of their speed on it."""
+    """Returns for every type the jobs with the speed model assumed for them on that type."""
     per_node = max((node.gpus for node in view.usable.values()), default=1)
     hopes = [round(hope, 1) for hope in patience(jobs, per_node).tolist()]
     models = [_typed(job) for job in jobs]
@@ -87,7 +87,7 @@ def jobs_on(
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A job, its model if that tells types apart, the type it is known best on, and how much it may hope."""
+    """A job, its model if that distinguishes types, the type it is best known on, and how far it may explore."""
 
     job: JobView
     model: GoodputModel | None
@@ -96,7 +96,7 @@ class _Known:
 
     @property
     def left_s(self) -> float:
-        """On one GPU of the type it is known best on."""
+        """Seconds left on one GPU of the type it is best known on; 0 where unknown."""
         if self.model is None or self.best is None or self.job.remaining is None:
             return 0.0
         return self.job.remaining.mean / max(self.model.best_of(1, 1, self.best)[0], _TINY)
@@ -125,7 +125,7 @@ def _typed(job: JobView) -> GoodputModel | None:
 
 
 def _scouts(exchange: Exchange, known: Sequence[_Known], view: View, gpu_type: str) -> set[str]:
-    """For every type from which nobody has gone to this one: who is on the way, or else the job with most left."""
+    """Returns the scouts for this type: for every type without a ratio, jobs already there, or that with most left."""
     waiting: dict[str, list[_Known]] = {}
     for each in known:
         willing = not each.job.request.types or gpu_type in each.job.request.types

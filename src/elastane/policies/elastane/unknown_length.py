@@ -1,9 +1,9 @@
-"""How much is left of a job of which nobody can tell: what jobs before it say, given how long it has gone on.
+"""Estimates the remaining service of jobs of unknown length: the inverse Gittins index over finished jobs.
 
 With nothing known of one job, the best order for the mean is by Gittins index (Gittins, 1979; Tiresias, NSDI'19): the
 chance that the job ends within the next Δ of service, over the service that would cost, for the best Δ.  Its inverse is
-a length, and takes the place of what is left.  Where jobs before it are few or were shorter, a job is taken to be half
-way, as in least attained service.
+a length and stands in for the remaining service.  Where finished jobs are few or were shorter, a job is assumed to be
+half way, as in least attained service.
 
 =======  =====================================================================
 symbol   meaning
@@ -23,16 +23,16 @@ import numpy as np
 from elastane.models.speed import FloatArray
 
 _DOUBT = 5
-"""So many past jobs are taken to have ended at twice what this one has attained."""
+"""Weight of the prior, in jobs: so many are assumed to have ended at twice what this one has attained."""
 _CLASS = 4.0
-"""Lengths are told apart by powers of this, or jobs that are served would fall behind their equals and be stopped in
-turn (Tiresias has queues for the same reason)."""
+"""Lengths are rounded up to powers of this; otherwise jobs that are served would fall behind their equals and be
+stopped in turn (Tiresias has queues for the same reason)."""
 _MOST = 64
-"""More past jobs than this are represented by as many quantiles."""
+"""More finished jobs than this are represented by as many quantiles."""
 
 
 def lengths(attained: FloatArray, finished: Sequence[float]) -> FloatArray:
-    """The inverse Gittins index of every job, in the unit of ``attained``."""
+    """Returns the inverse Gittins index of every job, in the unit of ``attained``."""
     past = np.asarray(finished, dtype=np.float64)
     if past.size > _MOST:
         past = np.quantile(past, (np.arange(_MOST) + 0.5) / _MOST)

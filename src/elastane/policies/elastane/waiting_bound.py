@@ -1,15 +1,15 @@
-"""The waiting bound: nobody takes longer than X times what an equal share would have taken, plus one restart.
+"""Guarantees the waiting bound: no job takes longer than X times its fair-share time, plus one restart.
 
 A job's *fair-share time* T is the time it would need, its start included, with capacity ÷ J(t) GPUs at every moment,
 J(t) being the unfinished jobs of that moment; below the least it can run on, it is taken to share that in time.  The
 work such a share would have done is kept for every job in the policy's memory.  A job that would miss X·T with half an
-equal share from now on is *owed*: it gets the GPUs that bring it home in time before anything else is divided.  So is
-one that an equal share would have finished by now, once what is promised until its bound fills half of the GPU time.
+equal share from now on is *owed* GPUs: it is guaranteed as many as finish it in time, before anything else is divided.
+So is one that an equal share would have finished by now, once all guarantees until its bound fill half of the GPU time.
 
 An owner's deadline, until it has passed, takes the place of X·T where it comes sooner.
 
-A job of which nobody knows how much is left cannot be promised an end; it is owed GPUs while it has had less than a
-part 1/X of what an equal share would have given it.
+A job of unknown remaining work cannot be promised an end; it is owed GPUs while it has had less than a part 1/X of what
+an equal share would have given it.
 """
 
 from __future__ import annotations
@@ -27,24 +27,28 @@ from elastane.policies.view import View
 
 _TINY = 1e-12
 _PART = 0.5
-"""Of an equal share: while that much would still do, nothing is owed.  All who are owed can have it at once."""
+"""Fraction of an equal share.  A job that meets its bound with this much needs no guarantee; at this fraction all
+guarantees fit together."""
 _EARLY_S = 2.0
-"""What is owed is given this long before it would be too late."""
+"""Seconds by which a guarantee takes effect before it would be too late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Of one job: its whole work, what an equal share would have done and given, and T once that is over."""
+    """One job's fair-share account: whole work, work and GPU seconds an equal share would have given, and its T.
+
+    ``over_s`` is the fair-share time T, once an equal share would have finished the job.
+    """
 
     total: float | None = None
     fair_work: float = 0.0
     fair_gpu_s: float = 0.0
     over_s: float | None = None
     start_s: float = 0.0
-    """What is left of its start: that needs GPUs too, of a fair share as well."""
+    """Seconds left of the start that an equal share would have had to make, too."""
     owed: bool = False
-    """Whether it has been owed something: then it is to its end (unless its deadline has passed), or it would be
-    started and stopped in turn."""
+    """Set once the job has been guaranteed GPUs.  It keeps the guarantee until it ends (or until its deadline has
+    passed), so that it is not started and stopped in turn."""
 
     def values(self) -> list[float | bool | None]:
         """The fields in order, as JSON values."""
@@ -53,7 +57,11 @@ class Account:
     def after(
         self, passed_s: float, share: float, part: float, rate: float, age_s: float, left: float | None
     ) -> Account:
-        """With more time at a share of so many GPUs (``part`` of the least it runs on), at that rate (NaN: unknown)."""
+        """Advances the account by ``passed_s`` at an equal share.
+
+        ``share`` is that share in GPUs, ``part`` its fraction of the job's least size (1 at most), ``rate`` the work
+        per second with it (NaN: unknown), ``left`` the remaining work.
+        """
         starting_s = min(self.start_s / max(part, _TINY), passed_s)
         start_s, given_s = self.start_s - starting_s * part, self.fair_gpu_s + share * passed_s
         total = left if self.total is None else self.total
@@ -67,14 +75,14 @@ class Account:
 
 @dataclass(frozen=True)
 class Accounts:
-    """Accounts of all jobs at one moment."""
+    """The fair-share accounts of all unfinished jobs at one moment."""
 
     at_s: float
     jobs: Mapping[str, Account]
 
     @classmethod
     def of(cls, memory: Any, now_s: float) -> Accounts:
-        """From what the last plan left in the policy's memory."""
+        """Reads the accounts back from the policy's memory; starts empty without one."""
         if not isinstance(memory, dict):
             return cls(now_s, {})
         return cls(float(memory["at_s"]), {job: Account(*values) for job, values in memory["fair"].items()})
@@ -85,7 +93,7 @@ class Accounts:
         return {"at_s": self.at_s, "fair": kept}
 
     def carried_on(self, view: View, outlook: Outlook) -> Accounts:
-        """The accounts at this view; jobs that are gone are forgotten, new ones begin at nothing."""
+        """Returns the accounts at this view; jobs that are gone are dropped, new ones begin at 0."""
         passed_s = max(view.now_s - self.at_s, 0.0)
         share = outlook.total_gpus / max(len(self.jobs), 1)
         speedups = outlook.speedups_at(share)
@@ -103,7 +111,7 @@ class Accounts:
         return Accounts(view.now_s, found)
 
     def owing(self, due: Owed, outlook: Outlook) -> Accounts:
-        """The same, with who is owed something."""
+        """Returns the accounts with jobs marked that are owed GPUs, where their remaining time is known."""
         names = [outlook.jobs[row].id for row in np.flatnonzero(due.gpus) if not np.isnan(outlook.left_s[row])]
         return replace(
             self, jobs={**self.jobs, **{name: replace(self.jobs[name], owed=True) for name in names}}
@@ -112,18 +120,18 @@ class Accounts:
 
 @dataclass(frozen=True)
 class Owed:
-    """For each job the GPUs it is owed (0: none), and the seconds until the next one is."""
+    """Guaranteed GPUs per job (0: none), and the seconds until the next guarantee takes effect."""
 
     gpus: IntArray
     next_s: float = np.inf
 
 
 def owed(accounts: Accounts, outlook: Outlook, most: IntArray, bound: float) -> Owed:
-    """Who is owed how much now, the most pressing first, as far as GPUs reach.
+    """Computes the guarantees in force now, the earliest bound first, as far as GPUs reach.
 
     Args:
-        accounts: At this moment.
-        outlook: What is known of the jobs.
+        accounts: The accounts at this moment.
+        outlook: The job estimates.
         most: GPUs each may have now.
         bound: X.
     """
@@ -149,10 +157,10 @@ def owed(accounts: Accounts, outlook: Outlook, most: IntArray, bound: float) -> 
 
 
 def _pressed(dues: Sequence[_Due], until_s: FloatArray, total: int) -> NDArray[np.bool_]:
-    """Jobs that cannot be left until the last moment, because too many others then need the same GPUs.
+    """Masks jobs whose guarantee cannot wait for the last moment, because too many others then need the same GPUs.
 
-    All that is promised until some moment must fit into a part of the GPU time until then.  Where it does not, those
-    of them whose fair-share time is over are not put off any longer.
+    All guaranteed GPU time until some moment must fit into a part of the GPU time until then.  Where it does not, the
+    guarantees of those jobs take effect now whose fair-share time is over.
     """
     order = np.argsort(until_s, kind="stable")
     needed = np.cumsum([dues[row].gpu_s for row in order])
@@ -166,18 +174,18 @@ def _pressed(dues: Sequence[_Due], until_s: FloatArray, total: int) -> NDArray[n
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """Of one job: seconds to its bound, what brings it home by then, and seconds until it must be given that."""
+    """One job's claim: seconds to its bound, GPUs that finish it by then, and seconds until it must get them."""
 
     until_s: float = np.inf
     gpus: int = 0
     gpu_s: float = 0.0
     slack_s: float = np.inf
     over: bool = False
-    """Whether its fair-share time is."""
+    """Whether its fair-share time is over."""
 
 
 def _due(accounts: Accounts, outlook: Outlook, row: int, bound: float, pace: tuple[float, float]) -> _Due:
-    """``pace`` is the job's speed-up with an equal share, and with the part of it that must do."""
+    """Computes one job's claim; ``pace`` is its speed-up with an equal share, and with the fraction ``_PART`` of it."""
     job, now_s = outlook.jobs[row], accounts.at_s
     account, least = accounts.jobs[job.id], int(outlook.least[row])
     left_s = float(outlook.left_s[row])
@@ -201,7 +209,7 @@ def _due(accounts: Accounts, outlook: Outlook, row: int, bound: float, pace: tup
         needed = max(int(outlook.sizes[int(np.argmax(curve >= wanted))]), least)
     takes_s = left_s / max(outlook.speedup_of(row, needed), _TINY)
     stays_s = left_s / max(outlook.present_speedup(row), _TINY)
-    # Where moving it would bring it home no sooner, or it is in time as it is, it stays.
+    # Where moving it would not finish it sooner, or it is in time as it is, it stays.
     if job.grant and stays_s <= max(until_s, job.restart_s + takes_s):
         needed, takes_s = job.workers, stays_s
     missed = job.deadline_s is not None and job.deadline_s <= now_s

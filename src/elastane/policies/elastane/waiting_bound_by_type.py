@@ -1,4 +1,4 @@
-"""What is owed in mean GPUs, in GPUs of each accelerator type: as many as do the same work."""
+"""Converts guarantees from mean GPUs to GPUs of each accelerator type: as many as do the same work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TINY = 1e-12
 
 
 def owed_on(parts: Parts, outlook: Outlook, due: Owed) -> tuple[Owed, ...]:
-    """For every type what each job would be owed of it."""
+    """Returns for every type the guarantee of each job in GPUs of that type."""
     if len(parts) == 1:
         return (due,)
     late = np.flatnonzero(due.gpus)
@@ -31,13 +31,13 @@ def owed_on(parts: Parts, outlook: Outlook, due: Owed) -> tuple[Owed, ...]:
 
 
 def _speed(outlook: Outlook, row: int, gpus: int) -> float:
-    """What is owed, in work of mean GPUs: what it does now if that will do."""
+    """Returns the guaranteed speed-up; that with what the job holds now if that is the guaranteed size."""
     stays = outlook.jobs[row].workers == gpus
     return outlook.present_speedup(row) if stays else outlook.speedup_of(row, gpus)
 
 
 def _needed(part: Problem, speeds: np.ndarray[tuple[int], np.dtype[np.float64]], row: int, speed: float) -> int:
-    """The fewest GPUs of this type that are fast enough; more than the job may have where none are."""
+    """Returns the fewest GPUs of this type that are fast enough; more than the job may have where none are."""
     least, most = int(part.least[row]), max(int(part.most[row]), 1)
     enough = np.flatnonzero(speeds[: most + 1] >= speed * (1.0 - 1e-9))
     if enough.size:

@@ -1,4 +1,4 @@
-"""The last check before a plan becomes reality: no plan, however wrong, may break the cluster's rules."""
+"""Checks grants before they become reality: no plan, however wrong, may break the cluster's rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elastane.policies.view import Ability, JobView, View, has
 
 
 def guard(grants: Mapping[str, Grant], view: View) -> tuple[dict[str, Grant], dict[str, str]]:
-    """The grants that may stand, and for each job whose change was refused, why.
+    """Returns the grants that may stand, and for each job whose change was refused, why.
 
     A violation drops that job's change only: it keeps what it had if that still fits, otherwise it waits.
     """
@@ -38,7 +38,7 @@ def guard(grants: Mapping[str, Grant], view: View) -> tuple[dict[str, Grant], di
 
 
 def _least(job: JobView) -> Grant:
-    """As much of what it holds as it cannot do without."""
+    """Returns the job's grant cut down to its least size; the whole grant if it has parameter servers."""
     assert job.grant is not None
     left = job.request.min_workers if has(job.abilities, Ability.RESIZE) else job.grant.workers
     counts = []
@@ -51,7 +51,7 @@ def _least(job: JobView) -> Grant:
 def _by_right(
     claims: list[tuple[JobView, Grant]], grants: Mapping[str, Grant], view: View
 ) -> list[tuple[JobView, Grant]]:
-    """Pinned jobs, then those that stay as they are, then changes in the order of the plan.
+    """Sorts claims: pinned jobs, then those that stay as they are, then changes in the order of the plan.
 
     Where a plan gives the same GPUs twice, the newcomer is the offender, not the one who has them already.
     """
@@ -66,7 +66,7 @@ def _by_right(
 
 
 def _problem(job: JobView, wanted: Grant | None, view: View) -> str:
-    """What is wrong with the wish by itself, whatever the others get."""
+    """Says what is wrong with a wanted grant by itself, whatever other jobs get; empty if nothing is."""
     if wanted == job.grant:
         return ""
     if view.must_keep(job):

@@ -1,4 +1,4 @@
-"""From a plan, at whatever level of detail, to grants that are safe to apply."""
+"""Lowers a plan, at whatever level of detail, to grants that are safe to apply."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from elastane.policies.plan import Exact, Order, Plan, Shares
 from elastane.policies.view import View
 
 UNEXPLAINED = "its policy left it out of the plan"
-"""Why a job waits when neither the policy nor lowering knows better."""
+"""The reason given for a waiting job when neither the policy nor lowering gives one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """What shall be granted, and why each job without a grant has none.
+    """The grants to make, and why each job without a grant has none.
 
     ``refused`` names the changes that the guard did not let pass; a sound policy leaves it empty.
     """
@@ -30,7 +30,7 @@ class Lowered:
 
 
 def lower(plan: Plan, view: View) -> Lowered:
-    """Lay the plan out on nodes and check it; explanations of the policy win over generic ones."""
+    """Lays a plan out on nodes and guards it; explanations of the policy win over generic ones."""
     reasons: dict[str, str] = {}
     safe, refused = guard(_lay_out(plan, view, reasons), view)
     reasons.update(refused)
@@ -40,7 +40,7 @@ def lower(plan: Plan, view: View) -> Lowered:
 
 
 def _lay_out(plan: Plan, view: View, reasons: dict[str, str]) -> Mapping[str, Grant]:
-    """Grants as the plan would have them, before the guard."""
+    """Returns the grants that the plan asks for, before the guard."""
     intent = plan.intent
     if isinstance(intent, Exact):
         return intent.grants

@@ -1,4 +1,4 @@
-"""From an order to places: fill by count, place, and let nobody yield to a job that found no place."""
+"""Lowers an order to grants: fills by count, places, and fills again without the jobs that found no place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_REPETITIONS = 10
 
 
 def place_order(order: Order, view: View, reasons: dict[str, str]) -> dict[str, Grant]:
-    """Grants for an order; ``reasons`` gets why each job that is in it waits.
+    """Returns the grants for an order; ``reasons`` gets why each job that is in it waits.
 
     Where a job found no place, the answer is laid out again on top of itself until nothing changes: otherwise the
     next decision might find a place that this one made, and jobs would move although nothing happened.  A
@@ -41,7 +41,7 @@ def _place_order(order: Order, view: View, reasons: dict[str, str]) -> dict[str,
 
 
 def _never(order: Order, view: View) -> dict[str, str]:
-    """Jobs that could not stand on these nodes even alone; known at once, they cost no repetition."""
+    """Returns jobs, with reasons, that could not stand on these nodes even alone; so they cost no repetition."""
     asked = {i: view.jobs[i].request for i in order.jobs if i in view.jobs and not view.must_keep(view.jobs[i])}
     wishes = {(r.types, r.max_nodes, r.worker): r for r in asked.values()}
     reach = {wish: view.reach(request) for wish, request in wishes.items()}
@@ -56,7 +56,7 @@ def _never(order: Order, view: View) -> dict[str, str]:
 def _settle(
     order: Order, view: View, held: Mapping[str, Grant], never: Mapping[str, str], reasons: dict[str, str]
 ) -> tuple[dict[str, Grant], dict[str, str]]:
-    """Fill and place, and again without those that found no place."""
+    """Fills and places, again and again, until every job that was filled in finds a place."""
     unplaced = dict(never)
     while True:
         reasons.clear()
@@ -70,7 +70,7 @@ def _settle(
 
 
 def _fill(order: Order, view: View, unplaced: Mapping[str, str], reasons: dict[str, str]) -> dict[str, Want]:
-    """Who may run, by GPU count alone."""
+    """Selects the jobs that may run, by GPU count alone."""
     kept = {job.id: job.request.gpus_of(job.workers) for job in view.jobs.values() if view.must_keep(job)}
     free = view.total_gpus - sum(kept.values())
     want: dict[str, Want] = {}

@@ -1,4 +1,4 @@
-"""Choosing nodes for one job, by the spread its policy asked for."""
+"""Chooses nodes for one job, by the spread its policy asked for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Counts = list[tuple[str, int]]
 
 
 def place(room: Room, request: Request, want: Want) -> Grant | None:
-    """A grant that satisfies the want in the room there is, or None.  Never mixes accelerator types."""
+    """Returns a grant that satisfies the want in the room there is, or None; it never mixes accelerator types."""
     limits = [limit for limit in (want.max_nodes, request.max_nodes) if limit is not None]
     most_nodes = min(limits, default=None)
     for group in _node_groups(room, request, want):
@@ -26,7 +26,7 @@ def place(room: Room, request: Request, want: Want) -> Grant | None:
 
 
 def _node_groups(room: Room, request: Request, want: Want) -> list[list[str]]:
-    """Nodes by accelerator type, the types with most room first, only types that are allowed."""
+    """Groups nodes by allowed accelerator type, the types with most free GPUs first."""
     groups: dict[str, list[str]] = {}
     for node_id, node in room.nodes.items():
         kind = node.gpu_type
@@ -60,7 +60,7 @@ def _place_in(
 
 
 def _fewest(room: Room, group: list[str], request: Request, workers: int) -> int:
-    """The fewest of these nodes that would hold the workers if all were empty."""
+    """Returns the smallest number of these nodes that would hold the workers if all were empty."""
     number = 0
     for fit in sorted((room.workers_ever(node, request) for node in group), reverse=True):
         if workers <= 0:
@@ -71,7 +71,7 @@ def _fewest(room: Room, group: list[str], request: Request, workers: int) -> int
 
 
 def _place_servers(counts: Counts, servers: int) -> Counts:
-    """Servers round-robin over the nodes that have workers."""
+    """Places servers round-robin over the nodes that have workers."""
     return [(counts[i % len(counts)][0], 1) for i in range(servers)]
 
 
@@ -90,7 +90,7 @@ def _emptiest(free: Counts, workers: int) -> Counts:
 
 
 def _best_fit(free: Counts, workers: int) -> Counts:
-    """Whole large gaps first; what is left goes to the tightest node that holds it."""
+    """Fills the roomiest nodes first; what is left goes to the node that holds it with least to spare."""
     ordered = sorted(free, key=lambda item: -item[1])
     counts: Counts = []
     while workers > 0:
@@ -107,7 +107,7 @@ def _fragments(free: Counts, workers: int) -> Counts:
 
 
 def _balanced(room: Room, group: list[str], request: Request, want: Want) -> Grant | None:
-    """Optimus's theorem: the fewest nodes that hold workers and servers evenly, emptiest nodes first."""
+    """Applies Optimus's theorem: the fewest nodes that hold workers and servers evenly, emptiest nodes first."""
     ordered = sorted(group, key=lambda node: -room.workers_fit(node, request))
     for k in range(1, min(len(ordered), want.workers) + 1):
         shares = [
@@ -119,7 +119,7 @@ def _balanced(room: Room, group: list[str], request: Request, want: Want) -> Gra
 
 
 def _even(total: int, parts: int, index: int) -> int:
-    """The index-th of ``parts`` shares of ``total`` that differ by at most one."""
+    """Returns the index-th of ``parts`` whole shares of ``total``, which differ by at most one."""
     return total // parts + (1 if index < total % parts else 0)
 
 

@@ -1,4 +1,4 @@
-"""How much room is left on each node while grants are being laid out."""
+"""Keeps account of the free capacity of each node while grants are being laid out."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Room:
 
     @classmethod
     def of(cls, view: View) -> Room:
-        """All room of a view; on draining nodes only what pinned jobs will take back."""
+        """Returns the whole room of a view; on draining nodes only what pinned jobs will take back."""
         room = cls(view.nodes)
         room.free_gpus.update(view.kept_on_draining())
         return room
 
     def total_free_gpus(self) -> int:
-        """GPUs not yet taken."""
+        """Returns the GPUs that are not yet taken, over all nodes."""
         return sum(self.free_gpus.values())
 
     def fits(self, node: str, request: Request, workers: int, servers: int = 0) -> bool:
@@ -62,7 +62,7 @@ class Room:
                 self._free[part.node] = self._free[part.node] - demand
 
     def holds(self, grant: Grant, request: Request) -> bool:
-        """Whether the whole grant would fit, on nodes that exist and devices nobody else was given."""
+        """Tells whether the whole grant would fit, on nodes that exist and devices not yet taken."""
         for part in grant.slices:
             free = self.free_gpus.get(part.node)
             if free is None or request.gpus_of(part.workers) > free:

@@ -1,4 +1,4 @@
-"""Realising fractions of time: who runs this round so that received time approaches its share (Gavel, §5)."""
+"""Realises shares of time: selects this round's jobs so that received time approaches each share (Gavel, §5)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from elastane.policies.view import JobView, View
 
 
 def realise(shares: Shares, view: View, waiting: dict[str, str]) -> Wants:
-    """This round's jobs: largest share over time received so far first, each on the type it lags on most.
+    """Selects this round's jobs: largest share over time received so far first, each on the type it lags on most.
 
     Jobs that have a share but not this round are put into ``waiting`` with the reason.
     """
@@ -29,7 +29,7 @@ def realise(shares: Shares, view: View, waiting: dict[str, str]) -> Wants:
 
 
 def _free_by_type(view: View) -> dict[str, int]:
-    """GPUs of each type that no pinned job keeps."""
+    """Returns GPUs of each type that no pinned job keeps."""
     free = {node.gpu_type: 0 for node in view.nodes.values()}
     for node in view.nodes.values():
         free[node.gpu_type] += 0 if node.draining else node.gpus
@@ -41,7 +41,7 @@ def _free_by_type(view: View) -> dict[str, int]:
 
 
 def _lags(shares: Shares, view: View) -> list[tuple[float, str, str]]:
-    """(share over time received, job, type) wherever a job may run."""
+    """Returns (share over time received, job, type) for every type that a job may use."""
     lags: list[tuple[float, str, str]] = []
     for job_id, fractions in shares.fraction.items():
         job = view.jobs.get(job_id)
@@ -56,5 +56,5 @@ def _lags(shares: Shares, view: View) -> list[tuple[float, str, str]]:
 
 
 def _received(job: JobView, now_s: float) -> float:
-    """The fraction of its life in which the job held GPUs."""
+    """Returns the fraction of its life in which the job held GPUs."""
     return job.ledger.held_at(now_s) / max(now_s - job.submit_s, 1.0)

@@ -1,4 +1,4 @@
-"""From counts to places: what need not move stays, the rest is placed in the order of the plan."""
+"""Lowers wanted counts to grants: what need not move stays, the rest is placed in the order of the plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from elastane.policies.view import Ability, JobView, View, has
 def place_wants(
     want: Mapping[str, Want], view: View, reasons: dict[str, str], held: Mapping[str, Grant] | None = None
 ) -> dict[str, Grant]:
-    """Grants for these wants; ``reasons`` gets why a job found no place.
+    """Returns the grants for these wants; ``reasons`` gets why a job found no place.
 
     ``held`` stands in for the grants of the view where a caller tries a plan on top of another.
     """
@@ -40,7 +40,7 @@ def place_wants(
 
 
 def _stays(job: JobView, grant: Grant, want: Want | None, view: View) -> bool:
-    """Whether what the job holds is what it should have, or all it can have."""
+    """Tells whether a job keeps its grant: that is what it should have, or all it can have."""
     if view.must_keep(job):
         return True
     if want is None or want.workers <= 0:
@@ -57,7 +57,7 @@ def _stays(job: JobView, grant: Grant, want: Want | None, view: View) -> bool:
 
 
 def _stuck(job: JobView, view: View) -> bool:
-    """Whether the job can run where it is or not at all."""
+    """Tells whether the job can run only where it is: it cannot migrate, and its nodes are usable."""
     if job.grant is None or has(job.abilities, Ability.MIGRATE):
         return False
     return all(part.node in view.usable for part in job.grant.slices)

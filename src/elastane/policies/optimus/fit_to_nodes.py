@@ -1,4 +1,4 @@
-"""Which jobs find an even place this round; the others pause, and the last of them may be made smaller.
+"""Selects the jobs that find an even place this round; the others pause, and the last of them may be shrunk.
 
 Optimus places jobs in order of increasing demand on the fewest nodes that hold servers and workers evenly
 (``models.placement`` has the theorem).  Counts that fit the cluster's sum need not fit its nodes.
@@ -20,7 +20,7 @@ _TRIALS = 4
 
 
 def counts_may_not_fit(view: View, wants: Mapping[str, Want]) -> bool:
-    """Whether wants that fit the cluster's sum might find no place: even layouts, several types, few nodes allowed."""
+    """Tells whether wants that fit by count might find no place: even layouts, several types, limited nodes."""
     if any(want.spread is Spread.BALANCED for want in wants.values()):
         return True
     if len({node.gpu_type for node in view.nodes.values()}) > 1:
@@ -29,10 +29,10 @@ def counts_may_not_fit(view: View, wants: Mapping[str, Want]) -> bool:
 
 
 def settle(view: View, wants: Mapping[str, Want], shrink: bool, explain: dict[str, str]) -> Wants | Exact:
-    """The wants if all of them find a place; else the grants of those that do, with reasons for the rest.
+    """Returns the wants if all of them find a place; else the grants of those that do, with reasons for the rest.
 
-    Who stays where it is takes its place first, so a placement changes what the next one finds.  Hence it is tried
-    on its own outcome until nothing moves any more, and then asked for exactly: the next round will agree.
+    Jobs that stay where they are take their place first, so a placement changes what the next one finds.  Hence it is
+    repeated on its own outcome until nothing moves any more, and then asked for exactly: the next round will agree.
     """
     grants = lower(Plan(Wants(wants)), view).grants
     if wants.keys() <= grants.keys():
@@ -52,9 +52,9 @@ def settle(view: View, wants: Mapping[str, Want], shrink: bool, explain: dict[st
 def _fitting(
     view: View, wants: Mapping[str, Want], grants: Mapping[str, Grant], shrink: bool
 ) -> tuple[dict[str, Want], dict[str, str]]:
-    """The wants that found a place, the last of the others made smaller if it may be, and why the rest pauses.
+    """Returns the wants that found a place, the last of the others shrunk if it may be, and why the rest pauses.
 
-    The smaller one goes last, so that it takes the place of nobody.
+    The shrunk one goes last, so that it takes no other job's place.
     """
     stuck = [i for i in wants if i not in grants]
     kept = {i: want for i, want in wants.items() if i in grants}
@@ -72,13 +72,13 @@ def _fitting(
 
 
 def _may_shrink(job: JobView, alone: bool) -> bool:
-    """Whether a smaller size is better than waiting: not where the job could never be stopped to outgrow it."""
+    """Tells whether a smaller size beats waiting: not for a job that could never be stopped to grow again."""
     stoppable = job.request.preemptible and has(job.abilities, Ability.SUSPEND)
     return has(job.abilities, Ability.RESIZE) and (stoppable or alone)
 
 
 def _shrunk(room: Room, job: JobView, want: Want) -> Want | None:
-    """The want with tasks taken away, always from the more numerous kind, until it fits evenly."""
+    """Removes tasks, always of the more numerous kind, until the want fits evenly; None if it never does."""
     least = max(job.request.min_workers, 1)
     servers, workers = want.servers, want.workers
     while workers > least or servers > 1:
@@ -93,7 +93,7 @@ def _shrunk(room: Room, job: JobView, want: Want) -> Want | None:
 
 
 def _paused(job: JobView, want: Want, room: Room) -> str:
-    """Why it waits: what it should have had, and how many of its workers the emptiest node still takes."""
+    """Explains why a job waits: what it should have had, and how many workers the emptiest node still takes."""
     most = max((room.workers_fit(node, job.request) for node in room.nodes), default=0)
     tasks, how = f"{want.workers} workers", "together"
     if want.servers:

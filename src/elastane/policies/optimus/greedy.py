@@ -1,4 +1,4 @@
-"""Handing out tasks one by one to the job whose remaining time each shortens most, per amount it takes.
+"""Hands out tasks one by one to the job whose remaining time each shortens most, per amount it takes.
 
     gain = max( (Q/f(p, w) − Q/f(p+1, w)) / N,  (Q/f(p, w) − Q/f(p, w+1)) / O )
 
@@ -31,7 +31,7 @@ _BOTH: Step = (1, 1)
 
 @dataclass(slots=True)
 class Claim:
-    """What one job has been given so far, and what it might be given next; without ``surface`` it never grows."""
+    """What one job has been given so far, and how far it may grow; without ``surface`` it does not grow."""
 
     job_id: str
     servers: int
@@ -46,11 +46,11 @@ class Claim:
 
     @property
     def need(self) -> Amounts:
-        """What all its tasks take together."""
+        """Returns the amounts that all its tasks take together."""
         return self.cost((self.servers, self.workers))
 
     def cost(self, step: Step) -> Amounts:
-        """What a step takes of each resource."""
+        """Returns the amount of each resource that a step takes."""
         if step == _WORKER:
             return self.worker.need
         if self.server is None:
@@ -60,13 +60,13 @@ class Claim:
         return total((self.server.need, step[0]), (self.worker.need, step[1]))
 
     def seconds(self, step: Step = (0, 0)) -> float:
-        """Remaining time after a step; infinite where the job could not run."""
+        """Returns the remaining time after a step; infinite where the job could not run."""
         assert self.surface is not None
         rate = self.surface.rate(self.servers + step[0], self.workers + step[1])
         return self.work / rate if rate > 0.0 else math.inf
 
     def best_step(self, stock: Stock, pairs: bool) -> tuple[float, Step] | None:
-        """The largest gain among the steps that still fit, if any is positive; a worker wins a tie.
+        """Returns the largest gain among the steps that still fit, if any is positive; a worker wins a tie.
 
         A worker may be useless without a server and a server without a worker: with ``pairs``, where neither
         gains anything both are tried together.
@@ -96,11 +96,11 @@ class Claim:
         saved_s = (now_s - then_s) * self.factor
         if amount > 0.0:
             return saved_s / amount
-        return math.inf if saved_s > 0.0 else saved_s  # it takes nothing from anybody
+        return math.inf if saved_s > 0.0 else saved_s  # it takes nothing from other jobs
 
 
 def climb(claims: Iterable[Claim], stock: Stock, pairs: bool) -> None:
-    """Grow claims by the largest gain until nothing gains or nothing fits.  Ties go to the earlier claim.
+    """Grows claims by the largest gain until nothing gains or nothing fits.  Ties go to the earlier claim.
 
     What is free only shrinks, so a job none of whose steps fits is out for good; the others go on with the
     resources they still can use.

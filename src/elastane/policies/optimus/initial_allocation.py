@@ -1,4 +1,4 @@
-"""What each job starts with, how far it may grow, and what is known of its speed on the way."""
+"""Makes the first claim of each job: the tasks it starts with, how far it may grow, and its speed up to there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Claims:
         self._reach: dict[tuple[float, tuple[str, ...], int | None], int] = {}
 
     def first(self, job: JobView) -> Claim:
-        """(1, 1), or all a job asks for if it cannot be resized, with a server per worker."""
+        """Returns the first claim: the least workers and one server, or all that a job of fixed size asks for."""
         request = job.request
         uses_servers = request.server is not None and request.max_servers > 0
         server = self._stock.task(request.server) if request.server is not None and uses_servers else None
@@ -32,14 +32,17 @@ class Claims:
         return Claim(job.id, servers if server else 0, workers, self._stock.task(request.worker), server)
 
     def taken(self, claim: Claim, job: JobView) -> Amounts:
-        """What a first claim takes of the stock; what a job keeps on draining nodes was never part of that."""
+        """Returns what a first claim takes of the stock, of which draining nodes are not a part."""
         if job.grant is None or not self._view.must_keep(job):
             return claim.need
         parts = [part for part in job.grant.slices if not self._view.nodes[part.node].draining]
         return claim.cost((sum(part.servers for part in parts), sum(part.workers for part in parts)))
 
     def surface(self, job: JobView, claim: Claim) -> Surface | None:
-        """The job's speed as far as it may grow (which the claim is told); None if it may not or nobody knows."""
+        """Returns the job's speed as far as it may grow, and sets that limit in the claim; None if it may not grow.
+
+        It may not grow either if its speed is unknown.
+        """
         speed = job.speed
         if speed is None or self.stays_as_it_is(job) or not has(job.abilities, Ability.RESIZE):
             return None
@@ -56,7 +59,7 @@ class Claims:
         return ServerGrid(speed, most_of_both, (claim.server.need, claim.worker.need), self._stock.widest)
 
     def least_rate(self, job: JobView) -> float:
-        """Speed on the least tasks a job may have; 0 if unknown."""
+        """Returns the speed, in work per second, on the least tasks a job may have; 0 if unknown."""
         speed, request = job.speed, job.request
         workers = np.array([max(request.min_workers, 1)])
         if isinstance(speed, ServerSpeedModel) and request.server is not None:
@@ -75,7 +78,7 @@ class Claims:
         return all(node in nodes and not nodes[node].draining for node in job.grant.nodes)
 
     def reachable(self, request: Request) -> int:
-        """Workers on one accelerator type and the nodes it may use; asked for once per kind of request."""
+        """Returns the most workers the job could ever have; computed once per kind of request."""
         if not request.worker.gpus:
             return max(request.max_workers, request.workers)
         key = request.worker.gpus, request.types, request.max_nodes

@@ -2,7 +2,8 @@
 
 Every job first gets one worker (and one parameter server, if it uses them); then ``climb`` hands out the rest.
 ``optimus`` uses online estimates of remaining work and speed; ``optimus-oracle``, the baseline of Pollux's
-evaluation, reads the truth.  How parameters are divided among the servers of a job is ``models.paa``'s affair.
+evaluation, reads the truth.  How parameters are divided among the servers of a job is in
+``models.parameter_assignment``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from elastane.policies.plan import Plan, Spread, Want, Wants
 from elastane.policies.view import Info, View
 
 UNKNOWN_S = 3600.0
-"""Remaining time on its first tasks that a job is credited with when nothing is known about any job."""
+"""Remaining time assumed for a job on its first tasks when nothing is known about any job."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Optimus(Policy):
     elastic: ClassVar[bool] = True
 
     def decide(self, view: View) -> Plan:
-        """Start everybody with least in order of arrival, then climb by marginal gain."""
+        """Starts every job with its least tasks in order of arrival, then grows jobs by marginal gain."""
         stock = Stock(view.nodes.values(), self.by_share)
         explain: dict[str, str] = {}
         maker = Claims(view, stock)
@@ -71,7 +72,7 @@ class Optimus(Policy):
         return Plan(Wants(wants), explain=explain)
 
     def _start(self, view: View, stock: Stock, maker: Claims, explain: dict[str, str]) -> list[Claim]:
-        """The least for everybody while it lasts; what cannot be suspended has its place already."""
+        """Claims the least tasks for every job while they fit, first for those that cannot be suspended."""
         claims: list[Claim] = []
         for job in sorted(view.jobs.values(), key=lambda job: (not view.must_keep(job), job.submit_s, job.id)):
             claim = maker.first(job)
@@ -90,7 +91,7 @@ class Optimus(Policy):
         return claims
 
     def _look(self, view: View, maker: Claims, claims: list[Claim]) -> None:
-        """Fill in what is known about those that may grow."""
+        """Fills in speed and remaining work of the claims that may grow."""
         unknown: list[Claim] = []
         for claim in claims:
             job = view.jobs[claim.job_id]
@@ -110,7 +111,7 @@ class Optimus(Policy):
                 claim.work = typical_s * maker.least_rate(view.jobs[claim.job_id])
 
     def _typical_s(self, view: View, maker: Claims) -> float:
-        """Median of the times that all jobs which are known would take on their least, running or not."""
+        """Returns the median of the times that all jobs with known work and speed would take on their least tasks."""
         known = [(job.remaining, maker.least_rate(job)) for job in view.jobs.values()]
         times_s = [left.mean / rate for left, rate in known if left is not None and rate > 0.0]
         return median(times_s) if times_s else UNKNOWN_S

@@ -40,7 +40,7 @@ class Stock:
         self._tasks: dict[Resources, Task] = {}
 
     def task(self, needed: Resources) -> Task:
-        """What one task of this kind costs; kept, because jobs ask for few different kinds."""
+        """Returns what one task of this kind takes; kept, because jobs ask for few different kinds."""
         found = self._tasks.get(needed)
         if found is None:
             amounts = _amounts(needed)
@@ -61,7 +61,7 @@ class Stock:
         return shares[top] * (self.capacity[0] or 1.0)
 
     def share(self, need: Amounts) -> float:
-        """The largest part of any resource of the whole cluster."""
+        """Returns the dominant share: the largest fraction of any resource of the whole cluster."""
         parts = (amount / have for amount, have in zip(need, self.capacity, strict=True) if have)
         return max(parts, default=0.0)
 
@@ -78,7 +78,7 @@ class Stock:
             self._free[i] -= amount
 
     def count(self, need: Amounts, most: int) -> int:
-        """How many more tasks of this kind are left, ``most`` at the most."""
+        """Returns how many more tasks of this kind fit into what is free, ``most`` at the most."""
         counts = (
             int((have + _SLACK) / amount) for amount, have in zip(need, self._free, strict=True) if amount
         )
@@ -89,12 +89,12 @@ class Stock:
         return _words(need, need, self._kept)
 
     def describe_free(self, need: Amounts) -> str:
-        """What is left of those resources."""
+        """What is free in words, for those resources the task needs."""
         return _words(self._free, need, self._kept)
 
 
 def total(*parts: tuple[Amounts, int]) -> Amounts:
-    """So many of each."""
+    """Returns the summed amounts of several kinds of tasks, each given with its number."""
     return tuple(sum(column) for column in zip(*([a * n for a in need] for need, n in parts), strict=True))
 
 

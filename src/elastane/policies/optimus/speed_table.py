@@ -32,11 +32,11 @@ class WorkerLine:
         self._rates: list[float] = speed.rates(-(-workers // per_node), workers).tolist()
 
     def rate(self, servers: int, workers: int) -> float:  # noqa: ARG002
-        """Work per second; nothing beyond the line's end."""
+        """Returns work per second; 0 beyond the most workers asked about."""
         return self._rates[workers] if workers < len(self._rates) else 0.0
 
     def runs_later(self, servers: int, workers: int) -> bool:  # noqa: ARG002
-        """Fixed batches may not fit into the memory of few workers."""
+        """Tells whether more workers would run: a fixed batch may not fit into the memory of few workers."""
         return any(self._rates[workers + 1 :])
 
 
@@ -53,14 +53,14 @@ class ServerGrid:
         self._rates = np.zeros((0, 0))
 
     def rate(self, servers: int, workers: int) -> float:
-        """Work per second with so many of each."""
+        """Returns work per second with so many servers and workers."""
         rows, columns = self._rates.shape
         if servers >= rows or workers >= columns:
             self._grow(servers, workers)
         return float(self._rates[servers, workers])
 
     def runs_later(self, servers: int, workers: int) -> bool:  # noqa: ARG002
-        """Servers and workers run in any number; what is missing is knowledge."""
+        """Returns False: any number of servers and workers runs; a rate of 0 only means that it is unknown."""
         return False
 
     def _grow(self, servers: int, workers: int) -> None:

@@ -41,14 +41,14 @@ class Worth:
 
     @classmethod
     def of(cls, problem: Problem) -> Worth:
-        """Tables of one round."""
+        """Builds the tables for the problem of one round."""
         speedup = np.stack([problem.one_node, problem.several])
         moved = speedup * problem.factor
         added = contribution(np.stack([speedup, moved]), problem.p)
         return cls(added, speedup, problem.held.astype(np.int16), problem.node_gpus)
 
     def objectives(self, states: States) -> FloatArray:
-        """Fitness (as the sum that grows with it) and utility, shape (2, individuals)."""
+        """Returns fitness (as the sum that grows with it) and utility, shape (2, individuals)."""
         here = states > 0
         jobs, sizes = self.speedup.shape[1:]
         total = np.minimum(states.sum(axis=1, dtype=np.int16), sizes - 1)
@@ -70,7 +70,7 @@ class _Population(NamedTuple):
     stand: Standing
 
     def best(self) -> States:
-        """The state of the highest fitness."""
+        """Returns the state of the highest fitness."""
         return self.states[:, :, int(np.argmax(self.objectives[0]))]
 
 
@@ -92,7 +92,7 @@ class _Selection:
         return cls(size, Worth.of(problem), weights)
 
     def survivors(self, states: States, parents: _Population | None = None) -> _Population:
-        """Of new states and their parents, those that go on."""
+        """Selects the survivors among new states and their parents."""
         marks = self.weights @ states.reshape(len(self.weights), -1)
         objectives = self.worth.objectives(states)
         if parents is not None:
@@ -109,7 +109,7 @@ class _Selection:
 def evolve(
     problem: Problem, memory: Any, population: int, generations: int, seed: int
 ) -> tuple[dict[int, dict[int, int]], dict[str, Any]]:
-    """The fittest placement found (GPUs per node, per job row) and the population to go on from next time."""
+    """Returns the fittest placement found (GPUs per node, per job row) and the population for the next round."""
     if not problem.held.size:
         return {}, {}
     rng = np.random.Generator(np.random.SFC64(seed))

@@ -15,13 +15,13 @@ from elastane.models.speed import FloatArray, IntArray
 
 
 class Standing(NamedTuple):
-    """How individuals compare: the lower front wins, within a front the one with more distance from others."""
+    """The rank of individuals: the lower front wins, within a front the one with more distance from others."""
 
     front: IntArray
     distance: FloatArray
 
     def of(self, chosen: IntArray) -> Standing:
-        """The standing of some of them."""
+        """Returns the standing of the chosen individuals."""
         return Standing(self.front[chosen], self.distance[chosen])
 
 
@@ -38,7 +38,7 @@ def standing(objectives: FloatArray) -> Standing:
 
 
 def _fronts(first: list[float], second: list[float]) -> IntArray:
-    """0 for individuals nobody dominates, 1 for those that only front 0 dominates, and so on.
+    """Returns 0 for individuals that none dominates, 1 for those that only front 0 dominates, and so on.
 
     Sorted by falling objectives, one sweep is enough: an individual is dominated by a front exactly if that front
     has reached its second objective already.  What fronts have reached falls from one to the next, so the first
@@ -85,7 +85,7 @@ def _gaps(values: FloatArray, starts: NDArray[np.bool_]) -> FloatArray:
 
 
 def survivors(stand: Standing, size: int) -> IntArray:
-    """The best ``size`` individuals: whole fronts first, of the last one those farthest from others."""
+    """Selects the best ``size`` individuals: whole fronts first, of the last one those farthest from others."""
     return np.lexsort((-stand.distance, stand.front))[:size]
 
 

@@ -1,4 +1,4 @@
-"""The genetic search's memory: its last population, packed into JSON values, and the start it gives the next round."""
+"""Packs the last population of the genetic search into JSON values, from which the next round starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Remembered(NamedTuple):
 
 
 def remember(problem: Problem, states: States) -> dict[str, Any]:
-    """A population as ``jobs``, ``nodes``, ``count`` and packed ``population``."""
+    """Packs a population as ``jobs``, ``nodes``, ``count`` and compressed ``population``."""
     packed = zlib.compress(np.ascontiguousarray(states, dtype=_TYPE).tobytes(), 1)
     return {
         "jobs": [job.id for job in problem.jobs],
@@ -34,10 +34,10 @@ def remember(problem: Problem, states: States) -> dict[str, Any]:
 
 
 def first_population(problem: Problem, memory: Any) -> States:
-    """The present allocation, then what is remembered of the last round.
+    """Returns the present allocation, followed by the population of the last round.
 
     Jobs that finished are gone, new ones hold nothing, nodes are matched by id.  A memory that cannot be read
-    (another version, another policy, a damaged file) is worth as much as none.
+    (another version, another policy, a damaged file) counts as none.
     """
     present = problem.held.astype(np.int16)[:, :, None]
     found = _recall(memory)

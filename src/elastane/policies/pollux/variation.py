@@ -57,7 +57,7 @@ class Variation:
 
     @classmethod
     def of(cls, problem: Problem) -> Variation:
-        """Limits of all jobs of a round."""
+        """Reads the limits of all jobs from the problem of one round."""
         pinned = int(np.count_nonzero(problem.pinned))
         left = problem.node_gpus - problem.held[:pinned].sum(axis=0)
         widest = [min(job.request.max_nodes or _MOST_NODES, _MOST_NODES) for job in problem.jobs]
@@ -73,7 +73,7 @@ class Variation:
         )
 
     def crossover(self, states: States, parents: IntArray, rng: np.random.Generator) -> States:
-        """Pairs swap all jobs from a random one on: two parents, two children."""
+        """Swaps all jobs from a random one on between the parents of a pair: two parents, two children."""
         jobs = len(states)
         pairs = len(parents) // 2
         # ``take`` keeps individuals last in memory; indexing with brackets would put them first.
@@ -83,7 +83,7 @@ class Variation:
         return np.concatenate([one + swap, two - swap], axis=2)
 
     def mutate(self, states: States, rng: np.random.Generator) -> States:
-        """Some rows return to the present allocation, some lose cells, then free GPUs are handed out."""
+        """Resets some rows to the present allocation, empties some cells, then hands out free GPUs."""
         jobs, nodes, count = states.shape
         job, individual = np.nonzero(draw_bits(rng, jobs, count) < _RESET * _ONE)
         states[job, :, individual] = self.held[job]
@@ -126,7 +126,7 @@ class Variation:
         return states
 
     def _unmix(self, states: States) -> None:
-        """Take away types a job does not accept, and all but the one it has most of."""
+        """Takes away GPUs of types a job does not accept, and of all types but the one it has most of."""
         if not self.usable.all():
             states *= self.usable[:, :, None]
         types = np.unique(self.kinds)
@@ -136,7 +136,7 @@ class Variation:
             states *= self.kinds[:, None] == main[:, None, :]
 
     def _separate(self, states: States) -> None:
-        """A node keeps its first distributed job only: two of them would fight for its network."""
+        """Leaves only the first distributed job on each node: two of them would compete for its network."""
         here = states > 0
         here &= (here.sum(axis=1, dtype=np.int16) > 1)[:, None, :]
         taken = here[: self.pinned].any(axis=0)

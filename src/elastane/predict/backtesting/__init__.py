@@ -1,1 +1,1 @@
-"""Cost models tried on timings that they have not seen: rows left out, and cards left out."""
+"""Tests cost models on timings that they were not fitted to: rows left out, and cards left out."""

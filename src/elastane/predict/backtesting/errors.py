@@ -1,4 +1,4 @@
-"""How far a cost model is from measurements."""
+"""Scores a cost model against measured timings."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Score:
     p90: float
     mean: float
     bias: float
-    """Median of signed errors."""
+    """Median of the signed errors, in percent."""
     covered: float
-    """Part of measurements within the 90 % interval, in percent."""
+    """Percentage of measurements within the 90 % interval."""
     rmse_ms: float
 
 
 def score(model: CostModel, rows: Sequence[Timing]) -> Score:
-    """Of rows of one device and precision."""
+    """Scores a model on rows of one device and precision."""
     times = model.times([each.operator for each in rows], rows[0].device, rows[0].precision)
     measured = np.array([each.seconds for each in rows])
     errors = 100.0 * (times.seconds / measured - 1.0)

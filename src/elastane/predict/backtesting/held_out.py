@@ -1,4 +1,4 @@
-"""All four cost models on the tenth of the rows of a card that none of them was shown."""
+"""Scores all four cost models on the tenth of a card's rows that none of them was fitted to."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LEAST_ROWS = 50
 OURS = "ours"
 NETWORK = "layer-wise network"
 
-Told = Callable[[float, str], None]
+Progress = Callable[[float, str], None]
 
 
 def models(epochs: int = EPOCHS) -> dict[str, Fitting]:
-    """The four by name; ``epochs`` are of the neural network, which asks for 300."""
+    """Returns the four cost models by name; ``epochs`` are of the neural network (its authors train 300)."""
     return {
         "linear in FLOPs": LinearInFlops.fit,
         "PALEO": Paleo.fit,
@@ -34,7 +34,7 @@ def models(epochs: int = EPOCHS) -> dict[str, Fitting]:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Scores of all models on one set."""
+    """The scores of all models on one set of timings."""
 
     name: str
     device: str
@@ -47,28 +47,28 @@ class HeldOut:
 
     @property
     def best(self) -> Score:
-        """The least median error."""
+        """The score with the smallest median error."""
         return min(self.scores, key=lambda each: each.median)
 
 
 def held_out(
-    sets: Sequence[TimingSet], fits: dict[str, Fitting], told: Told = lambda _done, _what: None
+    sets: Sequence[TimingSet], fits: dict[str, Fitting], progress: Progress = lambda _done, _what: None
 ) -> Iterator[HeldOut]:
-    """One result per set, as they come; nine rows in ten are learnt from."""
+    """Yields one result per set; nine rows in ten are used to fit, the rest to score."""
     check_rows(sets, "timings")
     done = 0
     for each in sets:
         known, new = _parted(each)
         scores = []
         for name, fit in fits.items():
-            told(done / (len(sets) * len(fits)), f"{each.name}: {name}")
+            progress(done / (len(sets) * len(fits)), f"{each.name}: {name}")
             scores.append(score(fit(known), new))
             done += 1
         yield HeldOut(each.name, each.device.name, len(known), tuple(scores))
 
 
 def check_rows(sets: Sequence[TimingSet], where: str) -> None:
-    """Refuse sets that are too small before anyone has waited for the others."""
+    """Refuses sets that are too small, before the user has waited for the others."""
     for each in sets:
         if (count := len(each.timings)) < LEAST_ROWS:
             raise ElastaneError(f"{where}: {each.name} has {count} rows; a backtest needs {LEAST_ROWS} or more")

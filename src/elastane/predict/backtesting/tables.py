@@ -1,4 +1,4 @@
-"""Results of a backtest as tables for people and as JSON for programs."""
+"""Shows the results of a backtest as tables for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def held_out_table(found: Iterable[HeldOut]) -> Table:
-    """A row per set and model; the best of each set is bold."""
+    """Builds a table with a row per set and model; the best of each set is bold."""
     table = _table("Rows left out", "timings", "model")
     for each in found:
         for place, score in enumerate(each.scores):
@@ -26,7 +26,7 @@ def held_out_table(found: Iterable[HeldOut]) -> Table:
 
 
 def unseen_table(found: Iterable[Unseen]) -> Table:
-    """A row per card and model."""
+    """Builds a table with a row per card and model."""
     table = _table("Cards left out", "timings", "model")
     for each in found:
         for place, score in enumerate((each.paleo, each.plain, each.probed)):

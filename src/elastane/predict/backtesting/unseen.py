@@ -1,4 +1,4 @@
-"""Cards that no row was learnt from: predicted from the other cards of a group, without and with probes."""
+"""Scores predictions for cards left out of the fit, from the other cards of a group, with and without probes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from elastane.predict.backtesting.errors import Score, score
-from elastane.predict.backtesting.held_out import Told
+from elastane.predict.backtesting.held_out import Progress
 from elastane.predict.costs.contract import Basis, Timing
 from elastane.predict.costs.ratio import RatioModel, probe_factors
 from elastane.predict.costs.simple import Paleo
@@ -20,13 +20,13 @@ Fit = Callable[[Sequence[Timing]], RatioModel]
 
 
 def from_others(timings: Sequence[Timing]) -> RatioModel:
-    """Our model, for cards that are not among these."""
+    """Fits our model, for cards that are not among these."""
     return RatioModel.fit(timings, basis=Basis.RATIO)
 
 
 @dataclass(frozen=True)
 class Unseen:
-    """One card left out."""
+    """The scores on one card that was left out: our model, plain and probed, and PALEO."""
 
     name: str
     device: str
@@ -41,9 +41,9 @@ def unseen(
     only: frozenset[str] = frozenset(),
     probes: int = PROBES,
     fit: Fit = from_others,
-    told: Told = lambda _done, _what: None,
+    progress: Progress = lambda _done, _what: None,
 ) -> Iterator[Unseen]:
-    """Leave each card out in turn, or only those named; groups of a single card are passed over."""
+    """Leaves each card out in turn, or only those named; groups of a single card are skipped."""
     groups: dict[str, list[TimingSet]] = defaultdict(list)
     for each in sets:
         groups[each.group].append(each)
@@ -55,7 +55,7 @@ def unseen(
         and (not only or each.device.name in only)
     ]
     for place, (left, others) in enumerate(asked):
-        told(place / len(asked), f"without {left.name}")
+        progress(place / len(asked), f"without {left.name}")
         yield _without(left, others, probes, fit)
 
 

@@ -1,4 +1,4 @@
-"""``calibrate``: a profile of this machine within a given time."""
+"""Measures a profile of this machine within a given time."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from elastane.predict.profile import Measured, Profile
 SECONDS = 100.0
 PASSES = 3
 SHARES = (0.46, 0.92)
-"""Of the time, at which the passes over all networks end; the rest is for fitting."""
+"""Fractions of the time at which the passes over all networks end; the rest is for fitting."""
 FOLDS = 10
-"""Few networks are left out at a time: a model of four fifths of them is a worse one."""
+"""Folds of the cross-validation: few networks are left out at a time, since a model of fewer is a worse one."""
 AT_MOST = 84
-"""Networks: more would tell little that is new."""
+"""Networks at most: more would add little."""
 
 Progress = Callable[[float, str], None]
 
@@ -47,7 +47,7 @@ def calibrate(
     progress: Progress = lambda _done, _text: None,
     own: Sequence[tuple[JobFactory, int]] = (),
 ) -> Profile:
-    """Measure this machine for about so many seconds; ``progress`` hears the share done.
+    """Measures this machine for about so many seconds; ``progress`` gets the fraction done.
 
     ``own`` are jobs of the user's with their batches, measured before all others.
     Networks are drawn until half of the time is over; the other half measures the same ones again in another order,
@@ -56,7 +56,7 @@ def calibrate(
     began, ticks = time.monotonic(), clock()
 
     def drawn(index: int) -> tuple[TrainingJob, int]:
-        """Numbers below 0 are the user's jobs."""
+        """Makes the network of a number; numbers below 0 are the user's jobs."""
         return (own[index][0](), own[index][1]) if index < 0 else network(seed, index)
 
     prepare()
@@ -77,13 +77,13 @@ def calibrate(
 
 
 def prepare() -> None:
-    """Let PyTorch import here what every child would import again; a capture computes nothing, so no threads start."""
+    """Imports here what every child process would import again; a capture computes nothing, so no threads start."""
     for index in range(3):
         capture(lambda index=index: network(0, index)[0], 1)  # type: ignore[misc]
 
 
 def measure_drawn(drawn: Callable[[], tuple[TrainingJob, int]], ticks: Clock) -> MeasuredStep:
-    """The network is made where it is measured, so that nothing here changes."""
+    """Makes and measures a network in a child process, so that nothing changes in this one."""
 
     def work() -> object:
         torch.manual_seed(0)
@@ -95,7 +95,7 @@ def measure_drawn(drawn: Callable[[], tuple[TrainingJob, int]], ticks: Clock) ->
 
 
 def profile_of(rounds: Sequence[Mapping[int, MeasuredStep]], device: Device) -> Profile:
-    """All times brought to the usual tick, and those of equal operators joined to their median."""
+    """Makes the profile: all times scaled to the usual tick, those of equal operators joined to their median."""
     heard = np.array([each.tick_s for steps in rounds for each in steps.values()])
     usual = float(np.median(heard))
     steps = [_typical([each[index].at(usual) for each in rounds if index in each]) for index in rounds[0]]
@@ -113,7 +113,7 @@ def profile_of(rounds: Sequence[Mapping[int, MeasuredStep]], device: Device) -> 
 
 
 def _typical(times: Sequence[MeasuredStep]) -> MeasuredStep:
-    """Between several measurements: a run goes through good minutes and bad ones, so the best is not the truth."""
+    """Averages several measurements of a step: a run has good minutes and bad ones, so the best is not typical."""
     alike = [each for each in times if len(each.seconds) == len(times[0].seconds)]
     seconds = np.exp(np.mean(np.log([each.seconds for each in alike]), axis=0))
     whole = math.exp(sum(math.log(each.whole_s) for each in alike) / len(alike))
@@ -121,7 +121,7 @@ def _typical(times: Sequence[MeasuredStep]) -> MeasuredStep:
 
 
 def joined(steps: Iterable[MeasuredStep]) -> tuple[Measured, ...]:
-    """One timing per operator and sizes."""
+    """Joins the timings of equal operators (name and sizes) to their median."""
     seen = defaultdict(list)
     for step in steps:
         for operator, seconds in zip(step.operators, step.seconds, strict=True):
@@ -133,7 +133,7 @@ def joined(steps: Iterable[MeasuredStep]) -> tuple[Measured, ...]:
 
 
 def whole_steps(steps: Sequence[MeasuredStep], device: Device) -> tuple[WholeStep, ...]:
-    """Every network, with what a model that was not fitted to it says; too few networks are not asked about."""
+    """Returns every network with the prediction of a model not fitted to it; without one for too few networks."""
     plain = [WholeStep(sum(each.seconds), each.calls, each.whole_s) for each in steps]
     if len(steps) < FOLDS:
         return tuple(plain)
@@ -147,7 +147,7 @@ def whole_steps(steps: Sequence[MeasuredStep], device: Device) -> tuple[WholeSte
 
 
 def probe_device(ticks: Clock) -> Device:
-    """What this machine's processor reaches: matrix products for its peak, copies for its bandwidth."""
+    """Measures this machine's processor: matrix products for its peak, copies for its bandwidth."""
     side, words = 512, 8_000_000
     one, source = torch.randn(side, side), torch.randn(words)
     target = torch.empty_like(source)

@@ -17,7 +17,7 @@ from elastane.errors import ElastaneError
 
 
 def in_child(work: Callable[[], Any]) -> Any:
-    """What ``work`` returns (something JSON can hold), computed in a child; its errors come back as ours.
+    """Computes ``work`` in a child process; returns its result, which JSON has to hold, or raises its error.
 
     The caller must not have computed with several threads before: their pools do not survive a fork.
     """
@@ -42,7 +42,7 @@ def in_child(work: Callable[[], Any]) -> Any:
 
 
 def _answer(write: int, work: Callable[[], Any]) -> None:
-    """Never returns: the child must not go on with its parent's affairs."""
+    """Writes the result and exits; it never returns, since the child must not go on with its parent's work."""
     try:
         try:
             document = {"result": work()}

@@ -1,4 +1,4 @@
-"""Small networks to calibrate with: the families people train, at sizes they use, drawn by chance.
+"""Draws small random networks to calibrate with: the families people train, at sizes they use.
 
 Measuring operators at uniformly random sizes would teach the wrong lesson: real channel counts are even, real images
 small where channels are many.  So whole small networks are drawn, and all their operators measured.
@@ -18,21 +18,21 @@ from elastane.predict.job import TrainingJob
 
 CHANNELS = (8, 16, 24, 32, 48, 64, 96, 128)
 UNEVEN = 0.2
-"""Part of the blocks whose channels are no multiple of 8, which vector units do not like; some networks have them."""
+"""Fraction of blocks whose channels are not a multiple of 8: slow on vector units, but some networks have them."""
 BATCHES = (2, 4, 8, 12, 16, 24, 32, 48, 64)
 MOST_FLOPS = 20e9
-"""Of a step: networks small enough that many can be measured."""
+"""FLOPs of a step at most, so that many networks can be measured."""
 PER_VALUE = 1000.0
-"""FLOPs that take as long as all that is done with one value of an image besides products, there and back."""
+"""FLOPs that take as long as all work on one value of an image besides products, forward and backward."""
 
 
 Made = TypeVar("Made")
 Drawn = tuple[Made, float]
-"""A job or a part of one, and about how many FLOPs its training takes per sample, or what takes as long."""
+"""A job or a part of one, with the approximate FLOPs (or work that takes as long) of its training per sample."""
 
 
 class Residual(nn.Module):
-    """Two convolutions beside a short cut."""
+    """A residual block of two convolutions."""
 
     def __init__(self, c_in: int, c_out: int, stride: int) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ def _vectors(draw: random.Random) -> Drawn[TrainingJob]:
 
 
 class Recurrent(nn.Module):
-    """Words in, words out, an LSTM or a GRU between."""
+    """A language model with an LSTM or a GRU."""
 
     def __init__(self, words: int, width: int, layers: int, gated: bool) -> None:
         super().__init__()
@@ -133,12 +133,12 @@ class Recurrent(nn.Module):
         self.head = nn.Linear(width, words)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the next word."""
+        """Returns the scores of the next word."""
         return self.head(self.cells(self.words(x))[0])  # type: ignore[no-any-return]
 
 
 class Attentive(nn.Module):
-    """Words in, words out, transformer layers between."""
+    """A language model with transformer layers."""
 
     def __init__(self, words: int, width: int, layers: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class Attentive(nn.Module):
         self.head = nn.Linear(width, words)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the next word."""
+        """Returns the scores of the next word."""
         return self.head(self.layers(self.words(x)))  # type: ignore[no-any-return]
 
 
@@ -176,7 +176,7 @@ def _words(draw: random.Random, recurrent: bool) -> Drawn[TrainingJob]:
 
 
 class Sequence(nn.Module):
-    """An LSTM over vectors: the cheapest way to see many of its sizes."""
+    """An LSTM over vectors: the cheapest way to measure many sizes of it."""
 
     def __init__(self, inner: int, width: int, layers: int) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ class Sequence(nn.Module):
         self.head = nn.Linear(width, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the last step."""
+        """Returns the scores at the last step."""
         return self.head(self.cells(x)[0][:, -1])  # type: ignore[no-any-return]
 
 
@@ -219,7 +219,7 @@ FAMILIES: tuple[Callable[[random.Random], Drawn[TrainingJob]], ...] = (
 
 
 def network(seed: int, index: int) -> tuple[TrainingJob, int]:
-    """The network of a number, with its batch; families take turns, and a number always gives the same network."""
+    """Returns the network of a number, with its batch; families take turns, and equal numbers give equal networks."""
     family = FAMILIES[index % len(FAMILIES)]
     draw = random.Random(f"{seed}/{index}")
     job, flops = family(draw)

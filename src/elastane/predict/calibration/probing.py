@@ -1,7 +1,7 @@
-"""``probe``: a few layers of usual sizes, timed on this machine's card or processor.
+"""Probes this machine's card or processor: times a few layers of usual sizes on it.
 
 A probe does not teach a model anything new about shapes; it says by how much this very card, with its clocks, driver
-and libraries, is slower or faster than the model thinks, per kind of operator.
+and libraries, is slower or faster than predicted, per kind of operator.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ PASSES = 3
 
 
 def this_card() -> Device | None:
-    """The catalog's row of this machine's accelerator; None if there is none."""
+    """Returns the catalog's row of this machine's accelerator; None if there is none."""
     return find(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
 
 
 def probe(device: Device, layers: int = LAYERS, progress: Progress = lambda _done, _text: None) -> list[Timing]:
-    """Times of the operators of so many layers, as if ``device`` were what they run on."""
+    """Times the operators of so many layers, labelled as timings of ``device``."""
     found: list[Timing] = []
     prepare()
     jobs = list(islice(_layers(large=device.accelerator), layers))
@@ -60,7 +60,7 @@ def _here(job: TrainingJob, batch: int) -> MeasuredStep:
 
 
 def _on_card(job: TrainingJob, batch: int) -> MeasuredStep:
-    """Operator by operator, each waited for; a card keeps its state through a process, so no child is needed."""
+    """Times operators one by one on the card; its state outlives a process, so no child process is needed."""
 
     def ticks() -> float:
         torch.cuda.synchronize()
@@ -77,7 +77,7 @@ def _on_card(job: TrainingJob, batch: int) -> MeasuredStep:
 
 
 def _layers(large: bool) -> Iterator[tuple[TrainingJob, int]]:
-    """Convolutions and fully connected layers in turn, each with what usually follows it; without end."""
+    """Yields convolutions and fully connected layers in turn, each with what usually follows it, without end."""
     batch, times = (32, 4) if large else (8, 1)
     while True:
         for c_in, c_out, kernel, size in (

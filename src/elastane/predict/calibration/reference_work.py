@@ -1,8 +1,8 @@
-"""A fixed piece of work that is timed beside everything else, to tell a slow operator from a slow minute.
+"""Times a fixed piece of work, the *tick*, beside everything else, to tell a slow operator from a slow minute.
 
-On a shared machine the same step takes 12 ms in one minute and 20 ms in the next.  A tick is a little of what
-training does (a product, a sweep over memory, many tiny calls); a time divided by the tick of its own second says
-how much work it was, and times the machine's usual tick how long it usually takes.
+On a shared machine the same step takes 12 ms in one minute and 20 ms in the next.  A tick does a little of what
+training does (a product, a sweep over memory, many tiny calls).  A time divided by the tick measured beside it, times
+the machine's usual tick, is how long the work usually takes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Clock = Callable[[], float]
 
 
 class Tick:
-    """Ready to be timed again and again."""
+    """The reference work, with its tensors made once so that it can be timed repeatedly."""
 
     def __init__(self, ticks: Clock) -> None:
         self._ticks = ticks
@@ -27,7 +27,7 @@ class Tick:
         self.seconds()
 
     def seconds(self) -> float:
-        """One tick, some milliseconds: about a third of it in each of its parts."""
+        """Runs one tick and returns its seconds: some milliseconds, about a third in each of its parts."""
         began = self._ticks()
         with torch.no_grad():
             for _ in range(4):

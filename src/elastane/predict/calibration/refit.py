@@ -1,4 +1,4 @@
-"""Probes put to use: factors into the profile of this machine, or into a file of their own for a card."""
+"""Computes and saves the factors of a probe: into the profile of this machine, or into a file of its own for a card."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from elastane.predict.steps import Machine
 
 
 def probe_local(path: Path, layers: int, progress: Progress) -> dict[str, float]:
-    """Factors for the calibrated machine, kept in its profile; those of an earlier probe are replaced."""
+    """Probes the calibrated machine and saves the factors in its profile; those of an earlier probe are replaced."""
     profile = replace(load_profile(path), factors={}, probed_at_s=0.0)
     timings = probe(profile.device, layers, progress)
     factors = {kind.value: round(each, 4) for kind, each in factors_of(profile.model, timings).items()}
@@ -26,7 +26,7 @@ def probe_local(path: Path, layers: int, progress: Progress) -> dict[str, float]
 
 
 def probe_card(device: Device, path: Path, layers: int, progress: Progress) -> dict[str, float]:
-    """Factors for a device of a catalog."""
+    """Probes a device of a catalog and saves the factors in a file of their own."""
     timings = probe(device, layers, progress)
     model = Machine.from_catalog(device).model
     factors = {kind.value: round(each, 4) for kind, each in factors_of(model, timings).items()}

@@ -1,4 +1,4 @@
-"""Times every operator of a training step where it stands, and the step as a whole."""
+"""Times every operator of a training step in its context, and the step as a whole."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from elastane.predict.job import JobFactory, TrainingJob
 from elastane.predict.operators import Operator, Phase
 
 QUANTILE = 0.25
-"""Of repeated measurements: interruptions only ever add."""
+"""Quantile of repeated measurements that is used: interruptions only ever add time."""
 
 
 def clock() -> Clock:
-    """Seconds of this process's own computing where one thread does it all, else seconds on the wall.
+    """Returns a clock: the process's CPU time where one thread computes everything, else wall time.
 
     On a shared machine the first is far steadier, and with one thread both mean the same.
     """
@@ -30,7 +30,7 @@ def clock() -> Clock:
 
 
 class TimedRecorder(Recorder):  # type: ignore[no-untyped-call]
-    """A recorder that also takes the time of each operator, in the order of ``operators``."""
+    """A recorder that also times each operator: ``seconds``, in the order of ``operators``."""
 
     def __init__(self, ticks: Clock) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class TimedRecorder(Recorder):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Time the call itself, not what is written down about it."""
+        """Times the call itself, without the time to record it."""
 
         def timed(*given: Any, **named: Any) -> Any:
             began = self._ticks()
@@ -52,13 +52,13 @@ class TimedRecorder(Recorder):  # type: ignore[no-untyped-call]
         return super().__torch_dispatch__(_Timed(func, timed), types, args, kwargs)
 
     def note(self, func: Any, stem: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """Keep the time of what is written down."""
+        """Records an operator together with its time."""
         self.seconds.append(self._took)
         super().note(func, stem, args, kwargs, result)
 
 
 class _Timed:
-    """An operator that is called through a stop watch and is otherwise itself."""
+    """A proxy of an operator that times its calls and otherwise behaves like it."""
 
     def __init__(self, func: Any, call: Callable[..., Any]) -> None:
         self._func = func
@@ -72,7 +72,7 @@ class _Timed:
 
 
 def watching_s(ticks: Clock, calls: int = 300) -> float:
-    """What the stop watch itself adds to an operator: a tiny one, watched and not."""
+    """Measures the seconds that timing itself adds to an operator, from a tiny one with and without it."""
     tiny = torch.zeros(1)
 
     def plain() -> float:
@@ -90,7 +90,7 @@ def watching_s(ticks: Clock, calls: int = 300) -> float:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStep:
-    """A network's step: its operators with their seconds each, calls in all, seconds of the whole, and the tick."""
+    """A network's measured step: its operators with their seconds, calls in all, seconds of the whole, and the tick."""
 
     operators: tuple[Operator, ...]
     seconds: tuple[float, ...]
@@ -99,14 +99,14 @@ class MeasuredStep:
     tick_s: float
 
     def at(self, tick_s: float) -> MeasuredStep:
-        """As it would have been measured at another tick."""
+        """Scales all times to another tick."""
         factor = tick_s / self.tick_s
         seconds = tuple(each * factor for each in self.seconds)
         return replace(self, seconds=seconds, whole_s=self.whole_s * factor, tick_s=tick_s)
 
 
 class Bench:
-    """One network ready to be measured again and again, with a tick before and after each time."""
+    """Measures one network repeatedly, with a tick before and after each measurement."""
 
     def __init__(self, job: TrainingJob, batch: int, ticks: Clock, modules: bool = False) -> None:
         self._job, self._ticks, self._modules = job, ticks, modules
@@ -122,7 +122,7 @@ class Bench:
         self.step()  # caches fill, optimizer state is made
 
     def measure(self, passes: int) -> None:
-        """So many passes over whole steps, then so many operator by operator."""
+        """Measures so many passes over whole steps, then as many operator by operator."""
         for _ in range(passes):
             self._wholes.append(self._whole())
         for _ in range(passes):
@@ -131,13 +131,13 @@ class Bench:
         self._hear()
 
     def wholes(self, passes: int) -> tuple[float, float]:
-        """Lower quartiles of whole steps and of the ticks among them."""
+        """Measures whole steps; returns the lower quartiles of their seconds and of the ticks among them."""
         for _ in range(passes):
             self._wholes.append(self._whole())
         return float(np.quantile(self._wholes, QUANTILE)), self._tick_s
 
     def _whole(self) -> float:
-        """A tick, then a step that follows another, as in training: a tick leaves other things in the caches."""
+        """Times a tick, then a step that follows another, as in training, since a tick fills the caches differently."""
         self._hear()
         self.step()
         return self.step()
@@ -150,7 +150,7 @@ class Bench:
         return float(np.quantile(self._heard, QUANTILE))
 
     def result(self) -> MeasuredStep:
-        """Lower quartiles: interruptions only ever add."""
+        """Returns the measured step, with the lower quartiles of all times."""
         assert self._last is not None
         seen = np.quantile(np.array(self._passes), QUANTILE, axis=0)
         seconds = np.maximum(seen - self._watching_s, 0.2 * seen)
@@ -164,7 +164,7 @@ class Bench:
         )
 
     def step(self) -> float:
-        """Seconds of one step, without looking at its operators."""
+        """Runs one step and returns its seconds, without timing operators."""
         began = self._ticks()
         self._job.loss_fn(self._job.model, self._data).backward()
         self._update()
@@ -188,7 +188,7 @@ class Bench:
 
 
 def measure_step(make: JobFactory, batch: int, passes: int = 7) -> tuple[float, float]:
-    """Seconds of a real training step in a fresh process, and of the tick meanwhile."""
+    """Measures a real training step in a fresh process; returns its seconds and those of the tick."""
 
     def work() -> list[float]:
         return list(Bench(make(), batch, clock()).wholes(passes))

@@ -1,4 +1,4 @@
-"""From a PyTorch model to the operators of one training step, without running it.  Imports PyTorch."""
+"""Captures the operators of one training step of a PyTorch model, without running it.  Imports PyTorch."""
 
 from elastane.predict.capturing.tracing import capture
 

@@ -1,4 +1,4 @@
-"""Keeps a capture from leaving traces: copies of the model without its data, and random generators put back."""
+"""Isolates a capture: copies the model without its data, and restores random generators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map
 
 @contextmanager
 def untouched_randomness() -> Iterator[None]:
-    """Random generators of Python, NumPy and PyTorch are afterwards as they were before."""
+    """Restores the random generators of Python, NumPy and PyTorch afterwards."""
     python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     try:
@@ -32,7 +32,7 @@ def untouched_randomness() -> Iterator[None]:
 
 @contextmanager
 def no_collecting() -> Iterator[None]:
-    """Without Python's search for garbage: a capture makes many small objects and hardly any garbage."""
+    """Disables garbage collection meanwhile: a capture makes many small objects and hardly any garbage."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -43,7 +43,7 @@ def no_collecting() -> Iterator[None]:
 
 
 def hollow_copy(model: torch.nn.Module, mode: FakeTensorMode) -> torch.nn.Module:
-    """The same modules around tensors that have shapes and no data; tied weights stay tied.
+    """Copies a model around tensors that have shapes and no data; tied weights stay tied.
 
     Nothing of the model's parameters and buffers is read or copied, wherever they are.
     """
@@ -58,14 +58,14 @@ def hollow_copy(model: torch.nn.Module, mode: FakeTensorMode) -> torch.nn.Module
 
 
 def real_copy(model: torch.nn.Module) -> torch.nn.Module:
-    """A copy with data of its own and without gradients."""
+    """Copies a model with its data and without gradients."""
     copied = copy.deepcopy(model)
     copied.zero_grad(set_to_none=True)
     return copied
 
 
 def hollowed(batch: Any, mode: FakeTensorMode) -> Any:
-    """A batch whose tensors have shapes only."""
+    """Replaces all tensors of a batch by ones that have shapes only."""
     return tree_map(lambda each: _hollow(each, mode) if isinstance(each, torch.Tensor) else each, batch)
 
 

@@ -1,4 +1,4 @@
-"""Bytes that a step holds: parameters, gradients, optimizer state, and what backward needs of forward."""
+"""Counts the bytes that a step holds: parameters, gradients, optimizer state, and activations for backward."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elastane.predict.operators import Memory
 
 
 class Held:
-    """Counts what a step keeps in memory."""
+    """Counts the bytes of the tensors that a step keeps in memory, each storage once."""
 
     def __init__(self, parameters: Iterable[torch.Tensor], buffers: Iterable[torch.Tensor] = ()) -> None:
         self._parameters = list(parameters)
@@ -21,7 +21,7 @@ class Held:
         self._saved: dict[int, torch.UntypedStorage] = {}
 
     def watching(self) -> Any:
-        """A context in which tensors kept for backward are noted once per storage."""
+        """Returns a context in which tensors saved for backward are counted, once per storage."""
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
             if (key := _storage(tensor)) not in self._own:
@@ -32,7 +32,7 @@ class Held:
         return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
 
     def memory(self, optimizer: torch.optim.Optimizer | None, largest_output: int) -> Memory:
-        """After a step with this optimizer."""
+        """Returns the memory of a step, called after it with its optimizer."""
         state = optimizer.state.values() if optimizer is not None else ()
         tensors = [each for values in state for each in values.values() if isinstance(each, torch.Tensor)]
         return Memory(

@@ -1,4 +1,4 @@
-"""Writes down every operator that PyTorch dispatches, with its phase and module; computes nothing itself."""
+"""Records every operator that PyTorch dispatches, with its phase and module; computes nothing itself."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SILENT = {
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A list of operators; ``phase`` is set from outside, where forward ends and backward begins."""
+    """A dispatch mode that records operators; ``phase`` is set from outside, where backward begins."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -52,7 +52,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Pass the call on, then write it down."""
+        """Passes the call on, then records it."""
         del types
         result = func(*args, **(kwargs or {}))
         if func.namespace in ("prim", "profiler") or func.is_view:
@@ -64,7 +64,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def note(self, func: Any, stem: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """Turn one call into an operator."""
+        """Converts one call to an operator and appends it."""
         read, written = tuple(_sizes((args, kwargs))), tuple(_sizes(result))
         call = Call(
             stem=stem,
@@ -93,7 +93,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
 
     def _module(self) -> str:
-        """The innermost module at work; the tracker's names begin with the class of the whole model."""
+        """Returns the path of the innermost module at work, without the class of the whole model before it."""
         names = [name for name in self.modules.parents if name != "Global"]
         deepest = max(names, key=lambda name: (name.count("."), name), default="")
         return deepest.partition(".")[2]
@@ -110,7 +110,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _sizes(value: Any) -> Iterator[tuple[Shape, int]]:
-    """Shape and bytes of every tensor in a value; an expanded tensor holds no more than its storage."""
+    """Yields shape and bytes of every tensor in a value; an expanded tensor counts no more than its storage."""
     for tensor in _tensors(value):
         stored = tensor.untyped_storage().nbytes()
         size = tensor.numel() * tensor.element_size()

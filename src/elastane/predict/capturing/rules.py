@@ -1,8 +1,8 @@
-"""What an operator costs in floating-point operations and bytes, and which sizes describe it.
+"""Computes the cost of an operator in floating-point operations and bytes, and the sizes that describe it.
 
 PyTorch's own counter knows matrix products, convolutions and attention and answers 0 for everything else, also for
 an LSTM on a CPU, whose fused operator hides its products.  Here nothing is 0: what moves data counts its bytes, what
-computes counts operations per element, and what no rule knows is ``Kind.UNKNOWN``, with the bytes it touches.
+computes counts operations per element, and an operator without a rule is ``Kind.UNKNOWN``, with the bytes it touches.
 
 =====================  =========================================================================================
 kind                   ``dims``
@@ -32,7 +32,7 @@ _WITHIN = {
     Kind.EMBEDDING: "embedding scatter gather index",
     Kind.RANDOM: "bernoulli dropout",
 }
-"""Words anywhere in a name."""
+"""Kinds by words that occur anywhere in an operator's name."""
 
 _WHOLE = {
     Kind.RANDOM: "rand randn randint normal uniform exponential multinomial randperm rand_like randn_like",
@@ -46,7 +46,7 @@ _WHOLE = {
     "arange repeat roll flip tril triu to_copy expand_copy eye unfold_backward slice_backward select_backward "
     "reflection_pad1d reflection_pad2d replication_pad2d im2col col2im nonzero new_zeros new_ones new_full",
 }
-"""Names, or all of a name up to an underscore."""
+"""Kinds by whole names, or by a name's beginning up to an underscore."""
 
 _STEMS = {stem: kind for kind, stems in _WHOLE.items() for stem in stems.split()}
 _WORDS = {word: kind for kind, words in _WITHIN.items() for word in words.split()}
@@ -68,7 +68,7 @@ _MATMULS = {"mm", "addmm", "bmm", "baddbmm", "dot", "mv", "addmv", "_scaled_mm",
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a rule says about one call."""
+    """The cost of one call by its rule: kind, FLOPs, bytes and descriptive sizes."""
 
     kind: Kind
     flops: float
@@ -101,12 +101,12 @@ class Call:
 
     @property
     def traffic(self) -> int:
-        """Bytes of every tensor once."""
+        """The bytes of all input and output tensors, each counted once."""
         return sum(size for _, size in self.read) + sum(size for _, size in self.written)
 
 
 def cost_of(call: Call) -> Cost:
-    """The rule for a call, by its name, then by what the dispatcher says about it."""
+    """Applies the rule for a call, chosen by its name, then by the dispatcher's tags."""
     for known, rule in _RULES.items():
         if call.stem.startswith(known):
             return rule(call)
@@ -150,7 +150,7 @@ def _plain(call: Call, kind: Kind) -> Cost:
 
 
 def _window(call: Call) -> int:
-    """Elements a pooling window sees: from its argument, or, if the output size was given, from the sizes."""
+    """Returns the elements of a pooling window: from its argument, or from the sizes for an adaptive one."""
     if "adaptive" not in call.stem and len(call.arguments) > 1 and isinstance(call.arguments[1], list | tuple):
         return max(math.prod(int(side) for side in call.arguments[1]), 1)
     return max(call.elements_read // max(call.elements_written, 1), 1)
@@ -201,7 +201,7 @@ def _attention(call: Call) -> Cost:
 
 
 def _recurrent(call: Call) -> Cost:
-    """A fused layer: input and hidden products of every gate and time step; backward does each twice."""
+    """Counts a fused recurrent layer: input and hidden products of all gates and time steps; backward twice each."""
     backward = "backward" in call.stem
     data, to_input, to_hidden = (shape for shape, _ in call.read[:3])
     products = 2.0 * math.prod(data[:-1]) * (math.prod(to_input) + math.prod(to_hidden))

@@ -1,4 +1,4 @@
-"""Carries two captures at small batches on to any batch: each size, count and byte follows a straight line."""
+"""Extrapolates two captures at small batches linearly to any batch: sizes, FLOPs, bytes and memory."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from elastane.predict.operators import Memory, Operator, Phase, Shape, StepCaptu
 
 
 def carried_on(small: StepCapture, large: StepCapture, batch: int) -> StepCapture:
-    """The step at ``batch``, from the same step at two smaller batches.
+    """Extrapolates the step to ``batch`` from the same step at two smaller batches.
 
-    Where the two ran different operators (their data led them different ways) the larger one is scaled by the
-    ratio of batches, except for the optimizer, which does not see the batch.
+    Where the two ran different operators (because control flow depends on data) the larger one is scaled by the
+    ratio of batches, except for the optimizer, which does not depend on the batch.
     """
     along = (batch - small.batch) / (large.batch - small.batch)
     pairs = list(zip(small.operators, large.operators, strict=False))
@@ -44,7 +44,7 @@ def _between(small: Operator, large: Operator, along: float) -> Operator:
 
 
 def _line(a: float, b: float, along: float) -> float:
-    """At least a trace: a line through two small sizes may end below nothing at the smallest."""
+    """Extrapolates linearly, to at least 1: a line through two small sizes may fall below 0."""
     return max(a + (b - a) * along, 1.0)
 
 

@@ -1,8 +1,8 @@
-"""Capture of a training script as it is: it runs in a process of its own until its second optimizer step has ended.
+"""Captures one step of an unmodified training script, run in its own process until its second optimizer step has ended.
 
-The first step is let pass (it makes the optimizer's state); what is dispatched between its end and the end of the
-second is one training step, at the script's own batch, really computed on this machine.  Whatever the script writes
-before that, it writes.  A process of its own, because the script is left where it stands.
+The first step is skipped (it makes the optimizer's state); what is dispatched between its end and the end of the
+second is one training step, at the script's own batch, really computed on this machine.  Files that the script writes
+before that are written.  It needs its own process because the script is abandoned in the middle.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _END = object()
 
 
 class Enough(BaseException):
-    """Ends the script; not an ``Exception``, so that a script that goes on after errors ends as well."""
+    """Raised to end the script; not an ``Exception``, so that a script that catches errors ends as well."""
 
 
 class ScriptRecorder(Recorder):  # type: ignore[no-untyped-call]
-    """A recorder that finds out by itself where backward begins: whenever autograd is at work."""
+    """A recorder that sets the phase by itself: backward whenever autograd is running."""
 
     updating = False
     loading = False
 
     def note(self, func: Any, stem: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """With the phase of this very moment; making a batch is no part of a step."""
+        """Records an operator with the present phase; making a batch is not part of a step."""
         if self.loading:
             return
         if self.updating:
@@ -52,7 +52,7 @@ class ScriptRecorder(Recorder):  # type: ignore[no-untyped-call]
 
 
 class Watch:
-    """Hooks on every optimizer and loader of this process, for one script."""
+    """Captures a step of one script, by hooks on every optimizer and loader of this process."""
 
     def __init__(self) -> None:
         self.captured: StepCapture | None = None
@@ -62,7 +62,7 @@ class Watch:
         self._active = ExitStack()
 
     def run(self, path: Path, arguments: Sequence[str]) -> None:
-        """Run the script until the step is captured, or to its end."""
+        """Runs the script until the step is captured, or to its end."""
         register_optimizer_step_pre_hook(self._begins)
         register_optimizer_step_post_hook(self._ended)
         self._count_samples()
@@ -107,7 +107,7 @@ class Watch:
         self._active.enter_context(self._recorder)
 
     def _count_samples(self) -> None:
-        """What loaders give between the two steps is the batch, also where gradients are accumulated."""
+        """Counts the samples that loaders yield between the two steps: the batch, accumulated passes included."""
         original = DataLoader.__iter__
 
         def counted(loader: DataLoader[Any]) -> Iterator[Any]:
@@ -129,7 +129,7 @@ class Watch:
 
 
 def capture_script(path: Path, arguments: Sequence[str] = ()) -> StepCapture:
-    """The operators of one step of a training script, run in a process of its own."""
+    """Captures the operators of one step of a training script, run in a process of its own."""
     if not path.is_file():
         raise ElastaneError(f"there is no script {path}")
     with tempfile.TemporaryDirectory(prefix="elastane-script-") as folder:
@@ -147,7 +147,7 @@ def capture_script(path: Path, arguments: Sequence[str] = ()) -> StepCapture:
 
 
 def main() -> None:
-    """In the process of its own: where to write, the script, its arguments."""
+    """Runs in the script's process; its arguments are the file to write, the script, and the script's arguments."""
     target, script, *arguments = sys.argv[1:]
     watch = Watch()
     watch.run(Path(script), arguments)

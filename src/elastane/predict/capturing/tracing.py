@@ -1,9 +1,9 @@
-"""Capture of a training step: forward, backward and optimizer as a list of operators.
+"""Captures a training step: forward, backward and optimizer as a list of operators.
 
 A step is first run on tensors without data (``FakeTensorMode``): nothing is computed or allocated, whatever the
 size.  A model whose control flow looks at its data cannot be run so; then a copy of it is really run at two small
-batches, and every size is carried on to the batch that was asked for.  The user's weights, gradients, buffers and
-random generators are not touched in either case.
+batches, and every size is extrapolated to the batch that was asked for.  The user's weights, gradients, buffers and
+random generators are not changed in either case.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from elastane.predict.job import JobFactory, TrainingJob
 from elastane.predict.operators import Method, Phase, StepCapture
 
 SMALL_BATCHES = (2, 4)
-"""Sizes of the real steps from which others are carried on."""
+"""Batches of the real steps from which others are extrapolated."""
 
 
 def capture(job: TrainingJob | JobFactory, batch: int) -> StepCapture:
-    """The operators of one step at a batch size.
+    """Captures the operators of one step at a batch size.
 
     A function that makes the job is better than a job: its model is then built without data as well, so that a
     model far larger than this machine can be captured.
@@ -70,7 +70,7 @@ def _fake(job: TrainingJob | JobFactory, batch: int) -> StepCapture:
 
 
 def _batch(job: TrainingJob, size: int, mode: FakeTensorMode) -> Any:
-    """The batch made without data if its function allows that, else really made and then emptied."""
+    """Makes the batch without data if its function allows that, else with data, which is dropped later."""
     try:
         with mode:
             return job.batch_fn(size)
@@ -102,7 +102,7 @@ def _real(job: TrainingJob, batch: int, why: str) -> StepCapture:
 
 
 def _traced(job: TrainingJob, model: torch.nn.Module, data: Any, batch: int) -> StepCapture:
-    """Run one step and write down what is dispatched; tensors may have data or not."""
+    """Runs one step and records what is dispatched; tensors may have data or not."""
     trained = [each for each in model.parameters() if each.requires_grad]
     optimizer = job.optimizer_fn(trained) if job.optimizer_fn is not None and trained else None
     held = Held(model.parameters(), model.buffers())
@@ -128,7 +128,7 @@ def _traced(job: TrainingJob, model: torch.nn.Module, data: Any, batch: int) -> 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without PyTorch's own words about tensors without data: if an attempt fails, our note says so."""
+    """Silences PyTorch's warnings about tensors without data: if the attempt fails, our own note says so."""
     manager = logging.getLogger("torch").manager
     before = manager.disable
     logging.disable(logging.CRITICAL)

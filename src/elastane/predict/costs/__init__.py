@@ -1,1 +1,1 @@
-"""Cost models: from operators to seconds.  All are behind ``contract.CostModel``."""
+"""Provides cost models, which predict the seconds of operators.  All implement ``contract.CostModel``."""

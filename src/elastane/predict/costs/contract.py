@@ -1,4 +1,4 @@
-"""The one interface of all cost models: operators in, seconds with their uncertainty out."""
+"""Defines the interface of all cost models: operators in, seconds with their uncertainty out."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Times:
 
     @property
     def total(self) -> float:
-        """Seconds of all operators one after the other."""
+        """The seconds of all operators, one after the other."""
         return float(self.seconds.sum())
 
     @property
     def own_sd(self) -> float:
-        """Log standard deviation of the total, √((1−ρ)·Σ(tᵢsᵢ)² + ρ·(Σtᵢsᵢ)²) / Σtᵢ."""
+        """The log standard deviation of the total, √((1−ρ)·Σ(tᵢsᵢ)² + ρ·(Σtᵢsᵢ)²) / Σtᵢ."""
         parts = self.seconds * self.log_sd
         alone, together = float((parts**2).sum()), float(parts.sum()) ** 2
         return math.sqrt((1.0 - CORRELATION) * alone + CORRELATION * together) / self.total
@@ -68,7 +68,7 @@ class CostModel(Protocol):
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The name that tables show."""
         ...
 
     @property
@@ -77,7 +77,7 @@ class CostModel(Protocol):
         ...
 
     def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
-        """Seconds of each operator alone; never 0."""
+        """Predicts the seconds of each operator alone; never 0."""
         ...
 
 
@@ -85,18 +85,18 @@ class Fitting(Protocol):
     """Makes a cost model from measurements."""
 
     def __call__(self, timings: Sequence[Timing]) -> CostModel:
-        """The model that these timings support."""
+        """Fits a cost model to these timings."""
         ...
 
 
 LEAST_S = 1e-9
-"""No operator is predicted to take less."""
+"""Seconds that every operator is predicted to take at least."""
 FARTHEST = 4.0
-"""An interval is widened by no more than this for distance: beyond it nothing is known anyway."""
+"""Largest factor by which an interval is widened for distance from the measurements."""
 
 
 def roofline_s(operators: Sequence[Operator], device: Device, precision: str = "fp32") -> FloatArray:
-    """The least time a device could need, max(FLOPs / peak, bytes / bandwidth), and its launch cost.
+    """Returns the least seconds a device could need, max(FLOPs / peak, bytes / bandwidth), plus its launch cost.
 
     A launch is added, not compared: it comes before the work.
     """
@@ -109,7 +109,7 @@ def roofline_s(operators: Sequence[Operator], device: Device, precision: str = "
 
 
 def moved_bytes(operators: Sequence[Operator], precision: str) -> FloatArray:
-    """Bytes at a precision; the capture was made at the model's own."""
+    """Returns the bytes moved at a precision; captures are made at the model's own."""
     from elastane.predict.devices import PRECISIONS
 
     sizes = {"float64": 8.0, "bfloat16": 2.0, "float16": 2.0}

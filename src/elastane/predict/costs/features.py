@@ -1,8 +1,8 @@
-"""Numbers by which operators of one kind are compared: sizes as logarithms, and what makes hardware slow.
+"""Computes the features of operators of one kind: logarithms of sizes, and measures of what makes hardware slow.
 
 All are relative to the device (how many multiprocessors a tile grid fills, what share of the roofline is memory), so
-that what is learnt on one device says something about another.  Raw peaks and bandwidths are left out on purpose:
-with a handful of devices a model would learn their names.
+that a fit to one device carries over to another.  Raw peaks and bandwidths are left out on purpose: with a handful of
+devices a model would only learn to recognise them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TILE = 128
 
 
 def features(operators: Sequence[Operator], device: Device, precision: str = "fp32") -> FloatArray:
-    """One row per operator; all operators must be of one kind and have as many dims."""
+    """Returns one row of features per operator; all must be of one kind and have equally many dims."""
     moved = moved_bytes(operators, precision)
     peak = device.peak(precision)
     return np.array(
@@ -42,7 +42,7 @@ def _row(operator: Operator, moved: float, peak: float, device: Device) -> list[
 
 
 def _grid(operator: Operator, device: Device) -> list[float]:
-    """Tiles of the output, how often they fill the device, how full the last time, and whether sizes are even."""
+    """Returns how often the output's tiles fill the device, how full the last wave is, and whether sizes are even."""
     outputs = _outputs(operator)
     if outputs is None:
         return []
@@ -55,7 +55,7 @@ def _grid(operator: Operator, device: Device) -> list[float]:
 
 
 def _outputs(operator: Operator) -> tuple[int, int, int, int] | None:
-    """The operator as a matrix product: batch, rows, columns, inner size."""
+    """Returns the operator as a matrix product: batch, rows, columns, inner size; None for other kinds."""
     dims = operator.dims
     if operator.kind is Kind.MATMUL:
         return dims[0], dims[1], dims[2], dims[3]

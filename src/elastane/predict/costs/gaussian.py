@@ -1,7 +1,7 @@
-"""A Gaussian process with a Matérn-3/2 kernel: the regressor for the few hundred timings of a calibration.
+"""Implements a Gaussian process with a Matérn-3/2 kernel, the regressor for the few hundred timings of a calibration.
 
-Says how sure it is: its variance grows away from what was measured.  Too slow beyond a few thousand rows; then see
-``trees``.
+Its variance grows with the distance from the measurements.  It is too slow beyond a few thousand rows; there ``trees``
+takes over.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ MOST_ROWS = 600
 SEARCHED = 160
 LENGTHS = np.geomspace(0.2, 15.0, 9)
 NOISES = np.geomspace(3e-3, 30.0, 14)
-"""Squares of noise over squares of signal."""
+"""Ratios of noise variance to signal variance that are searched."""
 LEAST_SPREAD = 0.05
 LEAST_NOISE = 0.05
-"""Of a log time: no measurement is repeated more closely, and a few rows may look as if they were."""
+"""Least noise of a log time: no measurement repeats more closely, though a few rows may suggest it."""
 _JITTER = 1e-8
 
 
@@ -43,7 +43,7 @@ class GaussianProcess:
     def fit(
         cls, features: FloatArray, targets: FloatArray, like: GaussianProcess | None = None, ridge: float = 3.0
     ) -> GaussianProcess:
-        """Learn a trend, then what it leaves; three hyper-parameters by marginal likelihood, or those of ``like``."""
+        """Fits a trend, then its residuals; hyper-parameters by marginal likelihood, or those of ``like``."""
         mean, scale = standard(features)
         rows = (features - mean) / scale
         design = np.hstack([rows, np.ones((len(rows), 1))])
@@ -62,7 +62,7 @@ class GaussianProcess:
         return cls(mean, scale, slopes, rows, weights, factor, signal, length, noise)
 
     def predict(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and standard deviation of each row, noise included."""
+        """Returns mean and standard deviation of each row, noise included."""
         rows = (features - self.mean) / self.scale
         trend = np.hstack([rows, np.ones((len(rows), 1))]) @ self.slopes
         shared = _kernel(_distances(rows, self.rows), self.signal, self.length)
@@ -72,7 +72,7 @@ class GaussianProcess:
 
 
 def standard(features: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and scale of each column; one that hardly varied is left as it is.
+    """Returns mean and scale of each column; one that hardly varied has scale 1.
 
     Divided by its tiny spread, the first operator that differs in it would lie thousands of spreads away.
     """
@@ -82,7 +82,7 @@ def standard(features: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _search(gaps: FloatArray, targets: FloatArray, columns: int) -> tuple[float, float, float]:
-    """Signal, length and noise that make the targets most likely; a part of the rows is enough to tell.
+    """Finds signal, length and noise of maximum marginal likelihood, on a subset of the rows.
 
     For each length one decomposition serves all ratios of noise to signal, and the best signal follows from both.
     """

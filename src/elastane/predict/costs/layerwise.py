@@ -1,4 +1,4 @@
-"""The layer-wise neural network of Justus et al. (Big Data 2018), as their released code has it.
+"""Implements the layer-wise neural network of Justus et al. (Big Data 2018), as in their released code.
 
 Raw sizes in, standardised; one network per kind; mean squared error of log(1 + milliseconds).  Kept as published, so
 that others can be compared with it: no logarithms of sizes, no FLOPs, no bytes.  Imports PyTorch when used.
@@ -43,14 +43,14 @@ class LayerwiseNetwork:
 
     @classmethod
     def fit(cls, timings: Sequence[Timing], epochs: int = EPOCHS) -> LayerwiseNetwork:
-        """Train as published: Adam with ε 0.1, rate 0.1 halved every 40 epochs, batches of 128."""
+        """Trains as published: Adam with ε 0.1, rate 0.1 halved every 40 epochs, batches of 128."""
         groups = defaultdict(list)
         for each in timings:
             groups[each.operator.kind].append(each)
         return cls({kind: _train(rows, epochs) for kind, rows in groups.items() if len(rows) >= 8})
 
     def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
-        """Predict kind by kind."""
+        """Predicts kind by kind, by each kind's own network."""
         torch = require_torch()
         seconds = roofline_s(operators, device, precision)
         for kind, fitted in self.nets.items():
@@ -70,7 +70,7 @@ def _row(operator: Operator, device: Device) -> list[float]:
     flags = [float(operator.phase is phase) for phase in Phase]
     sizes = operator.dims
     if operator.kind in (Kind.CONVOLUTION, Kind.CONVOLUTION_BACKWARD):
-        sizes = (*sizes[:4], *sizes[5:])  # the paper leaves the size of the output for the network to find out
+        sizes = (*sizes[:4], *sizes[5:])  # in the paper the network has to infer the size of the output
     return [
         *(float(each) for each in sizes),
         *flags,
@@ -113,7 +113,7 @@ def _network(torch: Any, inputs: int) -> Any:
 
 
 def _groups(net: Any) -> list[dict[str, Any]]:
-    """1e-5 times the squares of the weights, not of the biases, in the loss: by its gradient, which is quicker."""
+    """Returns parameter groups with an L2 penalty of 1e-5 on weights only, as weight decay, which is faster."""
     weights = [each for each in net.parameters() if each.ndim == 2]
     biases = [each for each in net.parameters() if each.ndim == 1]
     return [{"params": weights, "weight_decay": 2 * 1e-5}, {"params": biases}]

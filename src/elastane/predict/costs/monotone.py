@@ -1,8 +1,8 @@
-"""More work does not take less: an operator is predicted no longer than the same operator made larger.
+"""Makes a cost model monotone: an operator is predicted to take no longer than the same operator made larger.
 
-Fitted to a few hundred timings, a process may say that a product of four rows is quicker than one of two.  Where both
-cannot be right the larger one is believed.  To believe the smaller one (a maximum over halved sizes) was tried as well,
-and predicted operators that were left out of the fit worse.
+Fitted to a few hundred timings, a Gaussian process may predict a product of four rows to be faster than one of two.
+Where both cannot be right the prediction of the larger one is used.  Using the smaller one (a maximum over halved
+sizes) was tried as well, and predicted operators that were left out of the fit worse.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from elastane.predict.devices import Device
 from elastane.predict.operators import Kind, Operator, Shape
 
 FACTORS = (1, 2, 4)
-"""On every size that may grow, in all combinations; still larger ones are hardly ever predicted to be quicker."""
+"""Factors on every size that may grow, in all combinations; larger ones hardly ever change the minimum."""
 EVEN = 4
-"""Sizes above this that are no multiple of it are slow for their own reason."""
+"""Sizes above this that are not a multiple of it are slow for their own reason."""
 
 _CONVOLUTIONS = (Kind.CONVOLUTION, Kind.CONVOLUTION_BACKWARD)
 _AXES: dict[Kind, tuple[tuple[int, ...], ...]] = {
@@ -30,18 +30,18 @@ _AXES: dict[Kind, tuple[tuple[int, ...], ...]] = {
     Kind.ATTENTION: ((0,),),
     Kind.RECURRENT: ((0,), (1,)),
 }
-"""Places of ``dims`` that grow as a batch or a width does; of other kinds the elements read and written, together."""
+"""Indices into ``dims`` that may grow; for other kinds the elements read and written grow together."""
 _ALIGNED: dict[Kind, tuple[int, ...]] = {
     Kind.MATMUL: (2, 3),
     Kind.CONVOLUTION: (1, 2),
     Kind.CONVOLUTION_BACKWARD: (1, 2),
 }
-"""Places of sizes that are slow where they are uneven."""
+"""Indices into ``dims`` of sizes that are slow where they are uneven."""
 
 
 @dataclass(frozen=True, eq=False)
 class Monotone:
-    """Another model's times, none above that of a larger operator; doubts are the other model's."""
+    """Wraps a cost model: no time is above that of a larger operator; uncertainties are the inner model's."""
 
     inner: CostModel
 
@@ -52,11 +52,11 @@ class Monotone:
 
     @property
     def basis(self) -> Basis:
-        """What the wrapped cost model rests on."""
+        """The basis of the wrapped cost model."""
         return self.inner.basis
 
     def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
-        """The least over each operator and larger ones; equal operators are asked about once."""
+        """Returns the minimum over each operator and larger ones; equal operators are predicted once."""
         if not operators:
             return self.inner.times(operators, device, precision)
         plain = [replace(each, module="", inputs=(), outputs=()) for each in operators]
@@ -92,9 +92,9 @@ def _larger(operator: Operator) -> Iterator[Operator]:
 
 
 def _axes(operator: Operator) -> list[tuple[int, ...]]:
-    """Sizes that may grow.
+    """Returns the sizes that may grow, as groups of indices into ``dims``.
 
-    Uneven ones may not: twice as many are even, and may well be quicker.  A product without a batch is not given one,
+    Uneven ones may not: twice as many are even, and may well be faster.  A product without a batch is not given one,
     and channels in groups stay as they are.
     """
     dims, kind = operator.dims, operator.kind
@@ -107,7 +107,7 @@ def _axes(operator: Operator) -> list[tuple[int, ...]]:
 
 
 def _work(kind: Kind, dims: Shape) -> tuple[float, float]:
-    """What FLOPs and bytes grow in proportion to."""
+    """Returns quantities proportional to the FLOPs and to the bytes of an operator with these sizes."""
     if kind is Kind.MATMUL:
         batch, m, n, k = dims
         return batch * m * n * k, batch * (m * k + k * n + m * n)

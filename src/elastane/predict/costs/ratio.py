@@ -1,4 +1,4 @@
-"""Our cost model: how far above the roofline an operator runs, learnt per kind from measurements.
+"""Implements our cost model: the ratio of an operator's time to its roofline, learnt per kind from measurements.
 
     log t = log t_roofline(operator, device) + offset(name) + f_kind(features) ± conformal error
 
@@ -36,7 +36,7 @@ from elastane.predict.operators import Kind, Operator
 FOLDS = 5
 LEAST_ROWS = 12
 OFTEN = 30
-"""A name with as many measurements has a model of its own."""
+"""Measurements of one name from which on it has a model of its own."""
 TREES_FROM = 2000
 ROOM = 0.3
 _SHRINK = 2.0
@@ -50,43 +50,43 @@ class Regressor(Protocol):
     """Learns log ratios from features."""
 
     def predict(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and standard deviation."""
+        """Returns mean and standard deviation of the log ratio of each row."""
         ...
 
 
 @dataclass(frozen=True)
 class Flat:
-    """The same ratio for all: for a kind with few measurements."""
+    """A regressor that predicts the same ratio for all rows, for a kind with few measurements."""
 
     value: float
     sd: float
 
     def predict(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Returns the constant for every row."""
+        """Returns the constant and its standard deviation for every row."""
         return np.full(len(rows), self.value), np.full(len(rows), self.sd)
 
 
 @dataclass(frozen=True)
 class Boosted:
-    """Trees with one standard deviation for all."""
+    """A regressor of boosted trees with one standard deviation for all rows."""
 
     trees: Trees
     sd: float = 1.0
 
     def predict(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Returns the mean over all trees."""
+        """Returns the sum of all trees, and the standard deviation, for every row."""
         return self.trees.predict(rows), np.full(len(rows), self.sd)
 
 
 @dataclass(frozen=True, eq=False)
 class KindModel:
-    """What was learnt about one kind, or about one name of it."""
+    """The fitted model of one kind of operators, or of one name of that kind."""
 
     kind: Kind
     regressor: Regressor
     offsets: dict[str, float]
     strange_sd: float
-    """Spread of offsets: the doubt about a name that was never measured."""
+    """Spread of the offsets, added to the deviation of a name that was never measured."""
     conformal: float
     """Factor on the regressor's own standard deviation, from errors left out of the fit."""
     tree: cKDTree
@@ -95,12 +95,12 @@ class KindModel:
     usual_gap: float
     least: float
     most: float
-    """Log ratios that were seen, with some room: a trend must not be carried on without end."""
+    """Limits of the log ratio: those measured, with some room, so that a trend is not extrapolated without end."""
     shift: float = 0.0
-    """Added to every log ratio, after probes."""
+    """Correction from probes, added to every log ratio."""
 
     def ratios(self, names: Sequence[str], rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Log ratio, its standard deviation, and distance."""
+        """Returns the log ratio, its standard deviation, and the distance from the measurements, per row."""
         mean, sd = self.regressor.predict(rows)
         known = np.array([name in self.offsets for name in names])
         mean = mean + np.array([self.offsets.get(name, 0.0) for name in names])
@@ -123,7 +123,7 @@ class RatioModel:
 
     @classmethod
     def fit(cls, timings: Sequence[Timing], basis: Basis = Basis.CALIBRATED, rounds: int = 400) -> RatioModel:
-        """Learn from measurements of any number of devices."""
+        """Fits the model to measurements of any number of devices."""
         if not timings:
             raise ElastaneError("there are no timings to learn from")
         kinds: dict[Kind, list[Timing]] = defaultdict(list)
@@ -140,7 +140,7 @@ class RatioModel:
         return cls({kind: _fit_kind(rows, rounds) for kind, rows in kinds.items()}, often, basis=basis)
 
     def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
-        """Predict kind by kind."""
+        """Predicts kind by kind; kinds without a model fall back to the roofline."""
         fallback = self.otherwise.times(operators, device, precision)
         seconds, log_sd = fallback.seconds.copy(), fallback.log_sd.copy()
         distance = np.full(len(operators), FARTHEST)
@@ -162,7 +162,7 @@ class RatioModel:
                 yield model, found
 
     def rescaled(self, factors: dict[Kind, float]) -> RatioModel:
-        """The same model times a factor per kind, as a few probes of a device suggest."""
+        """Returns the model with all times multiplied by a factor per kind, as measured by probes."""
 
         def moved(model: KindModel) -> KindModel:
             return replace(model, shift=model.shift + math.log(factors.get(model.kind, 1.0)))
@@ -175,7 +175,7 @@ class RatioModel:
 
 
 def probe_factors(model: RatioModel, probes: Sequence[Timing]) -> dict[Kind, float]:
-    """By how much a device runs slower than the model thinks, per kind: the median over probed operators."""
+    """Returns measured over predicted time per kind: the median over probed operators."""
     found = defaultdict(list)
     for each in probes:
         predicted = model.times([each.operator], each.device, each.precision).total
@@ -206,7 +206,7 @@ def _fit_kind(timings: Sequence[Timing], rounds: int) -> KindModel:
 def _conformal(
     rows: FloatArray, targets: FloatArray, folds: IntArray, whole: Regressor, grow: Growing
 ) -> float:
-    """The factor by which the regressor's own deviation has to grow to cover nine in ten left-out rows."""
+    """Returns the factor on the regressor's own deviation that makes it cover nine in ten left-out rows."""
     scores: list[float] = []
     # Trees are slow to fit and have rows in plenty: one part left out is enough.
     for fold in (0,) if len(rows) >= TREES_FROM else range(FOLDS):
@@ -221,7 +221,7 @@ def _conformal(
 
 
 def _table(timings: Sequence[Timing]) -> tuple[FloatArray, FloatArray]:
-    """Features and log ratios, device by device, in the order of ``timings``."""
+    """Returns features and log ratios, in the order of ``timings``."""
     by_device = defaultdict(list)
     for index, each in enumerate(timings):
         by_device[(each.device.name, each.precision)].append(index)
@@ -238,7 +238,7 @@ def _table(timings: Sequence[Timing]) -> tuple[FloatArray, FloatArray]:
 
 
 def _offsets(names: Sequence[str], targets: FloatArray) -> tuple[dict[str, float], float]:
-    """How each name differs from its kind, drawn towards 0 where it was seen rarely; and their spread."""
+    """Returns each name's offset from its kind, shrunk towards 0 where it was measured rarely, and their spread."""
     centre = float(np.median(targets))
     by_name = defaultdict(list)
     for name, target in zip(names, targets, strict=True):
@@ -250,7 +250,7 @@ def _offsets(names: Sequence[str], targets: FloatArray) -> tuple[dict[str, float
 
 
 def _regress(rows: FloatArray, targets: FloatArray, grow: Growing, like: Regressor | None = None) -> Regressor:
-    """A regressor that suits the number of rows; ``like`` was fitted to these and more."""
+    """Fits a regressor that suits the number of rows; ``like`` is one that was fitted to these rows and more."""
     if len(rows) < LEAST_ROWS:
         return Flat(float(np.median(targets)), max(float(np.std(targets)), 0.25))
     if isinstance(like, Boosted) or (like is None and len(rows) >= TREES_FROM):

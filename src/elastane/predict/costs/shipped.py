@@ -1,9 +1,9 @@
-"""Fits that come with Elastane: what published timings of some cards say about all cards of the catalog.
+"""Provides the fits that ship with Elastane, from published timings of some cards, for all cards of the catalog.
 
 The timings themselves belong to others and are not here; ``data/fits.json`` holds boosted trees on log(time /
 roofline), written by ``python -m benchmarks.predict.ship``.  Three kinds are covered (convolution, its backward,
-matrix products), all in fp32; everything else takes the time of the roofline.  Doubt grows for a card that was not
-measured, for another precision, and for an operator far from what was measured.
+matrix products), all in fp32; everything else takes the time of the roofline.  The uncertainty grows for a card that
+was not measured, for another precision, and for an operator far from what was measured.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ from elastane.predict.devices import Device
 from elastane.predict.operators import Kind, Operator, Phase
 
 SIZES = {Kind.CONVOLUTION: 8, Kind.CONVOLUTION_BACKWARD: 8, Kind.MATMUL: 4}
-"""How many of the dims of an operator a fit looks at."""
+"""How many of an operator's dims a fit uses."""
 KNOWN_SD, PROBED_SD = 0.18, 0.09
-"""Log standard deviation that all operators of a card share: its clocks and libraries are not those measured."""
+"""Log standard deviation that all operators of a measured card share, without and with probes: clocks and libraries
+differ from those of the measurements."""
 OTHER_PRECISION_SD = 0.25
 
 
 @dataclass(frozen=True)
 class KindFit:
-    """What was learnt about one kind.  ``centres`` are of clusters of standardised features, not measured shapes."""
+    """The fit of one kind.  ``centres`` are those of clusters of standardised features, not measured shapes."""
 
     trees: Trees
     sd: float
-    """Covers, times 1.645, nine in ten of the rows that were left out."""
+    """Log standard deviation: 1.645 times it covers nine in ten of the rows that were left out."""
     offsets: dict[str, float]
-    """How the cards that were measured differ from each other."""
+    """Offset of the log ratio of each measured card."""
     unseen_sd: float
-    """Spread of cards that were left out around what the others said."""
+    """Spread of cards that were left out around the prediction from the others."""
     mean: tuple[float, ...]
     scale: tuple[float, ...]
     centres: tuple[tuple[float, ...], ...]
@@ -51,14 +52,14 @@ class KindFit:
     rows: int
     least: float
     most: float
-    """Log ratios that were seen, with some room: a trend must not be carried on without end."""
+    """Limits of the log ratio: those measured, with some room, so that a trend is not extrapolated without end."""
 
     @cached_property
     def _places(self) -> FloatArray:
         return np.array(self.centres, np.float64)
 
     def ratios(self, rows: FloatArray, card: str) -> tuple[FloatArray, FloatArray]:
-        """Log ratio and distance."""
+        """Returns the log ratio and the distance from the measurements, per row."""
         standard = (rows - np.array(self.mean)) / np.array(self.scale)
         # A hundred centres: to compare with all of them is quicker than to load a library that searches.
         places = self._places
@@ -68,13 +69,13 @@ class KindFit:
         return np.asarray(ratios, np.float64), np.asarray(gaps, np.float64)
 
     def shared_sd(self, card: str) -> float:
-        """Doubt about the card as a whole; one that was not measured differs in two ways from those that were."""
+        """Returns the log standard deviation that all operators of a card share; larger if it was not measured."""
         return KNOWN_SD if card in self.offsets else math.hypot(KNOWN_SD, self.unseen_sd)
 
 
 @dataclass(frozen=True)
 class ShippedFits:
-    """The file.  ``source`` says whose timings these are fits of."""
+    """The contents of the file of fits.  ``source`` names the owners of the timings."""
 
     version: int
     made_on: str
@@ -105,7 +106,7 @@ class Shipped:
     otherwise: Roofline = Roofline()
 
     def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
-        """Fitted kinds by their fits, the others by the roofline."""
+        """Predicts fitted kinds by their fits, the others by the roofline."""
         rest = self.otherwise.times(operators, device, precision)
         seconds, log_sd = rest.seconds.copy(), rest.log_sd.copy()
         shared, distance = np.full(len(operators), rest.shared_sd), np.full(len(operators), FARTHEST)
@@ -126,18 +127,18 @@ class Shipped:
         return Times(np.maximum(seconds, LEAST_S), log_sd, distance, whole)
 
     def about(self, device: Device) -> str:
-        """What it rests on, in a few words."""
+        """Describes the basis of predictions for a device, in a few words."""
         kinds = ", ".join(kind.value for kind, fit in self.fits.by_kind.items() if device.name in fit.offsets)
         if not kinds:
             return "shipped fit of other cards (fp32), roofline for the rest"
         return f"shipped fit (fp32) of this card ({kinds}) and others, roofline for the rest"
 
     def covered(self, operators: Sequence[Operator], seconds: FloatArray) -> float:
-        """Part of the time that is in fitted kinds."""
+        """Returns the fraction of the time that is spent in fitted kinds."""
         fitted = np.array([each.kind in self.fits.by_kind for each in operators])
         return float(seconds[fitted].sum() / max(float(seconds.sum()), LEAST_S))
 
 
 def _as_fitted(operator: Operator) -> Operator:
-    """Only what the fits know of: the first sizes, and no phase."""
+    """Reduces an operator to what the fits use: the first sizes, and no phase."""
     return replace(operator, dims=operator.dims[: SIZES[operator.kind]], phase=Phase.FORWARD)

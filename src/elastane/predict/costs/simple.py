@@ -1,6 +1,6 @@
-"""Cost models that need no learning from shapes: linear in FLOPs, PALEO, and the plain roofline.
+"""Implements cost models that learn nothing from shapes: linear in FLOPs, PALEO, and the plain roofline.
 
-They are here to be compared with, and as the last resort for devices nobody measured.
+They serve for comparison, and as the last resort for devices that were not measured.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from elastane.predict.devices import Device
 from elastane.predict.operators import Kind, Operator
 
 UNMEASURED_SD = 0.3
-"""Log standard deviation that all operators share on a device that nobody measured."""
+"""Log standard deviation that all operators share on a device that was not measured."""
 
 
 @dataclass(frozen=True)
 class LinearInFlops:
-    """t = a·FLOPs + b per kind, by least squares of seconds: what most people estimate with."""
+    """Predicts t = a·FLOPs + b per kind, fitted by least squares of seconds: the usual rule of thumb."""
 
     coefficients: dict[Kind, tuple[float, float]]
     name: str = "linear in FLOPs"
@@ -30,7 +30,7 @@ class LinearInFlops:
 
     @classmethod
     def fit(cls, timings: Sequence[Timing]) -> LinearInFlops:
-        """One line per kind."""
+        """Fits one line per kind of operators."""
         lines = {}
         for kind in {each.operator.kind for each in timings}:
             rows = [each for each in timings if each.operator.kind is kind]
@@ -42,7 +42,7 @@ class LinearInFlops:
         return cls(lines)
 
     def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
-        """Kinds that were never seen take the time of the roofline."""
+        """Predicts by the line of each kind; kinds that were never measured take the time of the roofline."""
         roof = roofline_s(operators, device, precision)
         seconds = [self._line(each, float(least)) for each, least in zip(operators, roof, strict=True)]
         return _with_spread(np.maximum(np.array(seconds, np.float64), LEAST_S), self.log_sd)
@@ -69,14 +69,14 @@ class Paleo:
 
     @classmethod
     def fit(cls, timings: Sequence[Timing]) -> Paleo:
-        """The one constant, such that half of the measurements are above."""
+        """Fits the one constant, such that half of the measurements take longer."""
         ideal = np.array([_ideal_s([each.operator], each.device, each.precision)[0] for each in timings])
         measured = np.array([each.seconds for each in timings])
         ratio = float(np.median(ideal / np.maximum(measured, LEAST_S)))
         return cls(percent_of_peak=max(ratio, 1e-6), basis=Basis.CALIBRATED)
 
     def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
-        """The formula, at least one clock tick each."""
+        """Predicts by the formula, at least ``LEAST_S`` each."""
         seconds = _ideal_s(operators, device, precision) / self.percent_of_peak
         return _with_spread(np.maximum(seconds, LEAST_S), self.log_sd)
 
@@ -89,17 +89,17 @@ def _ideal_s(operators: Sequence[Operator], device: Device, precision: str) -> F
 
 @dataclass(frozen=True)
 class Roofline:
-    """The least time over a usual share of it, per kind; for devices that nobody measured."""
+    """Predicts the roofline's time divided by the usual fraction that is reached; for unmeasured devices."""
 
     usual: float = 0.6
     factors: Mapping[Kind, float] = field(default_factory=dict)
-    """Times that probes of a device found it slower, by kind."""
+    """Factors on the time from probes of a device, by kind."""
     name: str = "roofline"
     basis: Basis = Basis.ROOFLINE
     log_sd: float = 0.35
 
     def times(self, operators: Sequence[Operator], device: Device, precision: str = "fp32") -> Times:
-        """Launches come on top and are not slowed down by the share."""
+        """Predicts each operator; the launch cost is added and not divided by the fraction."""
         launch = device.launch_us * 1e-6
         seconds = (roofline_s(operators, device, precision) - launch) / self.usual + launch
         seconds = seconds * np.array([self.factors.get(each.kind, 1.0) for each in operators])

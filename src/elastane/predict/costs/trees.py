@@ -1,7 +1,7 @@
-"""Boosted trees on top of a straight trend: fitted by scikit-learn (extra), kept as JSON, evaluated with NumPy alone.
+"""Implements boosted trees over a linear trend: fitted by scikit-learn (extra), kept as JSON, evaluated with NumPy.
 
-Trees alone say the same beyond the last row they saw as at it.  Real layers are often larger than measured ones, and
-what they lose against the roofline goes on falling: the trend carries on, the trees add what is not straight.
+Trees alone are constant beyond the last row they were fitted to.  Real layers are often larger than measured ones, and
+their loss against the roofline goes on falling: the trend extrapolates, the trees add what is not linear.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elastane.errors import ElastaneError
 from elastane.models.speed import FloatArray, IntArray
 
 RIDGE = 30.0
-"""Rows' worth of belief that there is no trend."""
+"""Ridge penalty of the trend, in rows."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Trees:
     slopes: tuple[float, ...] = ()
 
     def predict(self, features: FloatArray) -> FloatArray:
-        """One number per row; rows go down all trees at once."""
+        """Returns one number per row; all rows descend all trees at once."""
         trend = features @ np.array(self.slopes) if self.slopes else np.zeros(len(features))
         return np.asarray(trend + self._curved(features), np.float64)
 
@@ -88,7 +88,7 @@ def fit_trees(
     rate: float = 0.08,
     trend: bool = False,
 ) -> Trees:
-    """Boost trees on squared error, with ``trend`` on that of a ridge regression; equal rows give equal trees."""
+    """Fits boosted trees by squared error, with ``trend`` to the residuals of a ridge regression; deterministic."""
     try:
         from sklearn.ensemble import HistGradientBoostingRegressor  # type: ignore[import-untyped]
     except ImportError:
@@ -112,7 +112,7 @@ def fit_trees(
 
 
 def _trend(features: FloatArray, targets: FloatArray) -> tuple[float, FloatArray]:
-    """Ridge regression on standardised features, told for plain ones: where it starts, and its slopes."""
+    """Fits a ridge regression on standardised features; returns intercept and slopes for the plain ones."""
     mean, spread = features.mean(axis=0), features.std(axis=0)
     scale = np.where(
         spread > 1e-9 * np.maximum(np.abs(mean), 1.0), spread, np.inf

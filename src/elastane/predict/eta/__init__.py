@@ -1,4 +1,4 @@
-"""Time left of a training that runs: from what it did in this session, never from what it did before a resume."""
+"""Predicts the time left of a running training, from its speed in this session, never from that before a resume."""
 
 from elastane.predict.eta.api import ETA
 from elastane.predict.eta.engine import EtaEngine

@@ -1,4 +1,4 @@
-"""The ETA engine for a training loop of one's own.
+"""Provides the ETA for a training loop of one's own.
 
     eta = ETA(Plan(samples=50_000, epochs=90, batch=128), state=Path("eta.json"))
     eta.update("train", step, began_s, ended_s)
@@ -35,7 +35,7 @@ _ALSO = {"val": Doing.VALIDATION, "ckpt": Doing.CHECKPOINT, "data_stall": Doing.
 
 
 class ETA:
-    """Time left of one training, told as it goes."""
+    """Predicts the time left of one training from the spans it reports; keeps a state file across sessions."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ETA:
         work: float | None = None,
         value: float | None = None,
     ) -> None:
-        """One span: ``step`` are complete steps of all sessions at its end, ``work`` other than steps (tokens).
+        """Reports one span: ``step`` are complete steps of all sessions at its end, ``work`` other units (tokens).
 
         With ``work``, the goal counts the same, and the state file remembers how much was done.
         """
@@ -91,14 +91,14 @@ class ETA:
             self.save()
 
     def rebase(self, batch: int | None = None, workers: int | None = None) -> None:
-        """Batch or number of workers change from here on."""
+        """Changes batch or number of workers from here on."""
         self._kept["changes"].append([self._step or 0.0, batch, workers])
         self._plan, self._predicted = _rebased(self._plan, *self._kept["changes"][-1]), None
         self._engine.rebase(self._goal)
         self.save()
 
     def remaining(self) -> Interval | Unknown:
-        """Seconds left as of the last span."""
+        """Returns the seconds left as of the last span."""
         return self._engine.remaining()
 
     def end(self, outcome: str = "finished") -> None:
@@ -107,11 +107,11 @@ class ETA:
 
     @property
     def engine(self) -> EtaEngine:
-        """For what else there is to know: rates, elapsed times, the forecast of the stop."""
+        """The engine, for more details: rates, elapsed times, the forecast of the stop."""
         return self._engine
 
     def save(self) -> None:
-        """Write the state file, if there is one."""
+        """Writes the state file, if there is one."""
         self._kept["done"] = self._engine.done
         self._kept["values"] = [list(each) for each in self._engine.values.items()]
         if self._path is not None:
@@ -125,7 +125,7 @@ class ETA:
         return goal if self._predicted is None else replace(goal, work_s=self._predicted.step_s)
 
     def _compare(self) -> None:
-        """Once a session: what was predicted against what its steps take."""
+        """Compares the prediction with the measured steps, once a session, and saves the outcome."""
         if self._predicted is None or self._engine.steps < COMPARED:
             return
         step_s = self._engine.step_s
@@ -134,7 +134,7 @@ class ETA:
             self._predicted = None
 
     def _begin(self, step: float, by_work: bool) -> None:
-        """What earlier sessions validated belongs to this run, as far as it was not lost."""
+        """Begins a session; validations of earlier ones count, as far as their work was not lost."""
         self._step, start = step, self._kept["done"] if by_work else step
         if by_work and self._predicted is not None:  # of steps, which are not what the goal counts
             self._predicted = None

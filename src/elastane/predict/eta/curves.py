@@ -1,7 +1,7 @@
-"""How a noisy measure may go on: smooth curves through what was seen, each with the noise it left over.
+"""Extrapolates a noisy measure to a set of possible futures: smooth curves fitted to it, each with its residual noise.
 
 Three families, y(k) = c + a·φ(k) with a ≥ 0, each fitted to the whole curve and to what follows its last cliff, evenly
-and with more weight on the latest points.  None of them is believed by itself: together they are a set of futures.
+and with more weight on the latest points.  No single fit is trusted: together they are a set of futures.
 
 =========== ==================== ==========================================================
 family      φ(k)                 seen as
@@ -24,7 +24,7 @@ from elastane.models.speed import FloatArray
 LEAST_POINTS = 4
 _LEAST_FOR_CLIFF = 9
 _DRAWS = 16
-"""Futures of each fitted curve."""
+"""Futures drawn from each fitted curve."""
 _PREFERENCE = 1.0
 """Weight of a curve: its mean square error to minus this power."""
 _LEAST_ERROR = 1e-6
@@ -38,9 +38,9 @@ _FAMILIES: tuple[Callable[[FloatArray, float], FloatArray], ...] = (
 
 
 def futures(y: FloatArray, until: int, bounded: bool) -> tuple[FloatArray, FloatArray]:
-    """Possible continuations of ``y`` up to point ``until``, one per row, and their weights; smaller is better.
+    """Returns possible continuations of ``y`` up to point ``until``, one per row, and their weights.
 
-    ``bounded`` says that y cannot fall below 0.  The draws are the same for the same curve.
+    Smaller values of y are better; ``bounded``: y cannot fall below 0.  Equal curves have equal draws.
     """
     ahead, draw = until - len(y), np.random.default_rng(0)
     curves, noise, tied, errors = [], [], [], []
@@ -56,14 +56,14 @@ def futures(y: FloatArray, until: int, bounded: bool) -> tuple[FloatArray, Float
 
 
 def _correlation(left_over: FloatArray) -> float:
-    """Of neighbouring errors: a curve that does not fit is off for long, not by chance."""
+    """Returns the correlation of neighbouring residuals: a curve that does not fit is off for long, not by chance."""
     squares = float(np.sum(left_over**2))
     found = float(np.sum(left_over[1:] * left_over[:-1])) / squares if squares > 0.0 else 0.0
     return min(max(found, 0.0), _MOST_TIED)
 
 
 def _tied(noise: FloatArray, correlation: FloatArray) -> FloatArray:
-    """Noise that goes on from its first column, which was seen, with this correlation."""
+    """Makes noise autocorrelated, continuing from its first column, the last residual seen."""
     fresh = np.sqrt(1.0 - correlation**2)
     for place in range(1, noise.shape[1]):
         noise[:, place] = correlation * noise[:, place - 1] + fresh * noise[:, place]
@@ -71,7 +71,7 @@ def _tied(noise: FloatArray, correlation: FloatArray) -> FloatArray:
 
 
 def _fits(y: FloatArray, until: int, bounded: bool) -> Iterator[tuple[FloatArray, int]]:
-    """Fitted curves over seen and future points, each with the place where it begins."""
+    """Yields fitted curves over seen and future points, each with the index where it begins."""
     for start in _starts(y):
         seen = y[start:]
         k = np.arange(1.0, until - start + 1.0)[:, None]
@@ -83,7 +83,7 @@ def _fits(y: FloatArray, until: int, bounded: bool) -> Iterator[tuple[FloatArray
 
 
 def _starts(y: FloatArray) -> list[int]:
-    """Where a fit may begin: at the first point, and after the last drop of a learning rate."""
+    """Returns the indices where fits begin: the first point, and the one after the last learning-rate drop."""
     spread = float(np.ptp(y))
     if len(y) < _LEAST_FOR_CLIFF or spread <= 0.0:
         return [0]
@@ -92,7 +92,7 @@ def _starts(y: FloatArray) -> list[int]:
 
 
 def _fitted(basis: FloatArray, y: FloatArray, weights: FloatArray, bounded: bool) -> FloatArray:
-    """The best c + a·φ of all columns of ``basis``, over all its rows; the first rows are those of ``y``."""
+    """Fits the best c + a·φ among the columns of ``basis``, evaluated on all its rows; the first are those of ``y``."""
     seen = basis[: len(y)]
     middle, level = weights @ seen, float(weights @ y)
     off = seen - middle

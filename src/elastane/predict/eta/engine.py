@@ -1,10 +1,10 @@
-"""Time left of a running training: remaining counts times rates, each kind of doing by itself.
+"""Computes the time left of a running training: remaining counts times seconds each, per kind of activity.
 
     remaining = work left · seconds per work + validations left · seconds each + checkpoints left · seconds each
 
 Counts come from the goal, rates from this session alone.  Dividing this session's time by the steps of all sessions
 is the most frequent mistake of progress bars; here a resume simply begins a new session.  Where a training may stop
-early, the work left is itself a forecast (``stopping``).  A pure state machine: it reads no clock and no file.
+early, the work left is itself a forecast (``stopping``).  The engine is a pure state machine: no clock, no file.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from elastane.predict.eta.types import Doing, Goal, Span
 from elastane.predict.interval import Interval, Unknown
 
 _KEPT = 20_000
-"""Training spans remembered; with windows of a second that is hours."""
+"""Training spans that are kept; with windows of a second that is hours."""
 _ADOPTED = 20
 """Steps after which what was measured replaces what was predicted: the first ones are slow."""
 
 
 class EtaEngine:
-    """Takes in spans of one training, says how much time is left."""
+    """Takes in spans of one training and predicts the seconds that are left."""
 
     def __init__(self, goal: Goal) -> None:
         self.goal = goal
         self.done = 0.0
         self.ended = ""
         self.values: dict[float, float] = {}
-        """What validations measured, by the work done: only the measure that may end the training."""
+        """Values of the measure that may end the training, by the work done at each validation."""
         self.occasions = {Doing.VALIDATION: Occasions(), Doing.CHECKPOINT: Occasions()}
         self._spans: list[Span] = []
         self._stalled_s = 0.0
@@ -42,7 +42,7 @@ class EtaEngine:
         self._stop: tuple[tuple[object, ...], StopForecast] | None = None
 
     def resume(self, done: float) -> None:
-        """A new session begins with so much work behind it; how long that took says nothing about this one."""
+        """Begins a new session after so much work; the speed of earlier sessions is forgotten."""
         self.go_to(done)
         self.ended = ""
         self.rebase()
@@ -52,13 +52,13 @@ class EtaEngine:
             each.resume()
 
     def rebase(self, goal: Goal | None = None) -> None:
-        """Batch or number of workers changed: older rates are of another job, and the goal may be another number."""
+        """Drops measured rates, after a change of batch or workers; the goal may change with it."""
         self._spans.clear()
         self._stalled_s, self._known = 0.0, None
         self.goal = goal or self.goal
 
     def observe(self, span: Span) -> None:
-        """Take in one span; what lies between it and the one before was no training."""
+        """Takes in one span; the gap between it and the one before counts as a stall or a pause."""
         self._gap(span)
         self._elapsed[span.doing] += span.seconds
         if span.doing is Doing.TRAIN and span.work > 0.0 and math.isfinite(self.done + span.work):
@@ -72,22 +72,22 @@ class EtaEngine:
             self._stalled_s += span.seconds
 
     def measured(self, value: float) -> None:
-        """A validation found this value of the measure that may end the training."""
+        """Takes in the value that a validation found for the measure that may end the training."""
         self.values[self.done] = value
 
     def go_to(self, done: float) -> None:
-        """So much is done, however it came about; steps that are taken again are validated again."""
+        """Sets the work done, after a restore for instance; values of validations beyond it are dropped."""
         self.done = done if math.isfinite(done) and done > 0.0 else 0.0
         for at in [at for at in self.values if at > self.done]:
             del self.values[at]
 
     def end(self, outcome: str) -> None:
-        """The training is over: nothing is left, however it ended."""
+        """Marks the training as over: nothing is left, however it ended."""
         self.ended = outcome
 
     @property
     def elapsed_s(self) -> dict[Doing, float]:
-        """Seconds of this session by what they went into; stalls and pauses found among steps count as such."""
+        """The seconds of this session by activity; stalls and pauses found among steps count as such."""
         found, rate = dict(self._elapsed), self._rate()
         if rate is not None:
             for kind, seconds in ((Doing.PAUSE, rate.paused_s), (Doing.STALL, rate.stalled_s)):
@@ -98,12 +98,12 @@ class EtaEngine:
 
     @property
     def steps(self) -> int:
-        """Steps measured in this session since the last change."""
+        """The number of steps measured in this session since the last change."""
         return sum(each.steps for each in self._spans)
 
     @property
     def adopted(self) -> bool:
-        """Whether the rate is a measured one, and not what was predicted before the run."""
+        """Whether the rate is a measured one, and not the prediction from before the run."""
         return self._rate() is not None and (self.goal.work_s is None or self.steps >= _ADOPTED)
 
     @property
@@ -125,7 +125,7 @@ class EtaEngine:
 
     @property
     def stop(self) -> StopForecast | None:
-        """When it will stop, counted in validations; None without a rule, a budget or a validation."""
+        """The forecast of an early stop, in validations; None without a rule, a budget or a validation."""
         rule, total, every = self.goal.stop, self.goal.total, self._measured_every
         if rule is None or total is None or every is None:
             return None
@@ -136,7 +136,7 @@ class EtaEngine:
         return self._stop[1]
 
     def remaining(self) -> Interval | Unknown:
-        """Seconds left as of the last span."""
+        """Returns the seconds left as of the last span, or why they are unknown."""
         if self.ended:
             return Interval.exactly(0.0)
         if self.goal.total is None:
@@ -154,7 +154,7 @@ class EtaEngine:
         return found if math.isfinite(found.high) else Unknown("the rates are out of all proportion")
 
     def _ends(self, total: float) -> Interval:
-        """Work after which the training ends, never beyond its budget."""
+        """Returns the work after which the training ends, never beyond its budget."""
         found, every = self.stop, self._measured_every
         if found is None or every is None:
             # A rule that was never tried yet can end it at any time.
@@ -164,14 +164,14 @@ class EtaEngine:
         return Interval(low, middle, high)
 
     def _work_at(self, validation: float, total: float, every: float) -> float:
-        """Work done at a validation that is still to come; what is beyond the last one belongs to the budget."""
+        """Returns the work done at a future validation; one beyond the last means the whole budget."""
         if validation >= self._validations(total, every):
             return total
         ahead = (validation - len(self.values)) * every
         return min(max(max(self.values) + ahead, self.done), total)
 
     def _validations(self, total: float, every: float) -> int:
-        """All that there can be: those seen, and those that fit into the rest."""
+        """Returns the number of validations of the whole run: those seen, and those that fit into the rest."""
         return len(self.values) + max(math.floor((total - max(self.values)) / every * (1 + 1e-9)), 0)
 
     def _until(self, end: float, rate: Interval) -> Interval:
@@ -195,7 +195,7 @@ class EtaEngine:
         return self._known[1]
 
     def _gap(self, span: Span) -> None:
-        """Nobody said what happened between two spans: a stall, or a pause if it was long."""
+        """Counts the unreported time between two spans as a stall, or as a pause if it was long."""
         if not (math.isfinite(span.began_s) and math.isfinite(span.ended_s)):
             return
         gap = 0.0 if self._clock_s is None else span.began_s - self._clock_s

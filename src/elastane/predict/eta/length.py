@@ -1,4 +1,4 @@
-"""How many steps a training has, as far as its log or its owner says."""
+"""Determines how many steps a training has, from its log or from its owner."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from elastane.predict.eta.log_parsers import Record
 
 
 class LogLength:
-    """What the owner says goes before what the log says."""
+    """The length of a training; the owner's figures win over those of the log."""
 
     def __init__(self, total_steps: int | None, epochs: float | None) -> None:
         self._asked = total_steps is not None, epochs is not None
@@ -15,7 +15,7 @@ class LogLength:
         self._latest: tuple[int, float] | None = None
 
     def learn(self, record: Record) -> None:
-        """Take in one record."""
+        """Takes in one record of the log."""
         if record.total_steps and record.total_steps > 0 and not self._asked[0]:
             self._total_steps = record.total_steps
         if record.epochs and record.epochs > 0 and not self._asked[1]:
@@ -33,7 +33,7 @@ class LogLength:
 
     @property
     def steps(self) -> float | None:
-        """All of them; None if nobody knows."""
+        """The number of steps of the whole training; None if unknown."""
         if self._total_steps and not (self._asked[1] and not self._asked[0]):
             return float(self._total_steps)
         if self._epochs and self._per_epoch:

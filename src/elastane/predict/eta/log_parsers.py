@@ -1,7 +1,7 @@
-"""Lines of training logs as records: our own events, JSON lines of others, Lightning's CSV, HF Trainer's state.
+"""Parses lines of training logs to records: our own events, JSON lines of others, Lightning's CSV, HF Trainer's state.
 
-Other people's logs are read by the names their fields usually have; what is not there stays None.  A line that is
-torn, empty or no object is passed over and counted.
+Foreign logs are read by the names that fields usually have; what is not there stays None.  A line that is torn or no
+object is skipped and counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VALIDATIONS = ("eval_", "eval/", "val_", "val/", "valid_", "valid/", "validatio
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one line says, as far as it does.  ``step`` counts complete steps of all sessions.
+    """The content of one line, None where it has none.  ``step`` counts complete steps of all sessions.
 
     ``kind`` is the type of one of our own events, or "" for a line of another's log.
     """
@@ -40,7 +40,7 @@ class Record:
     validation: bool = False
     validation_s: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
-    """What a validation measured; may hold values that are not finite."""
+    """The values a validation measured, by metric; they may be infinite or NaN."""
     rank: int = 0
     blocking_s: float | None = None
     setting: tuple[int, int] | None = None
@@ -49,7 +49,7 @@ class Record:
 
 
 class Lines:
-    """Turns text into records, piece by piece; ``skipped`` counts what was none."""
+    """Parses text to records, piece by piece; ``skipped`` counts lines that were none."""
 
     def __init__(self) -> None:
         self.skipped = 0
@@ -57,7 +57,7 @@ class Lines:
         self._header: Sequence[str] | None = None
 
     def feed(self, text: str) -> Iterator[Record]:
-        """Records of all whole lines so far; the last, unfinished one waits for its end."""
+        """Yields the records of all lines that are complete; the last, unfinished one waits for its end."""
         *whole, self._rest = (self._rest + text).split("\n")
         if len(self._rest) > LONGEST_LINE:  # no log line is so long; without an end it would only grow
             self._rest, self.skipped = "", self.skipped + 1
@@ -85,7 +85,7 @@ class Lines:
 
 
 def record_of(row: Mapping[str, Any]) -> Record:
-    """One JSON object or row of a table."""
+    """Parses one JSON object or row of a table."""
     kind = row.get("type")
     if isinstance(kind, str) and "at_s" in row:
         return _own(kind, row)
@@ -111,7 +111,7 @@ def record_of(row: Mapping[str, Any]) -> Record:
 
 
 def _own(kind: str, row: Mapping[str, Any]) -> Record:
-    """One event of ``events.jsonl``; the fields are described in docs/prediction.md."""
+    """Parses one event of ``events.jsonl``; the fields are described in docs/prediction.md."""
     workers, batch = _number(row.get("workers")), _number(row.get("batch"))
     step = _number(row.get("step"))
     return Record(
@@ -130,7 +130,7 @@ def _own(kind: str, row: Mapping[str, Any]) -> Record:
 
 
 def _cells(line: str) -> list[str]:
-    """The cells of a row; none where it is no row, as with a carriage return in its middle."""
+    """Splits a row into its cells; empty where it is no row, as with a carriage return in its middle."""
     try:
         return next(csv.reader([line]), [])
     except csv.Error:
@@ -153,7 +153,7 @@ def _values(metrics: Any) -> dict[str, float]:
 
 
 def _moment(row: Mapping[str, Any]) -> float | None:
-    """Unix time, or as ISO 8601 writes it."""
+    """Reads the time of a line, written as Unix time or in ISO 8601."""
     number = _first(row, _TIMES)
     if number is not None:
         return number

@@ -1,7 +1,7 @@
-"""From the records of a log to the ETA engine: sessions, spans, validations, changes of workers or batch.
+"""Feeds the records of a log to the ETA engine: sessions, spans, validations, changes of workers or batch.
 
-Tolerates what logs are like: duplicate and out-of-order lines, several ranks writing the same step, steps that go back
-after a restore, clocks that jump.
+It tolerates duplicate and out-of-order lines, several ranks writing the same step, steps that go back after a restore,
+and clocks that jump.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from elastane.predict.interval import Interval, Unknown
 _SESSIONS = ("started",)
 _CHANGES = ("resized", "rebatched")
 _OVERDUE = 2.0
-"""Usual times between two reports."""
+"""Usual gaps between two reports after which the next one is overdue."""
 
 
 class LogWatch:
-    """Feeds an engine; ``total_steps`` and ``epochs`` of the user go before what the log says.
+    """Feeds an engine from a log; ``total_steps`` and ``epochs`` of the user win over those of the log.
 
     ``stop`` is the rule that may end the training early, by the values that its validations give for ``metric``.
     """
@@ -48,7 +48,7 @@ class LogWatch:
         self._setting: tuple[int, int] | None = None
         self._by_fraction = False
         self._validated: float | None = None
-        """Seconds of a validation since the last report, 0 if they were not told, None without one."""
+        """Seconds of a validation since the last report, 0 if the log does not say, None without one."""
         self._blocked_s = 0.0
         self._rates: deque[float] = deque(maxlen=200)
         self._gap_s = 0.0
@@ -56,7 +56,7 @@ class LogWatch:
         self._outcome = ""
 
     def observe(self, record: Record) -> None:
-        """Take in one record."""
+        """Takes in one record; those of ranks other than 0 are ignored."""
         if record.rank:
             return  # the others only repeat what the first says
         self._length.learn(record)
@@ -77,7 +77,7 @@ class LogWatch:
             self._progress(record)
 
     def remaining(self, now_s: float | None = None) -> Interval | Unknown:
-        """Seconds left as of the last record, or as of now as long as the next one is not overdue."""
+        """Returns the seconds left as of the last record, or as of now while the next one is not overdue."""
         left = self._remaining()
         if now_s is None or self._last is None or isinstance(left, Unknown):
             return left
@@ -103,7 +103,7 @@ class LogWatch:
 
     @property
     def workers(self) -> int | None:
-        """Of the latest report, if it says so."""
+        """The number of workers in the latest report; None if it does not say."""
         return None if self._setting is None else self._setting[0]
 
     @property
@@ -113,7 +113,7 @@ class LogWatch:
 
     @property
     def done(self) -> float | None:
-        """Share of the whole, if there is a whole."""
+        """The fraction of the training that is done; None if its length is unknown."""
         goal = self._goal()
         if self._last is None or goal.total is None:
             return None
@@ -133,7 +133,7 @@ class LogWatch:
         self._rates.clear()
 
     def _validate(self, record: Record) -> None:
-        """A validation took place; its time is found in the span that it belongs to."""
+        """Takes in a validation; its time is later taken out of the span that it belongs to."""
         self._validated = record.validation_s or 0.0
         self.metrics |= record.values.keys()
         value = _chosen(record.values, self._metric)
@@ -157,7 +157,7 @@ class LogWatch:
             self.step = record.step
 
     def _moved(self, at_s: float, done: float, step: int) -> bool:
-        """Whether a report counts: it may repeat another, or come late."""
+        """Takes in a report of progress; returns False if it repeats another or comes late."""
         if self._last is None or self.engine is None:
             if self._last is not None and done <= self._last[1]:
                 return False
@@ -193,7 +193,7 @@ class LogWatch:
         self._last = at_s, done
 
     def _advance(self, at_s: float, done: float, steps: int) -> None:
-        """One span of training, without the validation or the checkpoint that fell into it."""
+        """Adds one span of training, without the validation or the checkpoint that fell into it."""
         assert self.engine is not None
         assert self._last is not None
         began, before = self._last
@@ -210,7 +210,7 @@ class LogWatch:
         self._last = at_s, done
 
     def _aside_s(self, work: float, length: float) -> float:
-        """Seconds of a span that were not training."""
+        """Returns the seconds of a span that were not training."""
         if self._validated is None:
             return self._blocked_s
         usual = median(self._rates) * work if self._rates else length
@@ -218,7 +218,7 @@ class LogWatch:
 
 
 def _chosen(values: Mapping[str, float], metric: str | None) -> float | None:
-    """The value of a metric, by its full name or without eval_, val_ and the like; by default the loss."""
+    """Returns the value of a metric, by its full name or without a prefix such as eval_; by default the loss."""
     wanted = metric or "loss"
     for name, value in values.items():
         if name == wanted or re.split("[_/ ]", name, maxsplit=1)[-1] == wanted:

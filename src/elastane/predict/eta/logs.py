@@ -1,4 +1,4 @@
-"""Where logs lie and how they are read: a run's folder or a file, once or while it grows."""
+"""Finds and reads logs: a run's folder or a file, once or while it grows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATE = "trainer_state.json"
 
 
 def find_log(path: Path) -> Path:
-    """The log itself, or the one in a folder."""
+    """Returns the log itself, or the one in a folder."""
     if path.is_file():
         return path
     if not path.is_dir():
@@ -41,12 +41,12 @@ def find_log(path: Path) -> Path:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """HF Trainer's states in ``checkpoint-N`` folders, by time of writing."""
+    """Returns HF Trainer's states in ``checkpoint-N`` folders, by time of writing."""
     return sorted(folder.glob(f"checkpoint-*/{_STATE}"), key=lambda path: path.stat().st_mtime)
 
 
 def records(path: Path) -> Iterator[Record]:
-    """All records of a log as it is now."""
+    """Yields all records of a log as it is now."""
     log = find_log(path)
     if log.name == _STATE:
         for state in _states_of(log):
@@ -64,7 +64,7 @@ def records(path: Path) -> Iterator[Record]:
 
 
 def follow(path: Path, wait: Callable[[], bool], now: Callable[[], float]) -> Iterator[Record | None]:
-    """Records as they are written, None whenever there is nothing new; ``wait`` says whether to go on."""
+    """Yields records as they are written, None whenever there is nothing new; ``wait`` says whether to go on."""
     log = find_log(path)
     for fresh in _fresh_states(log) if log.name == _STATE else _fresh_lines(log, now):
         yield from fresh
@@ -75,7 +75,7 @@ def follow(path: Path, wait: Callable[[], bool], now: Callable[[], float]) -> It
 
 
 def _fresh_lines(log: Path, now: Callable[[], float]) -> Iterator[list[Record]]:
-    """What was written since the last look, again and again.
+    """Yields the records written since the last look, again and again.
 
     Lines without a time of their own get that of their arrival, once the log has been read to its end.  Lightning
     writes its file anew for every new column, so only steps that are new have just arrived.
@@ -111,7 +111,7 @@ def _states_of(log: Path) -> list[Path]:
 
 
 def _state(path: Path) -> list[Record]:
-    """HF Trainer keeps no times, but its checkpoints have been written at some: their files tell."""
+    """Reads a state of HF Trainer, which has no times: a checkpoint gets that of its file."""
     try:
         state = read_json(path)
     except (OSError, ElastaneError):
@@ -120,8 +120,8 @@ def _state(path: Path) -> list[Record]:
         return []
     # Only checkpoints have a time that belongs to their step.
     timed = path.parent.name.startswith("checkpoint-")
-    told = replace(record_of(state), at_s=path.stat().st_mtime if timed else None)
-    return [*_validations(state.get("log_history")), told]
+    last = replace(record_of(state), at_s=path.stat().st_mtime if timed else None)
+    return [*_validations(state.get("log_history")), last]
 
 
 def _validations(history: Any) -> list[Record]:

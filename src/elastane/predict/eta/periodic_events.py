@@ -1,4 +1,4 @@
-"""Things that are done now and then, such as validations: how often, how long each, how many are still to come."""
+"""Predicts the time of periodic events such as validations: how often, how long each, how many are still to come."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ _SD = 0.1
 
 
 class Occasions:
-    """Occasions of one kind."""
+    """The events of one kind (validations, or checkpoints) of a training so far."""
 
     def __init__(self) -> None:
         self._seconds: list[float] = []
         self._at: list[float] = []
 
     def add(self, done: float, seconds: float) -> None:
-        """One took place after so much work."""
+        """Adds an event that took so many seconds after so much work."""
         self._seconds.append(seconds)
         self._at.append(done)
 
     def resume(self) -> None:
-        """How long one takes may have changed with the machine; how often one comes has not."""
+        """Forgets durations, which may change with the machine at a resume; the frequency is kept."""
         self._seconds.clear()
 
     @property
     def gap(self) -> float | None:
-        """Usual work between two."""
+        """The usual work between two events; None before the first."""
         return gap_between(self._at)
 
     def left(self, done: float, end: float, every: float | None, prior_s: float | None) -> Interval:
-        """Seconds of those to come; they fall on multiples of ``every``, and of what was seen if that is None."""
+        """Predicts the seconds of events to come, at multiples of ``every`` (None: of the usual gap)."""
         every = every or self.gap
         latest = self._seconds[-_LATEST:] or ([] if prior_s is None else [prior_s])
         if every is None or not latest:
@@ -46,6 +46,6 @@ class Occasions:
 
 
 def gap_between(places: Sequence[float]) -> float | None:
-    """The usual gap; with a single place, what is before it."""
+    """Returns the median gap between places, 0 counting as the first; None without any."""
     gaps = [after - before for before, after in zip([0.0, *places], places, strict=False) if after > before]
     return median(gaps) if gaps else None

@@ -1,6 +1,6 @@
-"""How many steps a training has: epochs over a data set, split among workers into batches.
+"""Computes how many steps a training has: epochs over a data set, split among workers into batches.
 
-Counted as samplers and loaders count: each worker gets an equal share (filled up, or cut with ``drop_last``), the last
+It counts as samplers and loaders do: each worker gets an equal share (filled up, or cut with ``drop_last``), the last
 batch of an epoch may be smaller (or is dropped), and an update is made after ``accumulation`` batches.
 """
 
@@ -16,7 +16,7 @@ from elastane.predict.eta.types import Goal
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``batch`` is that of one worker; ``before_steps`` and ``before_epochs`` were done in another way."""
+    """The plan of a training.  ``batch`` is that of one worker; ``before_*`` was done with other settings."""
 
     samples: int
     epochs: float
@@ -40,7 +40,7 @@ class Plan:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Updates in an epoch."""
+        """The number of optimizer updates in an epoch."""
         if self.drop_last:
             return self.samples // self.workers // self.batch // self.accumulation
         batches = math.ceil(math.ceil(self.samples / self.workers) / self.batch)
@@ -48,7 +48,7 @@ class Plan:
 
     @property
     def goal(self) -> Goal:
-        """In steps of all sessions and settings."""
+        """The goal of the training, in steps of all sessions and settings."""
         every = self.validate_every_epochs
         return Goal(
             total=self.before_steps
@@ -59,7 +59,7 @@ class Plan:
         )
 
     def rebased(self, done_steps: float, batch: int | None = None, workers: int | None = None) -> Plan:
-        """The same data with another batch or number of workers from here on: what is left has other steps."""
+        """Returns the plan with another batch or number of workers from here on, which changes the steps left."""
         epochs = self.before_epochs + (done_steps - self.before_steps) / self.steps_per_epoch
         if epochs >= self.epochs:
             return self

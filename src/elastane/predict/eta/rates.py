@@ -1,8 +1,8 @@
-"""Seconds per unit of work, from the training spans of one session: usual, recent, and how much they scatter.
+"""Estimates the seconds per unit of work, with an interval, from the training spans of one session.
 
 The base is a median (one slow step says nothing), stalls are added as a mean (they come back), pauses are left out.
-Contention comes and goes, so the session is cut into regimes of even speed.  The middle looks at the latest steps and
-at the present regime, the interval at every regime that lasted.
+Contention comes and goes, so the session is cut into regimes of even speed.  The middle follows from the latest steps
+and the present regime, the interval from every regime that lasted.  *Rate* here is the inverse: seconds per unit.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ WARM_STEPS = 20
 WARM_FACTOR = 1.25
 RECENT_STEPS = 800
 REGIME_S = 900.0
-"""A regime counts by itself when it lasted so long, or for an epoch."""
+"""Seconds (or an epoch) after which a regime counts by itself."""
 STALL = 1.5
 PAUSE = 10.0
 PAUSE_LEAST_S = 30.0
-"""A gap is a pause if it is ten times the usual and long enough for a person to notice."""
+"""A gap is a pause if it is ``PAUSE`` times the usual time and at least this many seconds."""
 _SLOWEST = 1e12
-"""Seconds for a unit of work; a span that was slower did nothing worth counting."""
+"""Seconds per unit of work above which a span does not count."""
 _WIDEST = 20.0
-"""Of the interval, as a logarithm: beyond that nothing is known anyway."""
+"""Largest width of the interval to either side, as a logarithm."""
 _BLOCKS = 10
 _LEAST_SD = 0.03
 _DISTURBED = 1.25
-"""A run that was never slowed down may still be: others come to share its machine, its disk, its network."""
+"""Least ratio of the interval's upper border to its middle: others may come to share machine, disk or network."""
 _LASTED = 0.05
-"""Part of the session's work from which on a regime counts for the interval."""
+"""Fraction of the session's work from which on a regime counts for the interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Seconds per unit of work with its interval; of the training spans, ``stalled_s`` and ``paused_s`` were none."""
+    """Seconds per unit of work, and the seconds of the training spans that were stalls and pauses instead."""
 
     seconds: Interval
     stalled_s: float
@@ -67,7 +67,7 @@ class _Pace:
         return _Pace(self.seconds[which], self.work[which], self.steps[which])
 
     def median(self) -> float:
-        """Weighted by work, halfway between two if the weights fall so."""
+        """Returns the median of seconds per unit, weighted by work."""
         rates = self.rates
         order = np.argsort(rates, kind="stable")
         heights = np.cumsum(self.work[order])
@@ -79,7 +79,7 @@ class _Pace:
 
 
 def rate_of(spans: Sequence[Span], epoch: float | None = None, left: float = 0.0) -> Rate | None:
-    """The rate of a session's training spans; None if there are not yet two with work in them.
+    """Estimates the rate of a session's training spans; None if there are not yet two with work in them.
 
     ``epoch`` is the work between validations, if that is known; ``left`` is the work for which the rate is asked.
     """
@@ -124,7 +124,7 @@ def _pace(spans: Sequence[Span]) -> _Pace:
 
 
 def _without_warm_up(spans: Sequence[Span]) -> list[Span]:
-    """Without the first steps, as long as they are slower than what follows (compilation, cold caches)."""
+    """Drops the first steps as long as they are slower than what follows (compilation, cold caches)."""
     if len(spans) < 3:
         return list(spans)
     usual = _pace(spans[len(spans) // 2 :]).median()
@@ -138,7 +138,7 @@ def _without_warm_up(spans: Sequence[Span]) -> list[Span]:
 
 
 def _present(regimes: Sequence[_Pace], epoch: float | None) -> _Pace:
-    """The latest regime; together with those before it as long as it is too young to be one."""
+    """Returns the latest regime, together with those before it while it is too young to count by itself."""
     first = len(regimes) - 1
     while first > 0 and _young(_joined(regimes[first:]), epoch):
         first -= 1
@@ -160,7 +160,7 @@ def _joined(parts: Sequence[_Pace]) -> _Pace:
 
 
 def _recent(pace: _Pace, epoch: float | None) -> _Pace:
-    """The latest steps: a fifth of the regime, at most an epoch and 800 steps, at least five."""
+    """Returns the latest steps: a fifth of the regime, at most an epoch and 800 steps, at least five."""
     steps, work = (np.cumsum(each[::-1])[::-1] for each in (pace.steps, pace.work))
     chosen = steps <= max(min(RECENT_STEPS, 0.2 * pace.steps.sum()), pace.steps[-1], 5)
     if epoch is not None:
@@ -170,7 +170,7 @@ def _recent(pace: _Pace, epoch: float | None) -> _Pace:
 
 
 def _scatter(regimes: Sequence[_Pace]) -> float:
-    """Log standard deviation between blocks of a regime; few spans are trusted less."""
+    """Returns the log standard deviation between blocks of a regime; larger for few spans."""
     count = sum(len(each.work) for each in regimes)
     doubt = max(_LEAST_SD, 0.3 / math.sqrt(count))
     variances: list[float] = []

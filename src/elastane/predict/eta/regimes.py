@@ -1,7 +1,7 @@
-"""Where the speed of a training changed for good: the session as a few stretches of even speed.
+"""Detects lasting changes of a training's speed: cuts a session into a few regimes of even speed.
 
-The cuts are those for which the squares of log speeds around the means of their stretches, plus a price for every cut,
-are least (optimal partitioning).  The price rises with the noise, so an uneven but unchanged speed is not cut up.
+The cuts minimise the squares of log speeds around the means of their regimes plus a price for every cut (optimal
+partitioning).  The price rises with the noise, so an uneven but unchanged speed is not cut up.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from elastane.models.speed import FloatArray
 _BLOCKS = 256
 _LEAST_BLOCKS = 4
 _LEAST_CHANGE = 0.15
-"""Of the logarithm: smaller changes are the scatter of one regime."""
+"""Change of log speed below which it is the scatter of one regime."""
 _SURE = 25.0
 """Price of a cut in variances of the noise."""
 _SMOOTH = 5
-"""Blocks of which the median is taken: a stall or two are no regime."""
+"""Blocks over which a running median is taken, so that a stall or two make no regime."""
 
 
 def cuts_of(seconds: FloatArray, work: FloatArray) -> list[int]:
-    """Indices at which a new regime begins, in order."""
+    """Returns the indices at which a new regime begins, in order."""
     edges = np.unique(np.linspace(0, len(work), min(_BLOCKS, len(work)) + 1).astype(int))
     if len(edges) <= 2 * _LEAST_BLOCKS:
         return []
@@ -46,7 +46,7 @@ def _smoothed(logs: FloatArray) -> FloatArray:
 
 
 def _partition(logs: FloatArray, price: float) -> list[int]:
-    """The cheapest cuts, by the cheapest cuts of every beginning."""
+    """Finds the cheapest cuts by dynamic programming over all beginnings."""
     count = len(logs)
     sums, squares = (np.concatenate([[0.0], np.cumsum(each)]) for each in (logs, logs**2))
     cheapest, came_from = np.full(count + 1, np.inf), np.zeros(count + 1, int)
@@ -65,7 +65,7 @@ def _partition(logs: FloatArray, price: float) -> list[int]:
 
 
 def _lasting(logs: FloatArray, cuts: list[int]) -> list[int]:
-    """Without cuts between stretches that hardly differ."""
+    """Drops cuts between regimes that hardly differ."""
     kept: list[int] = []
     for place, after in zip(cuts, [*cuts, len(logs)][1:], strict=True):
         before = logs[kept[-1] if kept else 0 : place]

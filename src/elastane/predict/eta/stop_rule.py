@@ -1,4 +1,4 @@
-"""The rule by which a training stops before its budget is spent."""
+"""Defines the rule by which a training stops before its budget is spent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class EarlyStop:
             raise ElastaneError(f"the patience must be 1 or more, not {self.patience}")
 
     def ends(self, seen: FloatArray, ahead: FloatArray) -> FloatArray:
-        """How many points after ``seen`` each row of ``ahead`` ends; infinite where it does not.  Smaller is better."""
+        """Returns how many points after ``seen`` each row of ``ahead`` ends; infinite where it does not.
+
+        Smaller values are better, see ``losses``.
+        """
         found = np.full(len(ahead), math.inf)
         best, since = np.full(len(ahead), seen.min()), np.full(len(ahead), _since_best(seen, self.least_change))
         goal = -math.inf if self.target is None else self._as_loss(self.target)
@@ -45,11 +48,11 @@ class EarlyStop:
         return found
 
     def least(self, seen: FloatArray) -> int:
-        """How many points patience lasts at least."""
+        """Returns the least number of points until patience can run out."""
         return 1 if self.patience is None else max(self.patience - _since_best(seen, self.least_change), 1)
 
     def losses(self, values: Sequence[float]) -> FloatArray:
-        """Values as numbers of which less is better."""
+        """Returns the values with a sign such that less is better."""
         return np.array([self._as_loss(each) for each in values], np.float64)
 
     def _as_loss(self, value: float) -> float:

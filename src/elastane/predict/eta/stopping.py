@@ -1,15 +1,14 @@
-"""When a training that may stop early will stop: its loss curve and its epoch budget, weighed against each other.
+"""Forecasts when a training with early stopping will stop, from its validation curve and its epoch budget.
 
-A curve alone is a bad witness: real ones wander, and drops of the learning rate make cliffs that no smooth family
-foresees.  The budget alone is an upper bound that somebody chose.  So the end T is a distribution over the validations
-ahead,
+A curve alone is a bad predictor: real ones wander, and drops of the learning rate make cliffs that no smooth family
+foresees.  The budget alone is only an upper bound.  So the end T is a distribution over the validations ahead,
 
     P(T) ∝ P(T | budget) · (ε + P(T | curve))
 
 ``P(T | budget)`` says how budgets are usually set (``Belief``): up to ``slack`` times of what is needed, rarely more,
 and in a share ``never`` of all runs the end is never reached.  ``P(T | curve)`` comes from the futures of the curve,
 blurred by the factor by which the same futures were wrong about this very run so far (``back_test``).  A curve that
-shows nothing (not finite, rising, flat, pure oscillation) has no say at all: what is left is the budget.
+shows nothing (not finite, rising, flat, pure oscillation) does not count at all: the budget alone decides.
 
 The constants were chosen on generated curves (``benchmarks.predict.generated``).  ``slack`` is an assumption, made when
 it was known where the real curves that measure this end in their budgets; docs/prediction.md says what others give.
@@ -32,17 +31,17 @@ from elastane.predict.interval import Interval
 _BEYOND_SLACK = 0.25
 """Weight of an end before budget / slack, where a likely one has 1."""
 _BLUR, _BLUR_COUNT = 0.3, 2
-"""Log error of a forecast nothing is known of, and for how many back-tests it counts."""
+"""Prior log error of a forecast, and its weight in back-tests."""
 _CUTS = (0.4, 0.55, 0.7, 0.85)
 _REACH = 3
-"""A back-test looks so many times as far as there was to go."""
+"""Horizon of a back-test, in multiples of the distance from its cut to the present."""
 _TRUSTED_BLUR = 0.5
 _TAIL = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """What is thought of budgets, and by ``doubt`` (ε) of curves: with 1 they have no say."""
+    """Prior assumptions on how budgets are set; ``doubt`` (ε) is the distrust of curves: with 1 they do not count."""
 
     slack: float = 2.0
     never: float = 0.1
@@ -51,7 +50,7 @@ class Belief:
 
 @dataclass(frozen=True, slots=True)
 class StopForecast:
-    """After how many validations in all the training ends, and what that rests on."""
+    """The number of validations after which the training ends, with verdict and reason."""
 
     ends: Interval
     verdict: Verdict
@@ -64,7 +63,7 @@ _BELIEF = Belief()
 def forecast_stop(
     rule: EarlyStop, values: Sequence[float], budget: int, belief: Belief = _BELIEF
 ) -> StopForecast:
-    """The end of a run of at most ``budget`` validations of which these are the first."""
+    """Forecasts the end of a run of at most ``budget`` validations, whose first values these are."""
     y = rule.losses(values)
     if len(y) >= budget:
         return StopForecast(Interval.exactly(float(budget)), Verdict.CANNOT_TELL, "The budget is spent.")
@@ -86,7 +85,7 @@ def forecast_stop(
 
 
 def back_test(y: FloatArray, bounded: bool) -> list[float]:
-    """Log errors of the time to the best value so far, as it would have been forecast earlier in this run."""
+    """Returns log errors of the time to the best value so far, as forecast from earlier points of this run."""
     errors, best = [], int(np.argmin(y)) + 1
     for cut in sorted({int(part * len(y)) for part in _CUTS}):
         if cut < LEAST_POINTS or best <= cut:
@@ -106,21 +105,21 @@ def _without_holes(y: FloatArray) -> FloatArray:
 
 
 def _by_budget(ends: FloatArray, budget: int, belief: Belief) -> tuple[FloatArray, float]:
-    """Weight of every end, and of running to the end of the budget without one."""
+    """Returns the prior weight of every end, and that of running through the budget without one."""
     every = np.arange(1.0, budget + 1.0)
     weights = np.where(every >= budget / belief.slack, 1.0, _BEYOND_SLACK) / every
     return (1.0 - belief.never) * weights[-len(ends) :] / weights.sum(), belief.never
 
 
 def _by_patience(ends: FloatArray, least: int) -> tuple[FloatArray, float]:
-    """Patience is a safeguard: as often as not it is never needed, and if it is, soon as likely as late."""
+    """Returns the same weights for a rule of patience: never with 1/2, else soon as likely as late."""
     left = np.arange(1.0, len(ends) + 1.0)
     weights = np.where(left >= least, 1.0 / left, 0.0)
     return 0.5 * weights / max(float(weights.sum()), 1e-300), 0.5
 
 
 def _by_curve(rule: EarlyStop, y: FloatArray, budget: int, doubt: float) -> tuple[FloatArray, float, float]:
-    """Likelihood of every end and of none, from the futures; and by what log error they are blurred."""
+    """Returns the likelihood of every end and of none, from the futures, and the log error they are blurred by."""
     bounded = not rule.rising and float(y.min()) >= 0.0
     rows, trust = futures(y, budget, bounded)
     stops = rule.ends(y, rows)
@@ -142,7 +141,7 @@ def _bell(x: FloatArray) -> FloatArray:
 
 
 def _objection(rule: EarlyStop, y: FloatArray) -> tuple[Verdict, str] | None:
-    """Why a curve has no say; None if it has."""
+    """Says why a curve does not count; None if it does."""
     if len(y) and not np.isfinite(y[-_TAIL:]).all():
         return Verdict.NOT_CONVERGING, "The latest values are not finite numbers."
     y = y[np.isfinite(y)]
@@ -169,7 +168,7 @@ def _verdict(blur: float, never: float) -> tuple[Verdict, str]:
 
 
 def _noise(y: FloatArray) -> float:
-    """Standard deviation of the noise, from second differences, which a smooth curve hardly has."""
+    """Returns the standard deviation of the noise, from second differences, which a smooth curve hardly has."""
     return 1.4826 * float(np.median(np.abs(np.diff(y, 2)))) / math.sqrt(6.0)
 
 

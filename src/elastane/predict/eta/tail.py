@@ -1,4 +1,4 @@
-"""A text file that grows, is rotated or is written anew: what came since the last look."""
+"""Reads what was added to a text file since the last look, also when it is rotated or written anew."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEAD = 256
 
 
 class Tail:
-    """Reads on where it stopped, and from the beginning when the file is another one (``anew``)."""
+    """Continues reading where it stopped, or from the beginning when the file is another one (``anew``)."""
 
     def __init__(self, path: Path) -> None:
         self.anew = False
@@ -22,7 +22,7 @@ class Tail:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def read(self) -> str:
-        """The next piece; empty when there is nothing new."""
+        """Returns the next piece of text; empty when there is nothing new."""
         self.anew = False
         try:
             with self._path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What the ETA engine is told: spans of time in which a training did one thing, and where it wants to go."""
+"""Defines the inputs of the ETA engine: spans of time with one activity each, and the goal of the training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elastane.predict.interval import Interval
 
 
 class Doing(Enum):
-    """What a span of time went into; each kind has a rate of its own."""
+    """The activity of a training during a span of time; each has a rate of its own."""
 
     TRAIN = "train"
     VALIDATION = "validation"
@@ -23,7 +23,7 @@ class Doing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From ``began_s`` to ``ended_s`` one thing was done.
+    """A span of time, from ``began_s`` to ``ended_s``, with one activity.
 
     For training, ``steps`` were taken and ``work`` was done, in the unit of the goal: steps, samples, tokens, or the
     share of the whole.  Times are of one clock, which need not be the wall's.
@@ -37,19 +37,19 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """How long it lasted; a clock that was set back makes it nothing, not less."""
+        """The length in seconds; 0 where the clock was set back."""
         length = self.ended_s - self.began_s
         return length if math.isfinite(length) and length > 0.0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Where a training ends.  ``total`` is all work from the very beginning, None if nobody knows.
+    """The goal of a training.  ``total`` is all work from the very beginning, None if unknown.
 
     ``validate_every`` and ``checkpoint_every`` are amounts of work; None means: as often as seen so far.  The prior
     seconds stand for validations and checkpoints until the first was seen, ``work_s`` for a unit of work until enough
-    was measured.  ``stop`` may end it before ``total``; a run that ``may_stop_early`` by a rule that nobody told can
-    end at any time.
+    was measured.  ``stop`` may end it before ``total``; a run that ``may_stop_early`` by an unknown rule can end at any
+    time.
     """
 
     total: float | None

@@ -1,4 +1,4 @@
-"""Where the time of a step goes: shares by type of operator and by module, predicted and measured (after Fathom)."""
+"""Breaks down the time of a step by type of operator and by module, predicted and measured (after Fathom)."""
 
 from elastane.predict.explaining.shares import By, Share, Shares, shares_of, similarity
 

@@ -1,4 +1,4 @@
-"""A real step of the user's job on this machine, operator by operator."""
+"""Measures a real step of the user's job on this machine, operator by operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PASSES = 5
 
 
 def measured_step(make: JobFactory, batch: int, passes: int = PASSES) -> list[tuple[Operator, float]]:
-    """Operators of a few real steps of a copy of the model, with seconds that add up to the whole step.
+    """Measures a few real steps of a copy of the model; returns operators with seconds that add up to the step.
 
     What lies between operators (Python, the dispatcher) is spread over them in proportion, as predictions do.
     """

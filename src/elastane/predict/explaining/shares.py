@@ -1,4 +1,4 @@
-"""Shares of a step's time, largest first, with their cumulative sum; they add up, predicted and measured."""
+"""Computes shares of a step's time by group, largest first, with their cumulative sum, predicted and measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from elastane.predict.steps import StepEstimate
 
 
 class By(Enum):
-    """What operators are grouped by."""
+    """The property by which operators are grouped."""
 
     OPERATOR = "operator"
     KIND = "kind"
@@ -24,7 +24,7 @@ class By(Enum):
     LAYER = "layer"
 
     def name_of(self, operator: Operator) -> str:
-        """The group of an operator; a layer is what lies directly in the model."""
+        """Returns the group of an operator; a layer is a module directly in the model."""
         if self is By.OPERATOR:
             return operator.name
         if self is By.KIND:
@@ -35,7 +35,7 @@ class By(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One group.  Rates and the part of the roofline are of the predicted time."""
+    """The share of one group.  Rates and the fraction of the roofline refer to the predicted time."""
 
     name: str
     calls: int
@@ -60,13 +60,13 @@ class Share:
 
     @property
     def off_s(self) -> float:
-        """Predicted minus measured; 0 if nothing was measured."""
+        """Predicted minus measured seconds; 0 if nothing was measured."""
         return 0.0 if self.measured_s is None else self.seconds - self.measured_s
 
 
 @dataclass(frozen=True)
 class Shares:
-    """All groups of one step, and what no rule knows."""
+    """The shares of all groups of one step, and the time of operators without a rule."""
 
     by: By
     rows: tuple[Share, ...]
@@ -80,13 +80,13 @@ class Shares:
         return math.fsum(each.seconds for each in self.rows)
 
     def needed(self, part: float) -> int:
-        """How many groups it takes to reach a part of the time: 5 to 15 carry 90 % of most networks."""
+        """Returns how many groups make up a fraction of the time: 5 to 15 carry 90 % of most networks."""
         return next(
             (n for n, each in enumerate(self.rows, 1) if each.cumulative >= part - 1e-9), len(self.rows)
         )
 
     def worst_first(self) -> tuple[Share, ...]:
-        """By the size of their error in seconds."""
+        """Returns the groups sorted by the size of their error in seconds, largest first."""
         return tuple(sorted(self.rows, key=lambda each: -abs(each.off_s)))
 
 
@@ -95,7 +95,7 @@ Measured = Sequence[tuple[Operator, float]]
 
 
 def shares_of(estimate: StepEstimate, by: By, measured: Measured | None = None) -> Shares:
-    """Group a predicted step, and beside it a measured one."""
+    """Groups the operators of a predicted step, and those of a measured one beside them."""
     roofs = roofline_s(estimate.operators, estimate.machine.device, estimate.precision)
     times = estimate.times.seconds * estimate.scale
     groups: dict[str, list[int]] = defaultdict(list)
@@ -133,7 +133,7 @@ def shares_of(estimate: StepEstimate, by: By, measured: Measured | None = None) 
 
 
 def similarity(one: Mapping[str, float], other: Mapping[str, float]) -> float:
-    """Cosine of two steps' seconds by name: 1 if they spend their time alike, 0 if on nothing in common."""
+    """Returns the cosine of two steps' seconds by name: 1 if they spend their time alike, 0 with none in common."""
     dot = sum(seconds * other.get(name, 0.0) for name, seconds in one.items())
     sizes = [math.sqrt(sum(each**2 for each in step.values())) for step in (one, other)]
     return dot / (sizes[0] * sizes[1]) if min(sizes) > 0.0 else 0.0
@@ -153,5 +153,5 @@ def _summed(measured: Measured, name_of: Callable[[Operator], str]) -> dict[str,
 
 
 def _only_measured(name: str, seconds: float) -> Share:
-    """A group that ran and was not predicted."""
+    """Makes the share of a group that was measured and not predicted."""
     return Share(name, 0, 1e-12, 0.0, 1.0, 0.0, 0.0, 1.0, dict.fromkeys(Phase, 0.0), seconds)

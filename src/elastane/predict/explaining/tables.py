@@ -1,4 +1,4 @@
-"""Shares on the terminal and as JSON."""
+"""Shows shares of a step's time on the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TAIL = 0.99
 
 
 def shares_table(estimate: StepEstimate, shares: Shares) -> Table:
-    """Bars and cumulative shares; what comes after 99 % is one row, and what is not modelled is always one."""
+    """Builds a table of shares with bars; groups beyond 99 % are one row, unmodelled time is in the caption."""
     from rich.table import Table
 
     table = Table(title=f"{estimate.machine.device.name}: {spread(estimate.seconds)}")

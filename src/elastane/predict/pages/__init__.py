@@ -1,4 +1,4 @@
-"""Predictions as HTML pages that need no network: styles, chart library, data and script inside."""
+"""Renders predictions as HTML pages that need no network: styles, chart library, data and script inside."""
 
 from elastane.predict.pages.explained import write_explained
 from elastane.predict.pages.runs import write_runs

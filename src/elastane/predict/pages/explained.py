@@ -1,4 +1,4 @@
-"""The profile view as a page: bars by share with the cumulative curve, predicted beside measured, and the table."""
+"""Renders the breakdown of a step as a page: bars with the cumulative curve, predicted beside measured, and tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_BARS = 30
 
 
 def write_explained(path: Path, title: str, estimate: StepEstimate, groupings: Sequence[Shares]) -> None:
-    """One section per grouping."""
+    """Writes the page, one section per grouping."""
     facts = {
         "device": estimate.machine.device.name,
         "batch": str(estimate.capture.batch),
@@ -33,16 +33,16 @@ def write_explained(path: Path, title: str, estimate: StepEstimate, groupings: S
 
 def _section(shares: Shares) -> str:
     count = shares.needed(0.9)
-    told = f"{count} of {len(shares.rows)} carry 90 % of the predicted time (dotted line)."
+    remark = f"{count} of {len(shares.rows)} carry 90 % of the predicted time (dotted line)."
     headings = ["", "calls", "time", "share", "cumulative", "GFLOP/s", "GB/s", "of roofline"]
     headings += [phase.value for phase in Phase]
     ordered = shares.rows
     if shares.measured_s is not None:
         headings += ["measured", "off"]
         ordered = shares.worst_first()
-        told += " The table begins with the largest error."
+        remark += " The table begins with the largest error."
     rows = [_cells(each, shares) for each in ordered]
-    return section(f"By {shares.by.value}", told, chart(f"by-{shares.by.value}"), table(headings, rows))
+    return section(f"By {shares.by.value}", remark, chart(f"by-{shares.by.value}"), table(headings, rows))
 
 
 def _cells(share: Share, shares: Shares) -> list[str]:

@@ -1,4 +1,4 @@
-"""The frame of a page: title, facts, sections, charts."""
+"""Renders the frame of a page: title, facts, sections, charts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ COLORS = ("#1f5fbf", "#d97a1e", "#23926b", "#b23a82", "#7a5cc9", "#c0443a", "#3b
 def write_page(
     path: Path, title: str, facts: Mapping[str, str], sections: Sequence[str], charts: Mapping[str, object]
 ) -> None:
-    """Write one file; ``charts`` are figures of plotly by the id of the element they are drawn into."""
-    told = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
+    """Writes one file; ``charts`` are figures of plotly by the id of the element they are drawn into."""
+    shown = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
     page = filled(
         _resource("page.html"),
         {
             "title": escape(title),
             "version": escape(__version__),
-            "facts": told,
+            "facts": shown,
             "sections": "\n".join(sections),
             "style": _resource("page.css"),
             "plotly": get_plotlyjs(),
@@ -37,18 +37,18 @@ def write_page(
 
 
 def section(title: str, remark: str, *inside: str) -> str:
-    """A part of the page."""
+    """Renders a section of the page, with a title and an optional remark."""
     head = f"<h2>{escape(title)}</h2>" + (f'<p class="remark">{escape(remark)}</p>' if remark else "")
     return f"<section>{head}{''.join(inside)}</section>"
 
 
 def chart(name: str) -> str:
-    """Room for a chart."""
+    """Renders the element that a chart is drawn into."""
     return f'<div class="chart" id="{escape(name)}"></div>'
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose first column is a heading."""
+    """Renders a table whose first column holds row headings."""
     head = "".join(f'<th scope="col">{escape(each)}</th>' for each in headings)
     body = "".join(
         f'<tr><th scope="row">{escape(row[0])}</th>{"".join(f"<td>{escape(each)}</td>" for each in row[1:])}</tr>'

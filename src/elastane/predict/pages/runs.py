@@ -1,4 +1,4 @@
-"""A run over devices and numbers of workers as a page: time against GPUs, cost against time, and the table."""
+"""Renders a run over devices and numbers of workers as a page: time and cost against GPUs, and the table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOUR_S = 3600.0
 
 
 def write_runs(path: Path, title: str, runs: Sequence[RunEstimate], notes: Sequence[str] = ()) -> None:
-    """All runs, in the order given."""
+    """Writes the page of all runs, in the order given."""
     plan, batch = runs[0].plan, runs[0].step.capture.batch
     facts = {
         "samples": f"{plan.samples:,}",

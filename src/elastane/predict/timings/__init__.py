@@ -1,4 +1,4 @@
-"""Measured times of operators and layers from files: what cost models learn from and are tried on."""
+"""Reads measured times of operators and layers from files, to fit and to test cost models."""
 
 from elastane.predict.timings.files import TimingSet, load_timings
 

@@ -1,4 +1,4 @@
-"""Timing files: CSV (also gzipped) of a layer per row, in one of three layouts that are known by their columns.
+"""Reads timing files: CSV (also gzipped) with a layer per row, in one of three layouts recognised by their columns.
 
 =============  ======================================================================================================
 layout         columns
@@ -44,12 +44,12 @@ class TimingSet:
 
     @property
     def name(self) -> str:
-        """As tables call it."""
+        """The name that tables show: group and device."""
         return f"{self.group} on {self.device.name}"
 
 
 def load_timings(path: Path, devices: Sequence[Device] | None = None) -> tuple[TimingSet, ...]:
-    """All sets of a file, or of every CSV file of a folder; names of cards are looked up among ``devices``."""
+    """Reads all sets of a file, or of every CSV file of a folder; cards are looked up among ``devices``."""
     if path.is_dir():
         found = sorted(each for each in path.iterdir() if each.name.endswith(_ENDINGS))
         if not found:
@@ -59,7 +59,7 @@ def load_timings(path: Path, devices: Sequence[Device] | None = None) -> tuple[T
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """The plain rows of a CSV file."""
+    """Reads the plain rows of a CSV file."""
     with open_text(path) as file:
         try:
             if path.suffix == ".gz" and not is_packed(path):

@@ -1,4 +1,4 @@
-"""Published layer timings as operators of our own, one function per layout of a row.
+"""Converts published layer timings to operators of our own, one function per layout of a row.
 
 Rows of Justus et al. are whole layers, forward only or with backward and an optimizer, whose input and target are
 trained as well; ``dims`` carry on with the flags of that.  The flags are features, so a model learns what they cost.
@@ -25,7 +25,7 @@ _MOST = 10**9
 
 
 def _sizes(row: Row, *names: str, least: int = 1, most: int = _MOST) -> Iterator[int]:
-    """Whole numbers that a layer can have; ``ValueError`` names the column of one that it cannot."""
+    """Yields whole numbers in range from columns of a row; a ``ValueError`` names the column of a bad one."""
     for name in names:
         number = _number(row[name])
         if not (least <= number <= most and number.is_integer()):
@@ -34,7 +34,7 @@ def _sizes(row: Row, *names: str, least: int = 1, most: int = _MOST) -> Iterator
 
 
 def _number(text: str | None) -> float:
-    """What a cell says; not a number where it says none."""
+    """Parses a cell as a number; NaN where it is none."""
     try:
         return float(text or "")
     except ValueError:
@@ -59,7 +59,7 @@ class ConvolutionRow:
     """The sizes of a convolution layer of Justus et al.; words are counts of numbers, not bytes."""
 
     dims: tuple[int, ...]
-    """As ``capturing.rules`` has them, forward."""
+    """The sizes as in ``capturing.rules``, of the forward operator."""
     flops: float
     data: int
     weights: int
@@ -68,7 +68,7 @@ class ConvolutionRow:
 
     @classmethod
     def read(cls, row: Row) -> ConvolutionRow:
-        """From a row of the file."""
+        """Reads the sizes from a row of the file."""
         n, size, kernel = _sizes(row, "batchsize", "matsize", "kernelsize")
         c_in, c_out, stride = _sizes(row, "channels_in", "channels_out", "strides")
         (padded,) = _sizes(row, "padding", least=0, most=1)
@@ -84,12 +84,12 @@ class ConvolutionRow:
 
     @property
     def words(self) -> int:
-        """Of all three tensors."""
+        """The count of numbers in all three tensors."""
         return self.data + self.weights + self.result
 
 
 def convolution(row: Row, device: Device) -> Timing:
-    """Builds the operators of one measured convolution layer."""
+    """Builds the operator of one measured convolution layer."""
     layer = ConvolutionRow.read(row)
     flops, moved = layer.flops, layer.words
     if layer.optimizer:
@@ -100,7 +100,7 @@ def convolution(row: Row, device: Device) -> Timing:
 
 
 def dense(row: Row, device: Device) -> Timing:
-    """A fully connected layer."""
+    """Builds the operator of one measured fully connected layer."""
     n, inner, out = _sizes(row, "batchsize", "dim_input", "dim_output")
     optimizer = _optimizer(row)
     flops, moved = 2.0 * n * inner * out, n * inner + inner * out + n * out
@@ -112,7 +112,7 @@ def dense(row: Row, device: Device) -> Timing:
 
 
 def product(row: Row, device: Device) -> Timing:
-    """One matrix product, or a batch of them."""
+    """Builds the operator of one measured matrix product, or of a batch of them."""
     b, m, n, k = _sizes(row, "b", "m", "n", "k")
     flops, moved = 2.0 * b * m * n * k, 4.0 * b * (m * k + k * n + m * n)
     operator = Operator("layer::product", Kind.MATMUL, Phase.FORWARD, flops, moved, (b, m, n, k))

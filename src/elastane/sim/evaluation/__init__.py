@@ -1,4 +1,4 @@
-"""Policies compared so that people can believe it: the same jobs, many seeds, intervals, and where we lose."""
+"""Compares policies by a fixed protocol: the same jobs, several seeds, intervals, and where our own is not best."""
 
 from elastane.sim.evaluation.protocol import Protocol
 from elastane.sim.evaluation.sizes import SIZES, Size

@@ -1,7 +1,7 @@
-"""What becomes of our own policy, and of Pollux, when something is taken away or gets harder.
+"""Runs ablations: our own policy, and Pollux, with a part removed or under harder conditions.
 
-Each variant is held against the same policy as it is, on the same jobs.  An error is made twice: owners are wrong on
-the length of their jobs by up to that much, and every measurement of speed and gradient noise carries it (log-normal).
+Each variant is compared with the unchanged policy on the same jobs.  An error enters twice: owners are wrong on the
+length of their jobs by up to that much, and every measurement of speed and gradient noise carries it (log-normal).
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ OURS, THEIRS = "elastane", "pollux"
 RESTARTS_S = (1.0, 30.0, 120.0)
 ERRORS = (0.0, 0.1, 0.2, 0.4)
 _PAST = 1_000_000
-"""Added to a seed: the week that history comes from has no job in common with any that is measured."""
+"""Added to a seed, so that the week from which history comes has no job in common with those measured."""
 
 Change = Callable[[RunSpec], RunSpec]
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One policy under one change; ``told`` has a history of another week."""
+    """One policy under one change; ``with_history``: of another week."""
 
     name: str
     policy: str
     change: Change
-    told: bool = False
+    with_history: bool = False
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """A variant with its mean JCT against the policy as it is, and against Pollux under the same change."""
+    """A variant with its mean JCT against the unchanged policy, and against Pollux under the same change."""
 
     variant: Variant
     against_itself: Difference | None
@@ -55,22 +55,22 @@ def as_it_is(spec: RunSpec) -> RunSpec:
 
 
 def restart(seconds: float) -> Change:
-    """Every start and move costs that much."""
+    """Makes a change under which every start and move costs so many seconds."""
     return lambda spec: replace(spec, physics=replace(spec.physics, restart_s=seconds))
 
 
 def error(fraction: float) -> Change:
-    """Wrong declarations and noisy measurements."""
+    """Makes a change under which declarations and measurements are wrong by this fraction."""
     return lambda spec: replace(
         spec, declare_error=fraction, physics=replace(spec.physics, observation_noise=fraction)
     )
 
 
 def variants() -> tuple[Variant, ...]:
-    """All of them, the policies as they are first."""
+    """Returns all variants, the unchanged policies first."""
     ours = [
         Variant("as it is", OURS, as_it_is),
-        Variant("with history", OURS, as_it_is, told=True),
+        Variant("with history", OURS, as_it_is, with_history=True),
         Variant("length of jobs unknown", OURS, lambda spec: replace(spec, declare="nothing")),
         Variant("without hysteresis", f"{OURS}(horizon_s=1e9)", as_it_is),
         Variant("without bound on waiting", f"{OURS}(bound=0)", as_it_is),
@@ -87,7 +87,7 @@ def variants() -> tuple[Variant, ...]:
 
 
 def ablate(protocol: Protocol, run: Runner) -> tuple[Ablation, ...]:
-    """Every variant on every workload at its middle load."""
+    """Runs every variant on every workload at its middle load."""
     cells = _middle(protocol.cells)
     with TemporaryDirectory(prefix="elastane-history-") as folder:
         past = _remembered(protocol, cells, Path(folder), run)
@@ -98,7 +98,7 @@ def ablate(protocol: Protocol, run: Runner) -> tuple[Ablation, ...]:
             for cell in cells
             for seed in protocol.seeds
         ]
-        # Several variants are the same run: an error of 0 %, or the restart time that everybody pays anyway.
+        # Several variants are the same run: an error of 0 %, or the restart time that all pay anyway.
         distinct = list(dict.fromkeys(specs))
         outcomes = dict(zip(distinct, outcomes_of(distinct, run), strict=True))
     each = len(cells) * len(protocol.seeds)
@@ -120,11 +120,11 @@ def _middle(cells: Sequence[Cell]) -> list[Cell]:
 
 def _spec(variant: Variant, protocol: Protocol, cell: Cell, seed: int, past: Mapping[Cell, str]) -> RunSpec:
     spec = variant.change(protocol.spec(variant.policy, cell, seed))
-    return replace(spec, history=past[cell]) if variant.told else spec
+    return replace(spec, history=past[cell]) if variant.with_history else spec
 
 
 def _remembered(protocol: Protocol, cells: Sequence[Cell], folder: Path, run: Runner) -> dict[Cell, str]:
-    """A history for every cell, from jobs of the same kind that are measured nowhere."""
+    """Makes a history for every cell, from jobs of the same kind that are not measured in it."""
     specs = [protocol.spec(OURS, cell, protocol.seeds[0] + _PAST) for cell in cells]
     files = {cell: str(folder / f"{index}.json") for index, cell in enumerate(cells)}
 
@@ -136,7 +136,7 @@ def _remembered(protocol: Protocol, cells: Sequence[Cell], folder: Path, run: Ru
 
 
 def _by_seed(outcomes: Sequence[Outcome], seeds: int) -> list[float | None]:
-    """Geometric mean over cells of the mean JCT, by seed: every workload counts the same, long jobs or short."""
+    """Returns the geometric mean over cells of the mean JCT, by seed, so that every workload counts the same."""
     found: list[float | None] = []
     for place in range(seeds):
         values = [outcome.figures[MEAN_JCT.name] for outcome in outcomes[place::seeds]]

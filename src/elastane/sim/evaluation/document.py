@@ -1,4 +1,4 @@
-"""The evaluation as one JSON document: the same bytes for the same inputs."""
+"""Writes the evaluation as one JSON document: the same bytes for the same inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elastane.sim.metrics import FAIRNESS_DEFINITION
 
 
 def document(study: Study, ablations: Sequence[Ablation]) -> dict[str, object]:
-    """Everything: figures by seed, intervals, paired differences, findings, ablations."""
+    """Builds the document: figures by seed, intervals, paired differences, findings, ablations."""
     protocol = asdict(study.protocol)
     cells = protocol.pop("cells")
     return {

@@ -1,4 +1,4 @@
-"""Where the reference is not best: the policy that beats it, on which measure, by how much, and how sure that is."""
+"""Finds where the reference is not best: the policy that beats it, on which measure, by how much, how surely."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elastane.sim.evaluation.study import Study
 
 @dataclass(frozen=True)
 class Finding:
-    """Somebody who does not read the truth has a better figure than the reference."""
+    """A policy that does not read the truth has a better figure than the reference."""
 
     measure: Measure
     cell: Cell
@@ -21,7 +21,7 @@ class Finding:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the seeds allow to be sure."""
+        """Whether the difference is significant over the seeds."""
         return self.difference.verdict(self.measure.lower_is_better)
 
     @property
@@ -33,7 +33,7 @@ class Finding:
 
 
 def findings(study: Study) -> tuple[Finding, ...]:
-    """By measure and cell, the one policy that is furthest ahead of the reference, if any is."""
+    """Returns for each measure and cell the policy that is furthest ahead of the reference, if any is."""
     found = []
     for measure in MEASURES:
         for cell in study.protocol.cells:
@@ -54,7 +54,7 @@ def _ahead(study: Study, measure: Measure, cell: Cell) -> list[Finding]:
 
 
 def written(difference: Difference, measure: Measure) -> str:
-    """A difference with its interval: per cent where it is relative or a share, else plain."""
+    """Formats a difference with its interval: per cent where it is relative or a share, else plain."""
     if measure.relative or measure.name == "fair_share":
         unit, scale, decimals = (" %" if measure.relative else " points"), 100.0, 1
     else:

@@ -1,4 +1,4 @@
-"""The figures of one cell as text, shared by the terminal and the page."""
+"""Formats the figures of one cell as text, shared by the terminal and the page."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Block:
 
 
 def block(study: Study, cell: Cell) -> Block:
-    """Everything a table of this cell shows."""
+    """Builds everything that a table of this cell shows."""
     units = {measure.name: _unit(study, cell, measure) for measure in MEASURES}
     counts = sorted({outcome.jobs for outcome in study.outcomes[cell, study.protocol.reference]})
     return Block(
@@ -56,7 +56,7 @@ def block(study: Study, cell: Cell) -> Block:
 
 
 def ranked(study: Study, cell: Cell) -> list[str]:
-    """Policies that do not read the truth, the shortest mean JCT first, those without one last."""
+    """Ranks the policies that do not read the truth by mean JCT, those without one last."""
 
     def place(policy: str) -> tuple[bool, float, str]:
         found = study.figure(cell, policy, MEAN_JCT)

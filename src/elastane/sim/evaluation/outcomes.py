@@ -1,4 +1,4 @@
-"""What an evaluation keeps of one run, and the measures it compares.
+"""Defines the figures that an evaluation keeps of one run, and the measures it compares.
 
 JCT alone would reward a policy that starves long jobs, so the tail, the makespan, finish-time fairness ρ and restarts
 stand beside it.  A run that left jobs unfinished has none of the figures that only finished jobs define.
@@ -42,7 +42,7 @@ MEAN_JCT = MEASURES[0]
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run in the figures that are compared."""
+    """The figures of one run that are compared, by name of the measure."""
 
     oracle: bool
     jobs: int
@@ -52,7 +52,7 @@ class Outcome:
 
 
 def outcome_of(result: RunResult) -> Outcome:
-    """The figures of one run."""
+    """Extracts the compared figures from the result of one run."""
     summary = summarise(result)
     ratios = [value for job in result.jobs if (value := rho(job)) is not None]
     figures = {measure.name: getattr(summary, measure.name, None) for measure in MEASURES}

@@ -1,4 +1,4 @@
-"""The evaluation as one HTML file without a script: sentences first, a picture, then every table."""
+"""Renders the evaluation as one HTML file without a script: sentences first, a picture, then every table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elastane.sim.evaluation.layout import Block, Line, block
 from elastane.sim.evaluation.picture import dot_plot
 from elastane.sim.evaluation.study import Study
 from elastane.sim.evaluation.summary import sentences
-from elastane.sim.evaluation.table import footnotes, told
+from elastane.sim.evaluation.table import footnotes, with_verdict
 
 
 def page(study: Study, ablations: Sequence[Ablation]) -> str:
@@ -84,7 +84,7 @@ def _ablations(ablations: Sequence[Ablation]) -> str:
         return ""
     rows = (
         f'<tr><th scope="row">{escape(each.variant.policy)}</th><td>{escape(each.variant.name)}</td>'
-        f"<td>{escape(told(each.against_itself))}</td><td>{escape(told(each.against_pollux))}</td></tr>"
+        f"<td>{escape(with_verdict(each.against_itself))}</td><td>{escape(with_verdict(each.against_pollux))}</td></tr>"
         for each in ablations
     )
     headings = ("policy", "variant", "against itself as it is", "against pollux, same change")

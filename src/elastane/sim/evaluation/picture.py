@@ -1,4 +1,4 @@
-"""One picture: every policy's mean JCT against the reference, cell by cell, with intervals.  Plain SVG, no script."""
+"""Draws every policy's mean JCT against the reference, cell by cell, with intervals, as plain SVG without a script."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from elastane.sim.report.embed import PALETTE
 
 _WIDTH, _LEFT, _RIGHT, _ROW, _GAP = 1180, 260, 24, 20, 22
 _TICKS = (1.0, 2.0, 5.0, 0.5, 10.0, 20.0, 50.0, 0.2, 1.5, 3.0, 0.7, 0.8, 1.2, 0.9, 1.1)
-"""The most wanted first: those that would stand too close to others are left out."""
+"""Ticks in order of preference: one that would stand too close to those before it is left out."""
 _TICK_ROOM = 44
 
 
 def dot_plot(study: Study) -> str:
-    """Ratios on a logarithmic axis; one is the reference."""
+    """Draws the ratios of mean JCT on a logarithmic axis, where 1 is the reference."""
     shown = {cell: _differences(study, cell) for cell in study.protocol.cells}
     ratios = [1.0, *(1.0 + each.value for rows in shown.values() for _, each in rows)]
     low, high = min(*ratios, 0.9) / 1.06, max(*ratios, 1.1) * 1.06
@@ -40,13 +40,13 @@ def dot_plot(study: Study) -> str:
 
 
 class _Scale:
-    """From ratios to places, logarithmic; what lies outside stands at the edge."""
+    """Maps ratios to horizontal positions on a logarithmic axis; values outside stand at the edge."""
 
     def __init__(self, low: float, high: float) -> None:
         self.low, self.high = low, high
 
     def at(self, ratio: float) -> float:
-        """Where a ratio stands."""
+        """Returns the horizontal position of a ratio."""
         inside = min(max(ratio, self.low), self.high)
         part = math.log(inside / self.low) / math.log(self.high / self.low)
         return round(_LEFT + part * (_WIDTH - _LEFT - _RIGHT), 1)

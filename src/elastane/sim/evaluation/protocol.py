@@ -1,4 +1,4 @@
-"""The rules that are the same for everybody, and the runs that follow from them.
+"""Defines the rules of an evaluation, equal for all policies, and the runs that follow from them.
 
 Every policy meets the same jobs on the same cluster, learns speeds with the same fitter, pays the same for every start
 and move, is placed by the same code, and decides in the same rounds: an arrival is noticed at the next round, by all.
@@ -18,7 +18,7 @@ from elastane.suggest import did_you_mean
 _POLLUX_JOBS_PER_GPU = 2.5  # 160 jobs for 64 GPUs, as published
 _POLLUX_WIDEST = 48
 _WEEK_LOADS = {"light": 0.5, "medium": 0.8, "heavy": 1.1}
-"""GPU time asked for ÷ GPU time there is."""
+"""Load of a week: GPU time asked for ÷ GPU time there is."""
 _POLLUX_LOADS = {"light": 0.5, "medium": 1.0, "heavy": 2.0}
 """Multiples of the published number of jobs."""
 
@@ -35,13 +35,13 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """As it stands in tables."""
+        """The workload and its load, as tables name them."""
         return f"{self.workload} {self.label}"
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """What is compared, on what, under which physics."""
+    """The policies, workloads and seeds to compare, the cluster, and the physics."""
 
     policies: tuple[str, ...]
     cells: tuple[Cell, ...]
@@ -64,7 +64,7 @@ class Protocol:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs there are."""
+        """The number of GPUs of the cluster."""
         return parse_cluster(self.cluster).total_gpus
 
     def spec(self, policy: str, cell: Cell, seed: int) -> RunSpec:
@@ -81,7 +81,7 @@ class Protocol:
         )
 
     def workload(self, name: str, seed: int) -> str:
-        """The jobs of one seed, as text."""
+        """Returns the workload of one seed, as users write it."""
         if name in WEEKS:
             return f"{name}:{seed},gpus={self.gpus},days={self.days:g}"
         jobs = max(1, round(_POLLUX_JOBS_PER_GPU * self.gpus))
@@ -89,7 +89,7 @@ class Protocol:
 
 
 def cells(workloads: str, loads: str) -> tuple[Cell, ...]:
-    """Every workload at every load, both as users write them."""
+    """Returns every workload at every load, both given as users write them."""
     names = _distinct("--workloads", workloads)
     for name in names:
         if name not in WORKLOADS:

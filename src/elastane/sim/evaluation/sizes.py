@@ -1,4 +1,4 @@
-"""How much is run: a quick look, an evaluation over a coffee, or whole weeks over a night."""
+"""Defines the sizes of an evaluation: ``quick`` (minutes), ``normal``, and ``full`` (whole weeks, over a night)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Size:
-    """Defaults for everything that costs time; every one of them can be given on its own."""
+    """Defaults for all options that cost time; each can also be given on its own."""
 
     policies: str
     workloads: str

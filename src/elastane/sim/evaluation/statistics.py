@@ -1,4 +1,4 @@
-"""Paired comparisons over seeds.
+"""Compares paired figures over seeds, with Student-t intervals.
 
 A seed is the unit of replication: jobs of one run wait for each other, so that counting each as an observation of its
 own would make intervals far too narrow.  Both sides of a pair ran the same jobs under the same physics.
@@ -15,7 +15,7 @@ from elastane.sim.report.compare import figure
 
 
 class Verdict(Enum):
-    """What an interval allows to say of the other side, against the reference."""
+    """The conclusion that an interval allows about the other side, against the reference."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -36,7 +36,7 @@ class Difference:
     relative: bool
 
     def verdict(self, lower_is_better: bool) -> Verdict:
-        """Better or worse only where the whole interval is on one side of zero."""
+        """Returns better or worse only where the whole interval is on one side of zero."""
         if self.value == 0.0 and self.low == self.high:
             return Verdict.SAME
         if self.low is None or self.high is None or self.low <= 0.0 <= self.high:
@@ -47,7 +47,7 @@ class Difference:
 def paired(
     other: Sequence[float | None], reference: Sequence[float | None], relative: bool
 ) -> Difference | None:
-    """The difference of pairs by seed; None where a side lacks a figure, or a ratio has no meaning.
+    """Returns the mean difference of pairs by seed; None where a side lacks a figure, or a ratio has no meaning.
 
     Ratios are averaged as logarithms, so that twice as long and half as long cancel.
     """

@@ -1,4 +1,4 @@
-"""Running an evaluation, and what its runs say: figures with intervals, paired differences, findings."""
+"""Runs an evaluation and answers questions about its runs: figures with intervals, paired differences, notes."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ class Study:
         return tuple(name for name in self.protocol.policies if is_oracle(name))
 
     def values(self, cell: Cell, policy: str, measure: Measure) -> list[float | None]:
-        """One figure, by seed."""
+        """Returns the values of one measure, by seed."""
         return [outcome.figures[measure.name] for outcome in self.outcomes[cell, policy]]
 
     def figure(self, cell: Cell, policy: str, measure: Measure) -> Figure | None:
-        """Its mean and interval over seeds."""
+        """Returns the mean of one measure over seeds, with its interval."""
         return figure(self.values(cell, policy, measure))
 
     def difference(self, cell: Cell, policy: str, measure: Measure) -> Difference | None:
-        """A policy against the reference on the same jobs."""
+        """Compares a policy with the reference on the same jobs."""
         reference = self.values(cell, self.protocol.reference, measure)
         return paired(self.values(cell, policy, measure), reference, measure.relative)
 
     def notes(self) -> tuple[str, ...]:
-        """What readers must know about some runs: jobs that did not finish, or were left out."""
+        """Returns notes on runs whose jobs did not all finish, or were left out."""
         said: dict[str, None] = {}
         for (cell, policy), outcomes in self.outcomes.items():
             left = sum(outcome.unfinished for outcome in outcomes)
@@ -61,12 +61,12 @@ class Study:
 
 
 def is_oracle(policy: str) -> bool:
-    """Whether a policy, as written, reads the truth."""
+    """Tells whether a policy, as written, reads the truth."""
     return make_policy(policy).needs.oracle
 
 
 def evaluate(protocol: Protocol, run: Runner) -> Study:
-    """Run every policy on every cell and seed."""
+    """Runs every policy on every cell and seed."""
     keys = [(cell, policy) for cell in protocol.cells for policy in protocol.policies]
     specs = [protocol.spec(policy, cell, seed) for cell, policy in keys for seed in protocol.seeds]
     outcomes = outcomes_of(specs, run)
@@ -75,7 +75,7 @@ def evaluate(protocol: Protocol, run: Runner) -> Study:
 
 
 def outcomes_of(specs: Sequence[RunSpec], run: Runner) -> list[Outcome]:
-    """The figures of all runs in their order; the runs themselves are dropped as soon as they are read."""
+    """Returns the figures of all runs in their order; each run itself is dropped as soon as it is read."""
     found: dict[int, Outcome] = {}
 
     def read(index: int, result: RunResult) -> None:
@@ -86,5 +86,5 @@ def outcomes_of(specs: Sequence[RunSpec], run: Runner) -> list[Outcome]:
 
 
 def in_processes(processes: int, use_cache: bool) -> Runner:
-    """A runner without a progress bar."""
+    """Makes a runner that simulates in parallel processes, without a progress bar."""
     return lambda specs, read: simulate_each(specs, processes, use_cache, read)

@@ -1,4 +1,4 @@
-"""The evaluation in sentences: where the reference is not best, and how far the all-knowing are ahead."""
+"""Summarises the evaluation in sentences: where the reference is not best, and its gap to the oracles."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from elastane.sim.evaluation.study import Study
 
 
 def sentences(study: Study) -> tuple[str, ...]:
-    """One line per measure with every cell in which somebody is ahead, then the gap to each oracle."""
+    """Returns a line per measure with every cell in which another policy is ahead, then the gap to each oracle."""
     found = findings(study)
     if len(study.honest) < 2:
-        return (f"{study.protocol.reference} was compared with nobody who does not read the truth.",)
+        return (f"{study.protocol.reference} was compared with no other policy that does not read the truth.",)
     lines = []
     for measure in MEASURES:
         behind = [finding for finding in found if finding.measure == measure]
@@ -28,12 +28,12 @@ def _standing(study: Study, measure: Measure, behind: Sequence[Finding]) -> str:
     sure = sum(_surely_best(study, measure, cell) for cell in cells)
     if not behind:
         return f"{reference} is best or as good in all {len(cells)} cells (95 % sure in {sure})."
-    told = "; ".join(finding.text for finding in behind)
-    return f"{reference} is not best in {len(behind)} of {len(cells)} cells (95 % sure that it is in {sure}). {told}."
+    where = "; ".join(finding.text for finding in behind)
+    return f"{reference} is not best in {len(behind)} of {len(cells)} cells (95 % sure that it is in {sure}). {where}."
 
 
 def _surely_best(study: Study, measure: Measure, cell: Cell) -> bool:
-    """Whether every interval is on the worse side; who has no figure there is not ranked and does not count."""
+    """Tells whether all other policies are worse with their whole interval; those without a figure do not count."""
     others = [policy for policy in study.honest if policy != study.protocol.reference]
     found = [study.difference(cell, policy, measure) for policy in others]
     return all(each.verdict(measure.lower_is_better) is Verdict.WORSE for each in found if each)
@@ -43,7 +43,7 @@ def _gaps(study: Study) -> list[str]:
     lines = []
     for policy in study.oracles:
         found = [(cell, study.difference(cell, policy, MEAN_JCT)) for cell in study.protocol.cells]
-        told = "; ".join(f"{cell.title} {written(gap, MEAN_JCT)}" for cell, gap in found if gap)
+        gaps = "; ".join(f"{cell.title} {written(gap, MEAN_JCT)}" for cell, gap in found if gap)
         who = f"{policy}, which reads the truth, against {study.protocol.reference}"
-        lines.append(f"{who}, mean JCT: {told or 'unknown'}.")
+        lines.append(f"{who}, mean JCT: {gaps or 'unknown'}.")
     return lines

@@ -1,4 +1,4 @@
-"""The evaluation on a terminal."""
+"""Shows the evaluation on a terminal, as tables and sentences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from elastane.sim.metrics import FAIRNESS_DEFINITION
 
 
 def tables(study: Study, ablations: Sequence[Ablation]) -> Iterator[RenderableType]:
-    """A table per cell, the ablations, then what they come to."""
+    """Yields a table per cell, the ablations, then the summary, footnotes and notes."""
     for cell in study.protocol.cells:
         yield _table(block(study, cell), study.protocol.reference)
     if ablations:
@@ -33,7 +33,7 @@ def tables(study: Study, ablations: Sequence[Ablation]) -> Iterator[RenderableTy
 
 
 def footnotes(study: Study) -> list[str]:
-    """What the figures mean and under which rules they came about."""
+    """Returns the meaning of the figures and the rules under which they were measured."""
     protocol = study.protocol
     seeds = len(protocol.seeds)
     between = (
@@ -42,7 +42,7 @@ def footnotes(study: Study) -> list[str]:
         else "One seed only: there are no intervals, and nothing can be told for sure."
     )
     return [
-        f"Everybody: {protocol.cluster}, {protocol.restart_s:g} s for every start or move, decisions in rounds of "
+        f"All policies: {protocol.cluster}, {protocol.restart_s:g} s for every start or move, decisions in rounds of "
         f"{protocol.interval_s:g} s only, epochs declared, speeds learned while running.",
         between,
         f"ρ = {FAIRNESS_DEFINITION}.",
@@ -83,13 +83,16 @@ def _ablations(ablations: Sequence[Ablation]) -> Table:
         table.add_column(heading)
     for each in ablations:
         table.add_row(
-            each.variant.policy, each.variant.name, told(each.against_itself), told(each.against_pollux)
+            each.variant.policy,
+            each.variant.name,
+            with_verdict(each.against_itself),
+            with_verdict(each.against_pollux),
         )
     return table
 
 
-def told(difference: Difference | None) -> str:
-    """A difference of mean JCT with its verdict."""
+def with_verdict(difference: Difference | None) -> str:
+    """Formats a difference of mean JCT with its verdict."""
     if difference is None:
         return "–"
     return f"{written(difference, MEAN_JCT)} {difference.verdict(True).value}"

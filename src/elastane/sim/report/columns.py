@@ -1,4 +1,4 @@
-"""The columns a comparison shows, shared by the terminal table and the HTML page."""
+"""Defines the columns that a comparison shows, shared by the terminal table and the HTML page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Better(Enum):
 
 
 class Kind(Enum):
-    """How a column's numbers are written."""
+    """The unit in which a column's numbers are written."""
 
     DURATION = "duration"
     RATIO = "ratio"
@@ -63,7 +63,7 @@ COLUMNS = (
     Column("mean_rho", "mean ρ", Kind.RATIO, Better.LOW, of_finished=True),
     Column("decision_ms_p50", "decision p50", Kind.MILLISECONDS, Better.NEITHER),
 )
-"""Most telling first: where there is no room for all, the last ones go."""
+"""The columns by importance: where there is no room for all, the last ones are dropped."""
 
 _FIXED = {
     Kind.RATIO: Unit("", 1.0, 2),
@@ -75,7 +75,7 @@ _DURATIONS = ((7200.0, Unit("h", 3600.0, 2)), (300.0, Unit("min", 60.0, 1)), (0.
 
 
 def unit(column: Column, rows: Sequence[Row]) -> Unit:
-    """One unit for the whole column, chosen by its largest value, so that numbers compare at a glance."""
+    """Returns one unit for the whole column, chosen by its largest value, so that numbers compare at a glance."""
     largest = max((value.mean for row in rows if (value := row.figures[column.name])), default=0.0)
     if column.kind is Kind.DURATION:
         return duration_unit(largest)
@@ -85,12 +85,12 @@ def unit(column: Column, rows: Sequence[Row]) -> Unit:
 
 
 def duration_unit(largest_s: float) -> Unit:
-    """Hours, minutes or seconds, whichever the longest duration reads best in."""
+    """Returns hours, minutes or seconds, whichever suits the longest duration."""
     return next(each for least, each in _DURATIONS if largest_s >= least)
 
 
 def written(value: Figure | None, as_unit: Unit) -> tuple[str, str]:
-    """The number without its unit, and ± half-width when there are several seeds (else nothing)."""
+    """Formats a number without its unit, and ± its half-width when there are several seeds (else empty)."""
     if value is None:
         return "–", ""
     mean = f"{value.mean / as_unit.size:,.{as_unit.decimals}f}"
@@ -100,7 +100,7 @@ def written(value: Figure | None, as_unit: Unit) -> tuple[str, str]:
 
 
 def best(column: Column, rows: Sequence[Row]) -> frozenset[str]:
-    """The policies that lead a column.
+    """Returns the policies that lead a column.
 
     A policy that reads the truth does not compete with those that have to estimate it (unless all do), and
     one that left jobs unfinished does not compete in what only finished jobs define.
@@ -111,6 +111,6 @@ def best(column: Column, rows: Sequence[Row]) -> frozenset[str]:
     running = [row for row in honest if row.complete or not column.of_finished]
     means = {row.policy: value.mean for row in running if (value := row.figures[column.name])}
     if not means or (len(means) > 1 and len(set(means.values())) == 1):
-        return frozenset()  # nothing known, or a tie of all: nobody leads
+        return frozenset()  # nothing known, or a tie of all: none leads
     target = min(means.values()) if column.better is Better.LOW else max(means.values())
     return frozenset(policy for policy, mean in means.items() if mean == target)

@@ -1,4 +1,4 @@
-"""Runs put side by side: one row per policy, with means and 95 % intervals over its seeds."""
+"""Compares runs: one row per policy, with means and 95 % intervals over its seeds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Row:
 
     @property
     def first(self) -> RunResult:
-        """The run that stands for the policy where only one can be shown."""
+        """The first seed's run, which represents the policy where only one can be shown."""
         return self.runs[0]
 
     @property
@@ -46,7 +46,7 @@ class Row:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What readers must know about these figures, with the seed where there are several."""
+        """Notes on these figures, with the seed where there are several."""
         if len(self.runs) == 1:
             return self.summaries[0].notes
         pairs = zip(self.runs, self.summaries, strict=True)
@@ -54,7 +54,7 @@ class Row:
 
 
 def rows(results: Iterable[RunResult]) -> tuple[Row, ...]:
-    """Group runs by policy, in the order in which the policies first appear.
+    """Groups runs by policy, in the order in which the policies first appear.
 
     Raises:
         ElastaneError: there is nothing to compare, or one name stands for runs that must not be averaged.
@@ -68,7 +68,7 @@ def rows(results: Iterable[RunResult]) -> tuple[Row, ...]:
 
 
 def figure(values: Sequence[float | None]) -> Figure | None:
-    """Mean and Student-t interval of one figure over seeds; None if any seed lacks it."""
+    """Returns the mean and Student-t interval of one figure over seeds; None if any seed lacks it."""
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None
@@ -79,7 +79,7 @@ def figure(values: Sequence[float | None]) -> Figure | None:
 
 
 def varying_physics(results: Iterable[RunResult]) -> tuple[str, ...]:
-    """Physics parameters that are not the same in all runs."""
+    """Returns the names of physics parameters that are not the same in all runs."""
     physics = [result.physics for result in results]
     names = dict.fromkeys(name for each in physics for name in each)
     return tuple(name for name in names if any(a.get(name) != b.get(name) for a, b in pairwise(physics)))
@@ -99,7 +99,7 @@ def _row(policy: str, runs: list[RunResult]) -> Row:
 
 
 def notes(compared: Sequence[Row]) -> tuple[str, ...]:
-    """What must be said below a comparison: once what holds for all, by policy what does not."""
+    """Returns the notes below a comparison: once those that hold for all policies, then those of single ones."""
     everywhere = [note for note in compared[0].notes if all(note in row.notes for row in compared)]
     own = [
         f"{'' if row.complete else '* '}{row.policy}: {note}"

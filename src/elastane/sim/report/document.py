@@ -1,4 +1,4 @@
-"""The results as one JSON document: the same bytes for the same runs, apart from timings."""
+"""Writes the results as one JSON document: the same bytes for the same runs, apart from timings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COUNTS = frozenset({"jobs", "finished", "unfinished"})
 
 
 def to_json(results: Iterable[RunResult], *, per_job: bool = True) -> dict[str, object]:
-    """Everything a program wants to know about a comparison.
+    """Converts a comparison to a JSON document.
 
     ``policies`` maps each policy's name, as the user wrote it, to one result: figures (means over seeds, with
     ``ci95`` half-widths and ``per_seed`` when several ran), parameters, and a ``per_job`` row per job and seed.
@@ -38,18 +38,18 @@ def to_json(results: Iterable[RunResult], *, per_job: bool = True) -> dict[str, 
 
 
 def write_json(results: Iterable[RunResult], path: Path, *, per_job: bool = True) -> None:
-    """Write the document to a file."""
+    """Writes the document of a comparison to a file."""
     text = json.dumps(to_json(results, per_job=per_job), indent=1, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 
 
 def without_timings(document: Mapping[str, object]) -> dict[str, object]:
-    """The document without what a stopwatch measured: what is left is the same on every machine."""
+    """Returns the document without measured times: what is left is the same on every machine."""
     return {name: _untimed(value) for name, value in document.items() if not _is_timing(name)}
 
 
 def plain(value: object) -> object:
-    """A value of any kind as JSON has it; infinities and unknown types become text."""
+    """Converts any value to JSON values; infinities and unknown types become text."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""What the HTML page carries inside: compact, bounded data, and its safe way into a script element.
+"""Prepares the data that the HTML page embeds in a script element: compact, bounded and safely escaped.
 
 Large runs are thinned here and nowhere else; every thinning leaves a sentence that the page prints.
 """
@@ -24,7 +24,7 @@ PALETTE = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a page may carry: curve points, jobs in the job sections, stretches per job and in all."""
+    """Limits of what a page embeds: curve points, jobs in the job sections, stretches per job and in all."""
 
     points: int = 2_000
     jobs: int = 2_000
@@ -33,7 +33,7 @@ class Limits:
 
 
 def policy_styles(names: Iterable[tuple[str, bool]]) -> list[dict[str, object]]:
-    """Name, colour and dash of each policy (dashed: an oracle), in order."""
+    """Returns name, colour and dash of each policy (dashed: an oracle), in order."""
     return [
         {"name": name, "color": PALETTE[i % len(PALETTE)], "oracle": oracle}
         for i, (name, oracle) in enumerate(names)
@@ -41,7 +41,7 @@ def policy_styles(names: Iterable[tuple[str, bool]]) -> list[dict[str, object]]:
 
 
 def page_data(compared: Sequence[Row], limits: Limits) -> tuple[dict[str, object], list[str]]:
-    """The data of all charts of a comparison, and what was thinned."""
+    """Returns the data of all charts of a comparison, and sentences on what was thinned."""
     firsts = [row.first for row in compared]
     origin = min((job.submit_s for run in firsts for job in run.jobs), default=0.0)
     lines = [timeline(run) for run in firsts]
@@ -63,7 +63,7 @@ def page_data(compared: Sequence[Row], limits: Limits) -> tuple[dict[str, object
 
 
 def sweep_data(lines: dict[str, tuple[SweepLine, ...]]) -> list[dict[str, object]]:
-    """One chart per swept parameter, in hours."""
+    """Returns the data of one chart per swept parameter, mean JCT in hours."""
     return [
         {
             "parameter": parameter,
@@ -108,7 +108,7 @@ def _numbers(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], digits: 
 
 
 def _chosen_jobs(runs: Sequence[RunResult], limits: Limits) -> tuple[list[str], list[str]]:
-    """Ids of the jobs to carry, evenly spread over the order of submission, and what to say about it."""
+    """Selects the jobs to embed, evenly spread over the order of submission, with sentences on what was thinned."""
     known = {job.id: job.submit_s for run in runs for job in run.jobs}
     ids = sorted(known, key=lambda each: (known[each], each))
     kept = [min(len(job.stretches), limits.stretches_per_job) for run in runs for job in run.jobs]
@@ -149,7 +149,7 @@ def _flat(s: Stretch, origin: float) -> tuple[float, ...]:
 
 
 def _thinned(stretches: tuple[Stretch, ...], limit: int) -> Sequence[Stretch]:
-    """At most ``limit`` stretches, every n-th, each drawn until the next one kept."""
+    """Keeps at most ``limit`` stretches, every n-th, each drawn until the next one kept."""
     step = -(-len(stretches) // limit)
     if step <= 1:
         return stretches

@@ -1,4 +1,4 @@
-"""The comparison as one HTML file that needs no network: styles, chart library, data and script inside."""
+"""Renders the comparison as one HTML file that needs no network: styles, chart library, data and script inside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a figure moves as one parameter of the world moves: load, round length, interference."""
+"""Groups runs of a sweep over one parameter (load, round length, interference) into lines per policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison as a terminal table."""
+"""Shows the comparison as a terminal table with footnotes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from elastane.sim.result import RunResult
 
 
 def comparison(results: Iterable[RunResult]) -> RenderableType:
-    """Policies as rows, figures as columns; below it parameters, definitions and caveats.
+    """Builds a table with policies as rows and figures as columns; below it parameters, definitions and caveats.
 
     Print it with ``rich.console.Console().print(comparison(results))``.
     """
@@ -41,7 +41,7 @@ class _Comparison:
         yield from (Padding(line, (0, 0, 0, 1), expand=False) for line in lines)
 
     def table(self, count: int) -> Table:
-        """The table with the first ``count`` columns."""
+        """Builds the table with the first ``count`` columns."""
         table = Table(box=SIMPLE_HEAD, title=_title(self.compared), title_justify="left", title_style="bold")
         table.add_column("\n\npolicy", overflow="fold", max_width=32)
         columns = [_cells(column, self.compared) for column in COLUMNS[:count]]
@@ -53,7 +53,7 @@ class _Comparison:
 
 
 def _cells(column: Column, compared: Sequence[Row]) -> tuple[str, list[Text]]:
-    """Heading (three lines, to stay narrow) and one cell per policy."""
+    """Returns a column's heading (three lines, to stay narrow) and one cell per policy."""
     as_unit, leaders = unit(column, compared), best(column, compared)
     cells = []
     for row in compared:
@@ -66,7 +66,7 @@ def _cells(column: Column, compared: Sequence[Row]) -> tuple[str, list[Text]]:
 
 
 def settings(values: Mapping[str, object]) -> str:
-    """Parameters as ``name=value`` in one line."""
+    """Formats parameters as ``name=value`` in one line."""
     return ", ".join(f"{name}={_short(value)}" for name, value in values.items())
 
 

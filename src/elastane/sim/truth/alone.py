@@ -1,4 +1,4 @@
-"""A job alone on given GPUs: how long from start to end, by its truth."""
+"""Computes how long a job takes alone on given GPUs, from start to end, by its ground truth."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elastane.simcore.behaviour import Behaviour
 
 
 def reference_type(cluster: Cluster) -> str:
-    """The accelerator that durations of traces and fair shares are taken to mean: the most numerous one."""
+    """Returns the accelerator type that trace durations and fair shares refer to: the most numerous one."""
     totals: Counter[str] = Counter()
     for node in cluster.nodes.values():
         totals[node.gpu_type] += node.gpus
@@ -18,7 +18,7 @@ def reference_type(cluster: Cluster) -> str:
 
 
 def packed_grant(cluster: Cluster, gpus: int) -> Grant:
-    """That many GPUs of the reference type, or all of them, each node filled before the next, large ones first."""
+    """Grants that many GPUs of the reference type (or all there are), filling one node after another, large first."""
     kind = reference_type(cluster)
     nodes = [node for node in cluster.nodes.values() if node.gpu_type == kind and node.gpus]
     counts, left = [], gpus
@@ -33,7 +33,7 @@ def packed_grant(cluster: Cluster, gpus: int) -> Grant:
 def alone_s(
     behaviour: Behaviour, grant: Grant, gpu_type: str, batch_at: Callable[[float], Batch | None]
 ) -> float:
-    """Seconds of the whole job with this grant; ``batch_at`` chooses the batch after so much work."""
+    """Returns the seconds of the whole job with this grant; ``batch_at`` chooses the batch after so much work."""
     done, seconds = 0.0, 0.0
     while done < behaviour.total_work * (1.0 - 1e-12):
         pace = behaviour.pace(grant, gpu_type, batch_at(done), done)

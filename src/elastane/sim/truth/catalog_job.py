@@ -74,7 +74,7 @@ class CatalogJob:
         return reported_losses(self.app, _REPORTS, self.loss_seed)
 
     def loss(self, done: float) -> float | None:
-        """What the last finished segment reported."""
+        """Returns the loss that the last finished segment reported; None before the first, or without losses."""
         finished = int(done / self.total_work * _SEGMENTS + 1e-9)
         if self.loss_seed is None or not finished:
             return None
@@ -82,11 +82,11 @@ class CatalogJob:
 
     @property
     def stop(self) -> StopRule:
-        """By which loss its owner would call it done, if they did not count epochs."""
+        """The loss rule by which its owner would end it in place of counting epochs."""
         return stop_rule(self.app, self.total_work, _REPORTS[0])
 
     def oracle(self, done: float, limits: BatchLimits | None) -> tuple[Estimate, GoodputModel]:
-        """True remaining work and true goodput."""
+        """Returns the true remaining work and the true goodput, for oracle policies."""
         used = limits or self.limits
         left = Estimate(self.total_work - done, source=Provenance.ORACLE)
         return left, _oracle_model(self.source, used, self._segment(done))
@@ -99,7 +99,7 @@ def _segment_noise(source: CatalogApp, segment: int) -> float:
 
 @lru_cache(maxsize=65536)
 def _oracle_model(source: CatalogApp, limits: BatchLimits, segment: int) -> GoodputModel:
-    """Shared by all jobs in the same state, so that tables computed from it are shared too."""
+    """Makes a model that all jobs in the same state share, so that tables computed from it are shared too."""
     return GoodputModel(
         params=dict(source.params),
         noise=_segment_noise(source, segment),

@@ -1,4 +1,4 @@
-"""Transfer times of many even layouts at once: ``models.placement.Layout.transfer_s`` in closed form."""
+"""Computes transfer times of many even layouts at once: ``models.placement.Layout.transfer_s`` in closed form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from elastane.models.speed import FloatArray, IntArray
 
 
 def even_transfer(nodes: IntArray, servers: IntArray, workers: IntArray) -> FloatArray:
-    """T for unit model and bandwidth, servers and workers each spread evenly with the odd ones on the same nodes.
+    """Returns T for unit model and bandwidth, servers and workers spread evenly, the odd ones on the same nodes.
 
     T = max( w − least w_k where p_k > 0,  p − least p_k where w_k > 0 ) / p.  Nodes are filled from the first on,
     so the least of one kind, among nodes that hold the other, is on the last of these.
@@ -20,6 +20,6 @@ def even_transfer(nodes: IntArray, servers: IntArray, workers: IntArray) -> Floa
 
 
 def _on_node(count: IntArray, nodes: IntArray, index: IntArray) -> IntArray:
-    """How many of ``count`` stand on the node at ``index``."""
+    """Returns how many of ``count`` stand on the node at ``index``."""
     out: IntArray = count // nodes + (index < count % nodes)
     return out

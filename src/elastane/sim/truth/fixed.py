@@ -39,28 +39,28 @@ class FixedJob:
 
     @property
     def limits(self) -> BatchLimits | None:
-        """Its batch is not modelled."""
+        """Returns None: its batch is not modelled."""
         return None
 
     @property
     def total_work(self) -> float:
-        """Seconds on the requested workers."""
+        """The whole work, in seconds on the requested workers."""
         return self.duration_s
 
     def rate(self, workers: int) -> float:
-        """Work per second with so many workers."""
+        """Returns the work per second with so many workers."""
         if self.linear:
             return workers / self.workers
         return 1.0 if workers == self.workers else 0.0
 
     def pace(self, grant: Grant, gpu_type: str, batch: Batch | None, done: float) -> Pace:  # noqa: ARG002
-        """One rate from the beginning to the end."""
+        """Returns one rate that holds from the beginning to the end."""
         rate = self.rate(grant.workers)
         step_s = 1.0 / rate if rate else 0.0
         return Pace(rate, self.total_work, gradient_s=step_s, step_s=step_s)
 
     def oracle(self, done: float, limits: BatchLimits | None) -> tuple[Estimate, FixedSpeed]:  # noqa: ARG002
-        """What is really left, and the real speed."""
+        """Returns the true remaining work and the true speed, for oracle policies."""
         return Estimate(max(self.duration_s - done, 0.0), source=Provenance.ORACLE), FixedSpeed(self)
 
     def loss(self, done: float) -> float | None:  # noqa: ARG002
@@ -76,14 +76,14 @@ class FixedSpeed(TrueSpeed):
 
     @property
     def max_useful(self) -> int:
-        """A rigid job can use only what it asked for."""
+        """The most workers it can use: those it asked for, or any number if ``linear``."""
         return np.iinfo(np.int32).max if self.job.linear else self.job.workers
 
     def rates(self, nodes: IntArray, workers: IntArray, gpu_type: str = "") -> FloatArray:  # noqa: ARG002
-        """Work per second; nodes do not matter."""
+        """Returns work per second for each number of workers; nodes do not matter."""
         flat = np.ravel(workers)
         return np.array([self.job.rate(int(count)) for count in flat], dtype=np.float64)
 
     def best_batch(self, nodes: int, workers: int, gpu_type: str = "") -> Batch | None:  # noqa: ARG002
-        """There is none to choose."""
+        """Returns None: its batch is not modelled."""
         return None

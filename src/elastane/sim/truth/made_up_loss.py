@@ -1,7 +1,7 @@
-"""Loss curves for jobs whose truth records none: made up, in the shape that Optimus assumes.
+"""Makes up loss curves for jobs whose ground truth records none, in the shape that Optimus assumes.
 
 Neither the catalog nor measured profiles hold losses.  So that jobs can be run whose owners give a stop rule in place
-of epochs, a job is said to train for ``EPOCHS`` epochs of equal work and to report
+of epochs, a job is assumed to train for ``EPOCHS`` epochs of equal work and to report
 
     l(k) = ( 1/(β0·k + β1) + β2 ) · (1 + ε),      ε normal, drawn once per job from its seed,
 
@@ -45,13 +45,13 @@ _BETA = {
 
 
 def reported_losses(app: str, fractions: tuple[float, ...], seed: int) -> FloatArray:
-    """What a job reports after each of these parts of its work."""
+    """Returns the losses a job reports after each of these fractions of its work."""
     noise = np.random.default_rng(seed).normal(0.0, NOISE, len(fractions))
     return _curve(app).loss(EPOCHS * np.array(fractions)) * (1.0 + noise)
 
 
 def stop_rule(app: str, total_work: float, first_report: float) -> StopRule:
-    """The owner's rule; ``first_report`` is the part of the work after which the first loss is seen."""
+    """Returns the owner's rule; ``first_report`` is the fraction of the work after which the first loss is seen."""
     return StopRule(total_work / EPOCHS, _delta(app, first_report))
 
 

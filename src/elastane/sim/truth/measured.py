@@ -1,4 +1,4 @@
-"""Ground truth replayed from measured profiles, in the directory layout that AdaptDL's artifact uses.
+"""Replays ground truth from measured profiles, in the directory layout that AdaptDL's artifact uses.
 
 One directory per application with ``placements.csv`` (every small placement), ``scalability.csv`` (larger, evenly
 spread runs) and one ``validation-<batch>.csv`` per measured batch size (progress and iterations per epoch, with
@@ -24,7 +24,7 @@ from elastane.textfiles import UNREADABLE, lines_of, open_text
 _MOST_ROWS = 500_000
 _LARGEST = 1e12
 _RANGES = {"step_time": (1e-9, 86_400.0), "local_bsz": (1.0, 1e9)}
-"""What a column may hold, where that is not from 0 to ``_LARGEST``."""
+"""The range of a column, where that is not from 0 to ``_LARGEST``."""
 _MAX_NODES = 16  # the largest cluster measured; beyond it the time of 16 nodes is used
 
 
@@ -60,7 +60,7 @@ def _numbers(path: Path, column: str, texts: list[str | None]) -> FloatArray:
 
 
 def _number(path: Path, line: int, column: str, text: str | None) -> float:
-    """One cell; all that is measured is at least nothing, and at most what a profile can hold."""
+    """Reads one cell; a value outside the range of its column is an ``ElastaneError``."""
     try:
         number = float(text or "")
     except ValueError:
@@ -72,7 +72,7 @@ def _number(path: Path, line: int, column: str, text: str | None) -> float:
 
 
 def _shapes(path: Path, texts: list[str | None]) -> list[tuple[int, ...]]:
-    """Placements: a digit per node, the workers on it."""
+    """Reads placements, written as a digit per node: the workers on it."""
     for line, text in enumerate(texts, start=2):
         if not re.fullmatch("[1-9]{1,16}", text or "", re.ASCII):
             raise ElastaneError(f"{path}, line {line}: placement is {text!r:.80}, not a digit (1-9) per node")
@@ -139,7 +139,7 @@ class MeasuredApp:
         self.validation = dict(sorted(self.validation.items()))
 
     def times_s(self, shape: tuple[int, ...], per_gpu: int) -> tuple[float, float]:
-        """(seconds per synchronising pass, seconds of it spent on exposed synchronisation)."""
+        """Returns seconds per synchronising pass, and the part of them spent on exposed synchronisation."""
         key = (shape, per_gpu)
         found = self._times.get(key)
         if found is None:
@@ -163,12 +163,12 @@ class MeasuredApp:
 
     @cached_property
     def boundaries(self) -> list[float]:
-        """Work (samples at M0) at the end of each epoch: the least progress any batch size had made by then."""
+        """The work (samples at M0) at the end of each epoch: the least progress any batch size had made by then."""
         runs = self.validation.values()
         return [float(min(run.progress[e] for run in runs)) * self.initial for e in range(self.epochs)]
 
     def epoch_of(self, done: float) -> int:
-        """The epoch a job is in after ``done`` work."""
+        """Returns the number of the epoch a job is in after ``done`` work, from 0."""
         return min(bisect_right(self.boundaries, done), self.epochs - 1)
 
     def _neighbours(self, batch: int) -> tuple[int, int]:
@@ -186,11 +186,11 @@ class MeasuredApp:
         return low + (high - low) * (batch - lower) / (upper - lower)
 
     def iterations(self, batch: int, epoch: int) -> float:
-        """Optimizer steps made by the end of an epoch at that batch."""
+        """Returns the optimizer steps made by the end of an epoch at that batch."""
         return self._between("iteration", batch, epoch)
 
     def recorded_noise(self, batch: int, epoch: int) -> float:
-        """φ as the published simulators take it: the statistics recorded at the end of the epoch."""
+        """Returns φ as the published simulators take it: from the statistics recorded at the end of the epoch."""
         key = (batch, epoch)
         found = self._noise.get(key)
         if found is None:

@@ -1,4 +1,4 @@
-"""A job whose truth is a directory of measured profiles."""
+"""Simulates a job whose ground truth is a directory of measured profiles."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class MeasuredJob:
 
     @cached_property
     def total_work(self) -> float:
-        """Samples at M0 to the end of the last epoch."""
+        """The work to the end of the last epoch, in samples at M0."""
         return self.source.boundaries[-1]
 
     def noise(self, batch: int, epoch: int) -> float:
-        """φ during an epoch."""
+        """Returns φ, in samples, during an epoch."""
         if self.recorded:
             return self.source.recorded_noise(batch, epoch)
         return float(self.source.solved_noise[epoch])
 
     def efficiency(self, batch: int, epoch: int) -> float:
-        """Worth of a sample relative to one at M0."""
+        """Returns the progress per sample relative to one at M0."""
         noise = self.noise(batch, epoch)
         return (noise + self.source.initial) / (noise + batch) if np.isfinite(noise) else 1.0
 
@@ -81,17 +81,17 @@ class MeasuredJob:
         return reported_losses(self.app, self._reports, self.loss_seed)
 
     def loss(self, done: float) -> float | None:
-        """What the last finished epoch reported."""
+        """Returns the loss that the last finished epoch reported; None before the first, or without losses."""
         finished = bisect_right(self.source.boundaries, done * (1.0 + 1e-12))
         return float(self._losses[finished - 1]) if self.loss_seed is not None and finished else None
 
     @property
     def stop(self) -> StopRule:
-        """By which loss its owner would call it done, if they did not count epochs."""
+        """The loss rule by which its owner would end it in place of counting epochs."""
         return stop_rule(self.app, self.total_work, self._reports[0])
 
     def oracle(self, done: float, limits: BatchLimits | None) -> tuple[Estimate, MeasuredSpeed]:
-        """True remaining work and speed.
+        """Returns the true remaining work and speed, for oracle policies.
 
         As published, remaining work is counted in iterations from the last finished epoch; it is expressed in
         samples at the present efficiency so that work ÷ speed is that many iterations times the true step time.
@@ -120,11 +120,11 @@ class MeasuredSpeed(TrueSpeed):
 
     @property
     def max_useful(self) -> int:
-        """Beyond this some worker would get less than its smallest batch."""
+        """The most workers that each get at least the smallest batch per GPU."""
         return self.limits.max_workers
 
     def rates(self, nodes: IntArray, workers: IntArray, gpu_type: str = "") -> FloatArray:  # noqa: ARG002
-        """True samples per second for packed placements."""
+        """Returns the true work per second for packed placements, in samples at M0."""
         if self.limits.fixed is None:
             return np.array([self._best(int(k))[0] for k in np.ravel(workers)])
         largest = 1 << int(np.max(workers, initial=0)).bit_length()  # few different tables
@@ -132,7 +132,7 @@ class MeasuredSpeed(TrueSpeed):
         return self.worth * found[np.ravel(workers)]
 
     def best_batch(self, nodes: int, workers: int, gpu_type: str = "") -> Batch | None:  # noqa: ARG002
-        """The fixed batch on that many workers, or the best of the measured ones."""
+        """Returns the fixed batch on that many workers, or the best of the measured ones."""
         return first_batch(self.limits, workers) if self.limits.fixed else self._best(workers)[1]
 
     def _best(self, workers: int) -> tuple[float, Batch | None]:
@@ -157,7 +157,7 @@ def _packed(source: MeasuredApp, workers: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def _throughputs(source: MeasuredApp, limits: BatchLimits, largest: int, nominal: bool) -> FloatArray:
-    """Samples per second at the owner's batch on 0 … ``largest`` packed workers; asked for in every round."""
+    """Returns samples per second at the owner's batch on 0 … ``largest`` packed workers; cached, read every round."""
     out = np.zeros(largest + 1)
     for workers in range(1, min(largest, limits.max_workers) + 1):
         batch = first_batch(limits, workers)

@@ -55,7 +55,7 @@ class ServerKind:
             )
 
     def rate(self, servers: FloatArray, workers: FloatArray, transfer: FloatArray) -> FloatArray:
-        """Steps per second of all workers together; ``transfer`` is T of the layout."""
+        """Returns the steps per second of all workers together; ``transfer`` is T of the layout."""
         p, w, t = servers, workers, self.theta
         moved = self.wire * transfer + (1.0 - self.wire) * w / p
         if self.updates is Updates.ASYNC:
@@ -64,7 +64,7 @@ class ServerKind:
 
     @property
     def stop(self) -> StopRule:
-        """When the owner of such a job calls it done."""
+        """The loss rule by which the owner of such a job ends it."""
         return StopRule(self.steps_per_epoch, self.delta)
 
 
@@ -93,7 +93,7 @@ class ServerJob:
 
     @property
     def stop(self) -> StopRule:
-        """By which loss its owner calls it done."""
+        """The loss rule by which its owner ends it."""
         return self.kind.stop
 
     @cached_property
@@ -118,27 +118,27 @@ class ServerJob:
 
     @property
     def total_work(self) -> float:
-        """Steps to the end."""
+        """The whole work, in steps."""
         return self.last_epoch * self.kind.steps_per_epoch
 
     def pace(self, grant: Grant, gpu_type: str, batch: Batch | None, done: float) -> Pace:  # noqa: ARG002
-        """Constant within an epoch, so that every epoch reports its loss."""
+        """Returns the rate until the end of the epoch, so that every epoch reports its loss."""
         epoch = int(done / self.kind.steps_per_epoch + 1e-9)
         rate = self.rate_on(layout_of(grant))
         return Pace(rate, (epoch + 1) * self.kind.steps_per_epoch, step_s=1.0 / rate)
 
     def rate_on(self, layout: Layout) -> float:
-        """Steps per second where the tasks stand so."""
+        """Returns the steps per second with the tasks in this layout."""
         p, w = float(sum(layout.servers)), float(sum(layout.workers))
         return float(self.kind.rate(np.array(p), np.array(w), np.array(layout.transfer_s(1.0))))
 
     def loss(self, done: float) -> float | None:
-        """What the last finished epoch reported."""
+        """Returns the loss that the last finished epoch reported; None before the first."""
         epoch = int(done / self.kind.steps_per_epoch + 1e-9)
         return float(self.losses[min(epoch, len(self.losses)) - 1]) if epoch else None
 
     def oracle(self, done: float, limits: BatchLimits | None) -> tuple[Estimate, TrueServerSpeed]:  # noqa: ARG002
-        """True remaining steps, and the true speed of even layouts."""
+        """Returns the true remaining steps and the true speed of even layouts, for oracle policies."""
         left = Estimate(self.total_work - done, source=Provenance.ORACLE)
         return left, TrueServerSpeed(self.kind)
 
@@ -151,15 +151,15 @@ class TrueServerSpeed(TrueSpeed):
 
     @property
     def max_useful(self) -> int:
-        """A synchronous step cannot be shared by more workers than it has samples."""
+        """The most workers that can be given work: no more than a synchronous step has samples."""
         return max(int(self.kind.batch), 1) if self.kind.updates is Updates.SYNC else 1 << 20
 
     def rates(self, nodes: IntArray, workers: IntArray, gpu_type: str = "") -> FloatArray:  # noqa: ARG002
-        """Steps per second with one server per worker."""
+        """Returns steps per second with one server per worker."""
         return self.server_rates(nodes, workers, workers)
 
     def server_rates(self, nodes: IntArray, servers: IntArray, workers: IntArray) -> FloatArray:
-        """Steps per second with tasks spread evenly over the nodes."""
+        """Returns steps per second with tasks spread evenly over the nodes; 0 without servers or workers."""
         p, w = np.maximum(servers, 1), np.maximum(workers, 1)
         found = self.kind.rate(p * 1.0, w * 1.0, even_transfer(np.maximum(nodes, 1), p, w))
         out: FloatArray = np.where((servers > 0) & (workers > 0), found, 0.0)
@@ -171,7 +171,7 @@ class TrueServerSpeed(TrueSpeed):
 
 
 def layout_of(grant: Grant) -> Layout:
-    """Where a grant's tasks stand.
+    """Returns the layout of a grant's tasks over its nodes.
 
     A grant without servers comes from a policy that does not know of them: each worker then serves a share of the
     parameters itself, as frameworks do when no separate server is started.

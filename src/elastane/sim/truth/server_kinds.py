@@ -51,7 +51,7 @@ class PreRuns:
     def measure(
         self, job: ServerJob, request: Request, machine: Resources, machines: int
     ) -> tuple[SpeedSample, ...]:
-        """Speeds of a few (p, w) pairs, as far apart as the machines allow."""
+        """Measures the speeds of a few (p, w) pairs, as far apart as the machines allow."""
         if self.count < 1:
             return ()
         rng = np.random.default_rng([job.seed, 1])
@@ -73,7 +73,7 @@ def server_arrival(
     machines: int,
     pre_runs: PreRuns | None = None,
 ) -> Arrival:
-    """A job as its owner submits it: declared epochs if it has any, else a stop rule, and its pre-runs.
+    """Makes a job as its owner submits it: declared epochs if it has any, else a stop rule, and its pre-runs.
 
     Policies that fit speeds pay for the pre-runs when the job first starts, holding what it was given; what they
     measured is known from the job's arrival on.
@@ -97,7 +97,7 @@ def _layout(p: int, w: int, request: Request, machine: Resources, machines: int)
 
 
 def _largest(request: Request, machine: Resources, machines: int) -> tuple[int, int]:
-    """The largest (p, w) that the empty machines hold, taking from the more numerous kind."""
+    """Returns the largest (p, w) that the empty machines hold, reduced always in the more numerous kind."""
     if request.server is None or request.max_servers < 1:
         raise ElastaneError(
             "a job with parameter servers must say what one server takes and how many it may have"

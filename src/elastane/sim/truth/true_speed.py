@@ -1,4 +1,4 @@
-"""What the speeds that oracle policies read have in common: they are true, and nothing in them is unseen."""
+"""Provides the base of the speed models that oracle policies read: provenance ORACLE, and every size seen."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class TrueSpeed(ABC):
 
     @property
     def max_profiled(self) -> int:
-        """An oracle has seen everything."""
+        """The most workers it was seen with: all that can be used."""
         return self.max_useful

@@ -1,4 +1,4 @@
-"""How long a run will still take, from the share of it that is done and how fast that share grew lately."""
+"""Estimates the time left of a run from the fraction that is done and how fast it grew lately."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from elastane.train.reports.events import Event, Resized, Started, Stepped
 from elastane.train.reports.wording import finite
 
 LEAST_S = 3.0
-"""Nothing is said before there is as much data as this."""
+"""Seconds of data below which no estimate is made."""
 
 RECENT_S = 30.0
-"""How far back the rate looks, or to the last change of workers if that is later."""
+"""Seconds over which the rate is measured; less since the last change of workers."""
 
 
 class Eta:
-    """Takes in events, and says how many seconds are left."""
+    """Takes in events and estimates how many seconds are left."""
 
     def __init__(self) -> None:
         self._points: deque[tuple[float, float]] = deque()
 
     def observe(self, event: Event) -> None:
-        """Take in an event; other workers mean another rate, so older data says nothing any more."""
+        """Takes in an event; a change of workers means another rate, so older data is dropped."""
         if isinstance(event, Started | Resized):
             self._points.clear()
         elif isinstance(event, Stepped) and (fraction := finite(event.fraction)) is not None:
@@ -29,7 +29,7 @@ class Eta:
 
     @property
     def remaining_s(self) -> float | None:
-        """Seconds left as of the last event, or None if nothing can be said yet."""
+        """Seconds left as of the last event; None if there is too little data yet."""
         if not self._points:
             return None
         (start_s, before), (now_s, done) = self._points[0], self._points[-1]

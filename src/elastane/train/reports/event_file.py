@@ -1,4 +1,4 @@
-"""The file of a run's events, ``events.jsonl``: one JSON object per line, one writer, any number of readers.
+"""Reads and writes a run's events in ``events.jsonl``: one JSON object per line, one writer, any number of readers.
 
 A line is torn when its writer died within it.  Readers pass over such lines, the next writer ends them.
 """
@@ -28,7 +28,7 @@ class Journal:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file; its folder is made if need be."""
+        """Opens or creates the file, and its folder if need be."""
         self.path = path
         self.dropped = 0
         self._lock = threading.Lock()
@@ -40,13 +40,13 @@ class Journal:
             raise TrainError(f"the events of this run cannot be written to {path}: {error.strerror}") from error
 
     def write(self, event: Event) -> None:
-        """Append one event."""
+        """Appends one event; a failure is counted in ``dropped`` and not raised."""
         line = line_of(event)
         with self._lock:
             self._append(b"\n" + line if self._torn else line)
 
     def close(self) -> None:
-        """Close the file; closing twice does no harm."""
+        """Closes the file; closing twice does no harm."""
         with self._lock:
             if self._fd >= 0:
                 os.close(self._fd)
@@ -73,7 +73,7 @@ class JournalReader(Iterator[Event]):
     """The events of a file, in order; ``skipped`` counts the lines so far that hold none."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, which has to be there."""
+        """Opens the file, which has to exist."""
         self._lines = EventLines()
         try:
             self._events = self._read(path.open("rb"))
@@ -82,7 +82,7 @@ class JournalReader(Iterator[Event]):
 
     @property
     def skipped(self) -> int:
-        """Torn lines and garbage; an event of an unknown type is neither."""
+        """The number of torn lines and garbage; an event of an unknown type is neither."""
         return self._lines.skipped
 
     def __next__(self) -> Event:
@@ -96,7 +96,7 @@ class JournalReader(Iterator[Event]):
 
 
 def read_journal(path: Path) -> JournalReader:
-    """The events in a file; a folder means the ``events.jsonl`` in it.
+    """Opens the events in a file; a folder means the ``events.jsonl`` in it.
 
     Raises:
         TrainError: there is no such file.
@@ -105,7 +105,7 @@ def read_journal(path: Path) -> JournalReader:
 
 
 def load_run(path: Path) -> list[Event]:
-    """All events of a finished or running run, for those who cannot do with none.
+    """Reads all events of a finished or running run.
 
     Raises:
         TrainError: there is no such file, or no event in it.
@@ -119,7 +119,7 @@ def load_run(path: Path) -> list[Event]:
 
 
 def follow(path: Path, stop: threading.Event | None = None) -> Iterator[Event]:
-    """The events in a file, then those that are added to it; the file may appear later.
+    """Yields the events in a file, then those that are added to it; the file may appear later.
 
     Ends once ``stop`` is set and everything written has been read; without ``stop``, at the end of a run that has
     ended.
@@ -154,6 +154,6 @@ def _file_of(path: Path) -> Path:
 
 
 def _ends_torn(fd: int) -> bool:
-    """Whether the last byte is something else than the end of a line."""
+    """Tells whether the file ends within a line, because its last writer died there."""
     size = os.fstat(fd).st_size
     return size > 0 and os.pread(fd, 1, size - 1) != b"\n"

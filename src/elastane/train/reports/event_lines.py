@@ -1,4 +1,4 @@
-"""Events as lines of JSON, and back from bytes in pieces of any size, as files and sockets give them."""
+"""Encodes events as lines of JSON, and decodes them from pieces of any size, as files and sockets give them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _LONGEST_LINE_BYTES = 1 << 22
 
 
 def line_of(event: Event) -> bytes:
-    """One line, with its end; ASCII, so that a torn line never leaves half a character."""
+    """Encodes an event as one line with its end; ASCII, so that a torn line never leaves half a character."""
     return json.dumps(event.to_json(), separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
 
 
 class EventLines:
-    """Puts lines together again; those that hold no event are passed over and counted in ``skipped``."""
+    """Reassembles lines and decodes them; those that hold no event are skipped and counted in ``skipped``."""
 
     def __init__(self) -> None:
         self.skipped = 0
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """The events whose lines are complete with ``data``."""
+        """Yields the events whose lines are complete with ``data``."""
         *complete, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _LONGEST_LINE_BYTES:
             # Garbage without an end must not fill the memory; what follows of it stays garbage.
@@ -31,7 +31,7 @@ class EventLines:
         return self._events(complete)
 
     def finish(self) -> Iterator[Event]:
-        """The event of a last line without an end, if it is whole: no piece of a JSON object is one."""
+        """Yields the event of a last line without an end, if its JSON object is complete."""
         last, self._rest = self._rest, b""
         return self._events([last])
 

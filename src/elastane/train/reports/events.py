@@ -1,4 +1,4 @@
-"""What can be said about a training run: one frozen value per kind of event.
+"""Defines the events of a training run: one frozen dataclass per kind.
 
 An event is the same on its way through a socket as in a file: ``to_json`` gives an object with a ``type``,
 ``from_json`` takes one.  Times ``at_s`` are Unix time in seconds; every ``_s`` is in seconds.
@@ -18,7 +18,7 @@ from elastane.models.goodput import BatchLimits
 from elastane.models.throughput import ThroughputParams
 
 VERSION = 1
-"""Of these events; raised when a field changes its meaning, not when one is added."""
+"""Version of these events; raised when a field changes its meaning, not when one is added."""
 
 ResizeKind = Literal["start", "grow", "shrink", "move", "recover"]
 Outcome = Literal["finished", "failed", "stopped"]
@@ -31,13 +31,13 @@ class Event:
     at_s: float
 
     def to_json(self) -> dict[str, Any]:
-        """The event as a JSON object."""
+        """Returns the event as a JSON object with its ``type``."""
         return {"type": _NAMES[type(self)], **encoded(self)}
 
 
 @dataclass(frozen=True, slots=True)
 class Started(Event):
-    """A run begins, or is taken up again by new processes."""
+    """A run begins, or is resumed by new processes."""
 
     run: str
     script: str
@@ -51,7 +51,7 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepped(Event):
-    """Steps of a window, about one second long, as rank 0 saw them; times are means over its ``steps``.
+    """The steps of a window of about one second, as rank 0 measured them; times are means over its ``steps``.
 
     ``batch`` is the total of a step: ``per_worker`` samples in each of ``accumulation + 1`` passes of all workers.
     ``progress`` counts steps as if all had been taken at the owner's batch; ``noise`` is in samples.
@@ -85,7 +85,7 @@ class Stepped(Event):
 
 @dataclass(frozen=True, slots=True)
 class Fitted(Event):
-    """What a scheduler needs to predict this job; ``noise`` in samples, None while it is unknown."""
+    """The fitted speed model, from which a scheduler predicts the job; ``noise`` in samples, None while unknown."""
 
     params: ThroughputParams[float]
     noise: float | None
@@ -117,7 +117,7 @@ class Resized(Event):
 
 @dataclass(frozen=True, slots=True)
 class Warming(Event):
-    """There is no step to be seen for ``for_s``: ``worker`` is in one of its first, or (empty) nobody has begun."""
+    """No step has been completed for ``for_s``: ``worker`` is in one of its first, or (empty) none has begun."""
 
     worker: str
     for_s: float
@@ -142,7 +142,7 @@ class WorkerJoined(Event):
 
 @dataclass(frozen=True, slots=True)
 class WorkerLeft(Event):
-    """A worker went as it was asked to."""
+    """A worker left as it was asked to."""
 
     worker: str
     cause: str
@@ -232,16 +232,16 @@ _TYPES: dict[str, type[Event]] = {
 _NAMES = {kind: name for name, kind in _TYPES.items()}
 _LARGEST = 2**53
 _LONGEST_S = 1e12
-"""Seconds, and everything else that is counted in floating point; NaN is not within it."""
+"""Upper limit of seconds and of all other floating-point fields; NaN is outside."""
 _MOST_NAMES = 1000
 _ANYTHING = frozenset(
     {"loss", "noise", "gain", "efficiency", "goodput", "lr_factor", "relative_error", "rate", "median"}
 )
-"""Fields that a diverging training reports as they come out."""
+"""Fields without limits: a diverging training may report any value in them, NaN included."""
 
 
 def from_json(document: object) -> Event | None:
-    """The event of a JSON object; None for a type that only another version knows.
+    """Decodes an event from a JSON object; None for a type that only another version knows.
 
     Raises:
         ValueError: this is not an event, or a field of it is missing or of the wrong kind.
@@ -257,12 +257,12 @@ def from_json(document: object) -> Event | None:
 
 
 def check_measured(event: Event) -> None:
-    """Refuse values that nobody can have measured; a loss or a metric may be anything, NaN included.
+    """Refuses values that cannot have been measured, for readers that do not trust the writer.
 
-    For whoever does not trust the writer.
+    A loss or a metric may be anything, NaN included.
 
     Raises:
-        ValueError: a field is beyond all sense.
+        ValueError: a field is out of range.
     """
     for name in event.__dataclass_fields__:
         value = getattr(event, name)

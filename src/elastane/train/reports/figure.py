@@ -1,7 +1,7 @@
-"""The charts of a run as one plotly figure, in plain JSON values: five panels over one axis of time.
+"""Builds the charts of a run as one plotly figure, in JSON values: five panels over one time axis.
 
 Colours of text and grid are left to the page, which knows whether it is light or dark; those of the curves are
-of middling lightness, to be read on both, and told apart by most colour-blind readers (after Okabe and Ito).
+of medium lightness, legible on both and distinct for most colour-blind readers (after Okabe and Ito).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GAP = 0.035
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One line of a panel: what it shows of a window, and how."""
+    """One line of a panel: the quantity of a window that it shows, its axis and its look."""
 
     name: str
     measure: Measure
@@ -59,9 +59,9 @@ _MARKS = {
 
 
 def figure(history: History, points: int) -> dict[str, Any]:
-    """``data`` and ``layout`` for plotly, no curve with more than about ``points`` points.
+    """Returns ``data`` and ``layout`` for plotly, no curve with more than about ``points`` points.
 
-    ``logLoss`` is what to change in which axis of the layout for a logarithmic loss.
+    ``logLoss`` names the axis of the layout, and the settings of it, for a logarithmic loss.
     """
     unit, size = _time_unit(history.span_s)
     traces = [_workers(history, size, points), *_marks(history, size)]
@@ -83,7 +83,7 @@ def _workers(history: History, size: float, points: int) -> dict[str, Any]:
 
 
 def _worker_line(history: History) -> Series:
-    """All changes, all windows (pointing at a time finds only points), and the end of the run."""
+    """Returns the workers at all changes, all windows (hovering finds only points), and the end of the run."""
     changes, windows = history.worker_changes(), history.of(Stepped)
     points = [(at_s, float(count)) for at_s, count in changes]
     points += [(history.since_start(window), float(window.workers)) for window in windows]
@@ -111,7 +111,7 @@ def _trace(series: Series, size: float, curve: Curve) -> dict[str, Any]:
 
 
 def _marks(history: History, size: float) -> list[dict[str, Any]]:
-    """One group of marks per kind of event, on the line of workers."""
+    """Returns one group of marks per kind of event, on the line of workers."""
     groups: dict[str, list[tuple[float, int, str]]] = {}
     workers = 0
     for event in history.events:

@@ -1,4 +1,4 @@
-"""All events of a run put in order for looking back: what happened when, counted from its first event."""
+"""Answers questions about all events of a run: sessions, changes of workers, times since its first event."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Kind = TypeVar("Kind", bound=Event)
 
 @dataclass(frozen=True)
 class History:
-    """A run as far as it has come; it may have been taken up several times."""
+    """The events of a run so far; it may have been resumed several times, each time by a new session."""
 
     events: tuple[Event, ...]
 
     def of(self, kind: type[Kind]) -> list[Kind]:
-        """The events of one kind, in order."""
+        """Returns the events of one kind, in order."""
         return [event for event in self.events if isinstance(event, kind)]
 
     def since_start(self, event: Event) -> float:
-        """Seconds between the first event and this one."""
+        """Returns the seconds between the first event and this one."""
         return max(0.0, event.at_s - self.events[0].at_s)
 
     @property
@@ -44,7 +44,7 @@ class History:
         return newest if newest > VERSION else None
 
     def worker_changes(self) -> list[tuple[float, int]]:
-        """(seconds since start, workers) whenever the count changes; 0 between two sessions."""
+        """Returns (seconds since start, workers) whenever the count changes; 0 between two sessions."""
         changes: list[tuple[float, int]] = []
         for at_s, count in self._worker_counts():
             if not changes or changes[-1][1] != count:
@@ -68,7 +68,7 @@ class History:
 
 
 def collect(events: Iterable[Event]) -> History:
-    """The history of a run.
+    """Makes the history of a run from its events.
 
     Raises:
         TrainError: there are no events.
@@ -80,13 +80,13 @@ def collect(events: Iterable[Event]) -> History:
 
 
 def wall_s(session: tuple[Event, ...]) -> float:
-    """How long one session took: as it said itself at its end, else from its first to its last event."""
+    """Returns the seconds of one session: as its ``Ended`` says, else from its first to its last event."""
     last = session[-1]
     return last.wall_s if isinstance(last, Ended) else max(0.0, last.at_s - session[0].at_s)
 
 
 def redone_steps(history: History) -> int:
-    """Steps computed more than once: those under way at a failure, and complete ones lost by going back."""
+    """Counts steps computed more than once: those under way at a failure, and complete ones lost by going back."""
     redone = sum(event.redone_steps for event in history.of(Resized))
     reached = 0
     for window in history.of(Stepped):

@@ -1,4 +1,4 @@
-"""A run drawn: as one HTML file that needs no network, or on the terminal (``plot_terminal``)."""
+"""Plots a run as one HTML file that needs no network; ``plot_terminal`` draws it on the terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOTES = 30
 
 
 def plot_html(events: Iterable[Event], path: Path) -> None:
-    """Write a page with workers, batch, efficiency, loss and speed over time, and every pause in a table.
+    """Writes a page with workers, batch, efficiency, loss and speed over time, and every pause in a table.
 
     Raises:
         TrainError: there are no events, or the file cannot be written.
@@ -62,7 +62,7 @@ def _resource(name: str) -> str:
 
 
 def _notes(history: History) -> list[str]:
-    """What a reader must know about the charts, and what the run itself warned of."""
+    """Returns notes on the charts, and the warnings of the run itself."""
     windows, resizes = history.of(Stepped), history.of(Resized)
     notes = []
     if history.newer_version is not None:
@@ -93,7 +93,7 @@ def _kind_row(kind: str, each: Pauses) -> str:
 
 
 def _pause_rows(history: History, resizes: Sequence[Resized]) -> str:
-    """Head and body of the table of pauses, with one column per part of any breakdown."""
+    """Renders head and body of the table of pauses, with one column per part of any breakdown."""
     shown = sorted(sorted(resizes, key=lambda each: -each.pause_s)[:_ROWS], key=lambda each: each.at_s)
     parts = list(dict.fromkeys(part for each in shown for part in each.breakdown))
     head = ["at", "kind", "workers", "step", "pause", *(part.replace("_", " ") for part in parts)]

@@ -1,6 +1,6 @@
-"""The progress of a run on a terminal: one line that stays at the bottom, messages and script output above it.
+"""Shows the progress of a run on a terminal: one line that stays at the bottom, messages and output above it.
 
-Away from a terminal it is plain text: a line now and then, and one for everything worth telling.  The display
+Without a terminal it is plain text: a progress line at intervals, and one for every notable event.  The display
 only shows what events say; it must never end a run, so a terminal that goes away silences it.
 """
 
@@ -49,7 +49,7 @@ class ProgressDisplay:
         self._live = live if console.is_interactive else None
 
     def show(self, event: Event) -> None:
-        """Bring the display up to date with an event."""
+        """Updates the display with an event."""
         with self._lock:
             self._eta.observe(event)
             if isinstance(event, Stepped) and not self._closed:
@@ -59,17 +59,17 @@ class ProgressDisplay:
                 self._emit(Text(text, _style(event)))
 
     def print(self, text: str, source: str = "") -> None:
-        """Pass script output through, in pieces of any size: only whole lines of one source are printed."""
+        """Passes script output through, in pieces of any size: only whole lines of one source are printed."""
         with self._lock:
             for line in self._script.feed(text, source):
                 self._emit(Text.from_ansi(line) if self._live else Text(line))
 
     def stream(self, original: IO[str], source: str = "") -> io.TextIOBase:
-        """A file to put in the place of ``original`` (standard output, say) while the display is on it."""
+        """Returns a file that replaces ``original`` (standard output, say) while the display is on it."""
         return _ScriptStream(self, original, source)
 
     def close(self) -> None:
-        """Take the progress line away and print what is left of the script's output; may be called twice."""
+        """Removes the progress line and prints the rest of the script's output; may be called twice."""
         with self._lock, suppress(OSError):
             self._closed = True
             if self._live:
@@ -103,14 +103,14 @@ class ProgressDisplay:
 
 
 class _ProgressLine:
-    """One line whatever the width: the bar goes first, then the least telling parts."""
+    """A progress line that fits any width: it drops the bar first, then the least important parts."""
 
     def __init__(self, step: Stepped, remaining_s: float | None) -> None:
         self._fraction = finite(step.fraction)
         self._parts = progress_parts(step, remaining_s)
 
     def plain(self) -> str:
-        """All parts, without a bar."""
+        """Returns all parts as text, without a bar."""
         return " · ".join(text for _, text in self._parts)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -131,7 +131,7 @@ class _ProgressLine:
 
 
 class _ScriptStream(io.TextIOBase):
-    """Text written here goes through a display."""
+    """A text stream whose output goes through a display."""
 
     def __init__(self, display: ProgressDisplay, original: IO[str], source: str) -> None:
         self._display, self._source = display, source

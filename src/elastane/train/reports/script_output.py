@@ -1,4 +1,4 @@
-"""Whole lines out of the pieces in which programs write, so that nothing is ever printed in the middle of one."""
+"""Reassembles whole lines from the pieces in which programs write, so that messages never split a line."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class LineKeeper:
         self._rest: dict[str, str] = {}
 
     def feed(self, text: str, source: str = "") -> Iterator[str]:
-        """The lines that are complete with ``text``, without their ends."""
+        """Yields the lines that are complete with ``text``, without their ends."""
         *lines, rest = (self._rest.get(source, "") + text).split("\n")
         # A bar that is redrawn for hours must not fill the memory; its end may be the first half of \r\n.
         self._rest[source] = rest if len(rest) < _SHORT else _as_seen(rest) + "\r" * rest.endswith("\r")
         return (_as_seen(line) for line in lines)
 
     def finish(self) -> Iterator[str]:
-        """The unfinished lines of all sources."""
+        """Yields the unfinished lines of all sources."""
         rests, self._rest = self._rest, {}
         return (_as_seen(rest) for rest in rests.values() if rest)
 

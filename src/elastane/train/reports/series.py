@@ -1,4 +1,4 @@
-"""Curves over a run's time with a bounded number of points, for pages and terminals alike."""
+"""Computes curves over a run's time with a bounded number of points, for pages and terminals alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Measure = Callable[[Stepped], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points in order of time, in seconds since the start; None where nothing is known."""
+    """Points in order of time, in seconds since the start; a value is None where it is unknown."""
 
     times_s: tuple[float, ...]
     values: tuple[float | None, ...]
@@ -26,19 +26,19 @@ class Series:
 
 
 def measured(history: History, measure: Measure, limit: int) -> Series:
-    """A quantity of each window, averaged over equal intervals of time if there are more than ``limit``."""
+    """Returns a quantity of each window, averaged over equal intervals if there are more than ``limit``."""
     windows = history.of(Stepped)
     times = [history.since_start(window) for window in windows]
     return thinned(Series(tuple(times), tuple(finite(measure(window)) for window in windows)), limit)
 
 
 def held(history: History, measure: Measure, limit: int) -> Series:
-    """A quantity that stays as it is until it changes: beyond ``limit`` windows, the changes alone."""
+    """Returns a quantity that holds until it changes: beyond ``limit`` windows, its changes alone."""
     return thinned_steps(measured(history, measure, len(history.events)), limit)
 
 
 def thinned_steps(series: Series, limit: int) -> Series:
-    """The same line of steps with fewer points; only if it changes more than ``limit`` times, about the same."""
+    """Reduces a step curve to its changes; if these are more than ``limit``, to averages."""
     if len(series.values) <= limit:
         return series
     last = len(series.values) - 1
@@ -47,7 +47,7 @@ def thinned_steps(series: Series, limit: int) -> Series:
 
 
 def thinned(series: Series, limit: int) -> Series:
-    """At most ``limit`` points, each the mean of what is known in an equal share of the time."""
+    """Reduces a curve to at most ``limit`` points, each the mean of the known values in an equal interval."""
     if len(series.times_s) <= limit:
         return series
     first, last = min(series.times_s), max(series.times_s)
@@ -60,7 +60,7 @@ def thinned(series: Series, limit: int) -> Series:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean, also of numbers whose sum would be infinite, as a diverging loss has them."""
+    """Returns the mean, also of numbers whose sum would overflow, as a diverging loss has them."""
     return sum(value / len(values) for value in values)
 
 

@@ -1,4 +1,4 @@
-"""A run on the terminal: one line of small bars per quantity, all over the same time."""
+"""Draws a run on the terminal: one line of small bars per quantity, all over the same time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MARKS = {
     "recover": ("★", "yellow"),
     "lost": ("✕", "bold red"),
 }
-"""Later ones win where two fall into one column."""
+"""Marks by kind of event; the later kind wins where two fall into one column."""
 
 _ROWS: tuple[tuple[str, Measure, str, Callable[[float], str]], ...] = (
     ("batch", lambda w: w.batch, "blue", amount),
@@ -37,7 +37,7 @@ _ROWS: tuple[tuple[str, Measure, str, Callable[[float], str]], ...] = (
 
 
 def plot_terminal(events: Iterable[Event], console: Console) -> None:
-    """Print workers, batch, efficiency, loss and speed over time, then the figures of the run.
+    """Prints workers, batch, efficiency, loss and speed over time, then the figures of the run.
 
     Raises:
         TrainError: there are no events.
@@ -66,7 +66,7 @@ def _chart(history: History, width: int) -> Table:
 
 
 def _columns(series: Series, span_s: float, width: int) -> list[float | None]:
-    """The mean of what falls into each column; a column without data repeats the one before it."""
+    """Returns the mean of the values in each column; a column without data repeats the one before it."""
     sums: list[list[float]] = [[] for _ in range(width)]
     for time_s, value in zip(series.times_s, series.values, strict=True):
         if value is not None:
@@ -78,7 +78,7 @@ def _columns(series: Series, span_s: float, width: int) -> list[float | None]:
 
 
 def _worker_columns(history: History, width: int) -> list[float | None]:
-    """The largest count within each column, so that a short stretch with more workers is seen."""
+    """Returns the largest count within each column, so that a short time with more workers is seen."""
     columns: list[float | None] = [None] * width
     ends = [*history.worker_changes(), (history.span_s, 0)]
     for (start_s, count), (end_s, _) in pairwise(ends):

@@ -1,4 +1,4 @@
-"""A run in figures: how far it came, how fast, and what its resizes and failures cost."""
+"""Summarises a run in figures: steps, speed, workers, and the cost of its resizes and failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from elastane.train.reports.wording import amount, duration, figures, millisecon
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """How long training stood still at resizes of one kind."""
+    """Statistics of the pauses in training at resizes of one kind."""
 
     count: int
     median_s: float
@@ -32,7 +32,7 @@ class Pauses:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A worker that died."""
+    """A worker that died, the cause, and the step at which it did."""
 
     worker: str
     cause: str
@@ -45,7 +45,7 @@ class Summary:
 
     ``wall_s`` leaves out the time between sessions; ``samples_per_s`` is a mean over all of it, pauses included,
     ``mean_workers`` one over the time in which there were any.  ``workers`` are (seconds since start, count) at
-    changes.  ``outcome`` of a run that has not ended is ``running``: nobody knows better from its events alone.
+    changes.  ``outcome`` of a run without an ``Ended`` event is ``running``, even if its processes have died.
     """
 
     run: str
@@ -69,16 +69,16 @@ class Summary:
     final_metrics: Mapping[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as a JSON object; what is not finite is a string."""
+        """Returns the figures as a JSON object; infinities and NaN become strings."""
         document: dict[str, Any] = encoded(self)
         return document
 
     def table(self) -> RenderableType:
-        """The figures for a terminal."""
+        """Returns the figures as tables for a terminal."""
         return Group(_facts_table(self.facts()), *([_pause_table(self.pauses)] if self.pauses else []))
 
     def facts(self) -> dict[str, str]:
-        """Names and values worth a line each; what is not known is left out."""
+        """Returns the figures as names and formatted values; unknown ones are left out."""
         lost = ", ".join(f"{each.worker} at step {each.step:,}" for each in self.lost[:5])
         facts = {
             "run": self.run,
@@ -99,7 +99,7 @@ class Summary:
 
 
 def summarise(events: Iterable[Event]) -> Summary:
-    """The figures of a run.
+    """Computes the figures of a run.
 
     Raises:
         TrainError: there are no events.
@@ -136,7 +136,7 @@ def summarise(events: Iterable[Event]) -> Summary:
 
 
 def pauses_by_kind(resizes: Sequence[Resized]) -> dict[str, Pauses]:
-    """Statistics of the pauses of each kind of resize, in order of first appearance."""
+    """Computes statistics of the pauses of each kind of resize, in order of first appearance."""
     by_kind: dict[str, list[float]] = {}
     for resize in resizes:
         by_kind.setdefault(resize.kind, []).append(resize.pause_s)
@@ -154,14 +154,14 @@ def _last_step(windows: Sequence[Stepped], ended: Ended | None) -> int:
 
 
 def _mean_workers(changes: Sequence[tuple[float, int]], span_s: float) -> float | None:
-    """Over the time in which there were any: neither what came before them nor the time between sessions counts."""
+    """Returns the mean number of workers over the time in which there were any."""
     spans = [(count, b - a) for (a, count), (b, _) in pairwise([*changes, (span_s, 0)]) if count]
     there_s = sum(seconds for _, seconds in spans)
     return sum(count * seconds for count, seconds in spans) / there_s if there_s > 0 else None
 
 
 def _final_metrics(history: History) -> dict[str, float]:
-    """The last value of each metric; an evaluation says more than a step's own figures of the same name."""
+    """Returns the last value of each metric; evaluations win over figures of the same name from steps."""
     measured = [window.metrics for window in history.of(Stepped)]
     evaluated = [evaluation.metrics for evaluation in history.of(Evaluated)]
     return {name: value for metrics in (*measured, *evaluated) for name, value in metrics.items()}

@@ -1,4 +1,4 @@
-"""Where a logarithmic axis has its ticks, as plotly wants to be told."""
+"""Computes the ticks of logarithmic axes, as settings for plotly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def doubling_ticks(sizes: Sequence[int]) -> dict[str, Any]:
-    """Batches grow by factors: ticks at powers of two, at most about six of them."""
+    """Returns ticks at powers of two, at most about six of them, for batch sizes."""
     if not sizes:
         return {}
     low, high = min(sizes).bit_length() - 1, (max(sizes) - 1).bit_length()
@@ -18,10 +18,10 @@ def doubling_ticks(sizes: Sequence[int]) -> dict[str, Any]:
 
 
 def log_ticks(values: Sequence[float]) -> dict[str, Any]:
-    """Round numbers on a logarithmic axis, the fewer per decade the more decades there are.
+    """Returns ticks at round numbers on a logarithmic axis, the fewer per decade the more decades there are.
 
-    Plotly's own choice would leave out all but the first digit between decades; within a small part of one it
-    does well.
+    Plotly's own labels would show only the first digit between decades; within a small part of one they are good,
+    so nothing is returned there.
     """
     known = [value for value in values if value > 0.0]
     low, high = (math.log10(min(known)), math.log10(max(known))) if known else (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Events and figures in words, for people: the progress line, its messages, and labels in charts."""
+"""Formats events and figures for people: the progress line, its messages, and labels in charts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RESIZES = {"grow": "grew", "shrink": "shrank", "move": "moved", "recover": "rec
 
 
 def sentence(event: Event) -> str | None:
-    """What a person watching wants to be told, in one line; None for what is only worth counting."""
+    """Describes an event in one line for somebody watching; None for events that are only counted."""
     text = _sentence(event)
     return None if text is None else " ".join(text.split())
 
@@ -46,7 +46,7 @@ def _sentence(event: Event) -> str | None:
         case Rebatched():
             return f"batch {event.before:,} → {event.after:,} at step {event.step:,}: {event.reason}"
         case Evaluated():
-            # Scripts count epochs from 0 or from 1; steps are the same for everybody.
+            # Scripts count epochs from 0 or from 1; steps mean the same everywhere.
             measured = f": {figures(event.metrics)}" if event.metrics else ""
             return f"evaluated at step {event.step:,}{measured}"
         case Warned():
@@ -60,7 +60,7 @@ def _sentence(event: Event) -> str | None:
 
 
 def warming(worker: str, for_s: float) -> str:
-    """Why nothing is to be seen yet."""
+    """Says why there is no progress yet: a worker (or, if empty, the whole run) is still starting."""
     if not worker:
         return f"starting for {duration(for_s)}: importing and building the model"
     return f"worker {worker} is compiling or warming up for {duration(for_s)}, in one of its first steps"
@@ -77,7 +77,7 @@ def _resize(event: Resized) -> str:
 
 
 def progress_parts(step: Stepped, remaining_s: float | None) -> list[tuple[int, str]]:
-    """The pieces of a progress line from left to right, each with its rank: the lowest ranks go last."""
+    """Returns the parts of a progress line from left to right, each with its rank: high ranks are dropped first."""
     parts: list[tuple[int, str | None]] = [
         (0, None if finite(step.fraction) is None else f"{step.fraction:.1%}"),
         (6, f"epoch {step.epoch + 1}" + (f"/{step.epochs}" if step.epochs else "")),
@@ -94,34 +94,34 @@ def progress_parts(step: Stepped, remaining_s: float | None) -> list[tuple[int, 
 
 
 def finite(value: float | None) -> float | None:
-    """The value, or None if it is unknown, infinite or not a number."""
+    """Returns the value, or None if it is unknown, infinite or not a number."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def workers(count: int) -> str:
-    """A count with its noun."""
+    """Formats a count of workers with its noun."""
     return f"{count} worker" if count == 1 else f"{count} workers"
 
 
 def figures(metrics: Mapping[str, float]) -> str:
-    """Names and numbers in one line."""
+    """Formats names and numbers in one line."""
     return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
 
 
 def amount(value: float) -> str:
-    """A rate or a size with about three digits."""
+    """Formats a rate or a size with about three digits."""
     if value >= 1e6:
         return f"{value / 1e6:,.3g}M"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def milliseconds(seconds: float) -> str:
-    """A pause: in ms, with one decimal where it matters."""
+    """Formats a pause in milliseconds, with a decimal where it is short."""
     return f"{seconds * 1e3:,.0f} ms" if seconds >= 0.01 else f"{round(seconds * 1e3, 2) + 0.0:.2g} ms"
 
 
 def duration(seconds: float) -> str:
-    """A stretch of time: ``45 s``, ``3:12``, ``1:02:03``."""
+    """Formats a duration: ``45 s``, ``3:12``, ``1:02:03``."""
     if not math.isfinite(seconds):
         return "?"
     if seconds < 59.5:
