@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, terminal, times
+from elastane.cli.live import connection, terminal, times
 
 if TYPE_CHECKING:
     from elastane.service.messages import EventRecord
@@ -21,7 +21,7 @@ def command(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document (with -f: JSON lines)."),
 ) -> None:
     """Print events."""
-    found = calls.connect().events(after, follow=follow)
+    found = connection.connect().events(after, follow=follow)
     if as_json and not follow:
         typer.echo(terminal.document(list(found)))
         return

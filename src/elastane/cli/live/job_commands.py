@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, completion, options, terminal, times
+from elastane.cli.live import completion, connection, options, terminal, times
 from elastane.cli.live.exit_codes import ExitCode, code_of
 from elastane.cli.live.why import ahead_words
 from elastane.errors import ElastaneError
@@ -25,17 +25,17 @@ MOVE_HELP = "Move a job to a node, where it stays until it is scaled or resumed.
 
 def cancel(ids: list[str] = options.JOBS, as_json: bool = options.AS_JSON) -> None:
     """End jobs."""
-    _each(ids, calls.connect().cancel, as_json)
+    _each(ids, connection.connect().cancel, as_json)
 
 
 def suspend(ids: list[str] = options.JOBS, as_json: bool = options.AS_JSON) -> None:
     """Put jobs on hold."""
-    _each(ids, calls.connect().suspend, as_json)
+    _each(ids, connection.connect().suspend, as_json)
 
 
 def resume(ids: list[str] = options.JOBS, as_json: bool = options.AS_JSON) -> None:
     """Take jobs off hold."""
-    _each(ids, calls.connect().resume, as_json)
+    _each(ids, connection.connect().resume, as_json)
 
 
 def scale(
@@ -49,7 +49,7 @@ def scale(
         raise ElastaneError(
             "say either a number of workers or --auto: elastane scale JOB 4, elastane scale JOB --auto"
         )
-    job = calls.connect().scale(id, workers)
+    job = connection.connect().scale(id, workers)
     _print(job, as_json, "size left to the policy" if auto else f"pinned to {workers}")
 
 
@@ -59,7 +59,7 @@ def move(
     as_json: bool = options.AS_JSON,
 ) -> None:
     """Pin a place."""
-    job = calls.connect().move(id, to)
+    job = connection.connect().move(id, to)
     _print(job, as_json, f"to move to {to}" if job.waits_for else f"moving to {to}")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, options, terminal, times
+from elastane.cli.live import connection, options, terminal, times
 
 if TYPE_CHECKING:
     from elastane.service.messages import NodeInfo
@@ -25,7 +25,7 @@ _COLUMNS = (
 
 def show(as_json: bool = options.AS_JSON) -> None:
     """Show nodes."""
-    nodes = calls.connect().nodes()
+    nodes = connection.connect().nodes()
     if as_json:
         typer.echo(terminal.document(nodes))
     elif not nodes:
@@ -46,7 +46,7 @@ def drain(
     as_json: bool = options.AS_JSON,
 ) -> None:
     """Empty a node, or take it back."""
-    client = calls.connect()
+    client = connection.connect()
     answer = client.undrain(node) if off else client.drain(node)
     if as_json:
         typer.echo(terminal.document(answer))

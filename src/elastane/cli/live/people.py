@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from elastane.cli.live import calls, completion, options, terminal, times
+from elastane.cli.live import completion, connection, options, terminal, times
 from elastane.cli.live.exit_codes import Verb
 from elastane.cli.live.groups import ListByDefault, group
 from elastane.errors import ElastaneError
@@ -27,7 +27,7 @@ _TOKENS = tuple(map(terminal.Column, ("id", "user", "label", "made", "expires"))
 @users.command("list", cls=Verb, help="Show users (the default).")
 def list_users(as_json: bool = options.AS_JSON) -> None:
     """Show users."""
-    found = calls.connect().users()
+    found = connection.connect().users()
     if as_json:
         typer.echo(terminal.document(found))
     else:
@@ -42,7 +42,7 @@ def add_user(
     as_json: bool = options.AS_JSON,
 ) -> None:
     """Let somebody in."""
-    added = calls.connect().add_user(name, role, tenant)
+    added = connection.connect().add_user(name, role, tenant)
     if as_json:
         typer.echo(terminal.document(added))
         return
@@ -53,7 +53,7 @@ def add_user(
 @users.command("remove", cls=Verb, help="Remove a user.")
 def remove_user(name: str = typer.Argument(metavar="NAME"), as_json: bool = options.AS_JSON) -> None:
     """Let somebody in no longer."""
-    calls.connect().remove_user(name)
+    connection.connect().remove_user(name)
     typer.echo(terminal.document({"removed": name}) if as_json else f"removed {terminal.clean(name)}")
 
 
@@ -62,7 +62,7 @@ def list_tokens(
     user: str = typer.Option(None, help="Only those of this user."), as_json: bool = options.AS_JSON
 ) -> None:
     """Show tokens."""
-    found = calls.connect().tokens(user)
+    found = connection.connect().tokens(user)
     if as_json:
         typer.echo(terminal.document(found))
         return
@@ -84,7 +84,7 @@ def new_token(
 ) -> None:
     """Make a token."""
     lifetime_s = _seconds(expires)
-    made = calls.connect().new_token(user, label=label, lifetime_s=lifetime_s)
+    made = connection.connect().new_token(user, label=label, lifetime_s=lifetime_s)
     if as_json:
         typer.echo(terminal.document(made))
         return
@@ -98,7 +98,7 @@ def revoke_token(
     as_json: bool = options.AS_JSON,
 ) -> None:
     """Revoke a token."""
-    calls.connect().revoke_token(id)
+    connection.connect().revoke_token(id)
     typer.echo(terminal.document({"revoked": id}) if as_json else f"revoked {terminal.clean(id)}")
 
 

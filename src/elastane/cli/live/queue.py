@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, options, terminal, times
+from elastane.cli.live import connection, options, terminal, times
 from elastane.cli.live.eta import eta_words
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def command(
     as_json: bool = options.AS_JSON,
 ) -> None:
     """Show the queue."""
-    client = calls.connect()
+    client = connection.connect()
     owner = client.whoami().name if mine else None
 
     def ask() -> list[JobSummary]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, completion, options, terminal, times, wait_for_end
+from elastane.cli.live import completion, connection, options, terminal, times, wait_for_end
 from elastane.cli.live.curve import chart
 from elastane.cli.live.eta import end_words
 from elastane.cli.live.queue import nodes_words, workers_words
@@ -32,7 +32,7 @@ def command(
     as_json: bool = options.AS_JSON,
 ) -> None:
     """Show a job or the cluster."""
-    client = calls.connect()
+    client = connection.connect()
     if id is None:
         if wait:
             raise ElastaneError("--wait needs a job: elastane status JOB --wait")

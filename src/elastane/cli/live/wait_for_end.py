@@ -9,7 +9,7 @@ from elastane.cli.live import terminal, times
 from elastane.cli.live.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from elastane.cli.live.calls import Calls
+    from elastane.client.client import Client
     from elastane.service.messages import JobDetail, JobSummary
 
 _EVERY_S = 1.0
@@ -22,7 +22,7 @@ def has_ended(job: JobSummary) -> bool:
     return job.state in {state.value for state in TERMINAL}
 
 
-def wait(client: Calls, id: str, changed: Callable[[JobDetail], None] | None = None) -> JobDetail:
+def wait(client: Client, id: str, changed: Callable[[JobDetail], None] | None = None) -> JobDetail:
     """The job once it has ended; ``changed`` hears of every new state and size on the way."""
     seen = None
     while True:

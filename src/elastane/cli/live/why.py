@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, options, terminal, times
+from elastane.cli.live import connection, options, terminal, times
 from elastane.cli.live.eta import eta_words
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def command(
     as_json: bool = options.AS_JSON,
 ) -> None:
     """Explain a job."""
-    answer = calls.connect().why(id, instead=instead)
+    answer = connection.connect().why(id, instead=instead)
     typer.echo(
         terminal.document(answer)
         if as_json
