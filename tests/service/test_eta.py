@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +241,7 @@ def test_what_one_job_reported_breaks_the_list_of_nobody(
 
         monkeypatch.setattr(Learned, "remaining", breaking(whole[0]))
         monkeypatch.setattr(Learned, "fraction", breaking(whole[1]))
-        w.service._looked_s = -math.inf
+        w.service.ends.forget()
         lines = {line.id: line for line in w.service.jobs("active")}
         assert list(lines) == jobs
         assert (lines[jobs[1]].eta or Eta()).basis == "unknown: what it reported makes no sense"
