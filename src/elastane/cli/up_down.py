@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 UP_HELP = (
     "Start the live system here: API, scheduler and workers. Ctrl-C saves jobs and ends it, as 'down' does."
 )
-DOWN_HELP = "End the live system: jobs are saved and go on at the next 'elastane up'; rigid ones start over."
+DOWN_HELP = "End the live system: jobs are saved and go on at the next 'elastane up'; commands start over."
 
 
 def up(

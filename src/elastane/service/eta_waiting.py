@@ -20,6 +20,7 @@ from elastane.policies.view import Ability
 from elastane.service.control.active_job import ABILITIES, LiveJob
 from elastane.service.eta import NONSENSE, end_of, nodes_for
 from elastane.service.messages import Eta
+from elastane.service.run_kinds import is_command
 from elastane.service.wording import named_to
 from elastane.simcore.physics import core_share
 
@@ -176,8 +177,8 @@ def _unknown(job: LiveJob, ground: Ground) -> str:
     """Why nobody can tell how long a job takes, if so."""
     if job.row.held:
         return "it is on hold"
-    if job.row.kind == "rigid":
-        return "a rigid job does not say how much there is to do"
+    if is_command(job.row):
+        return "a command does not say how much there is to do"
     if job.learned.remaining is None:
         return "it has not trained yet, so nobody knows how long it takes"
     if not 0.0 < _rate(job, 1, ground) < math.inf:

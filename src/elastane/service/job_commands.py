@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from elastane.errors import ElastaneError
 from elastane.jobs import parse_spec
+from elastane.jobs.kinds import Kind
 from elastane.jobs.states import Event, InvalidTransition, State
+from elastane.scheduling.abilities import ONE_SIZE
 from elastane.service.control.active_job import LiveJob, places_of, slots_of
 from elastane.service.control.job_measurements import Learned
 from elastane.service.control.plane import ControlPlane
@@ -15,6 +17,7 @@ from elastane.service.control.transitions import Outcome
 from elastane.service.job_queries import JobQueries
 from elastane.service.messages import JobSummary
 from elastane.service.protocol import Conflict, NotFound, Principal
+from elastane.service.run_kinds import is_command, kind_of
 from elastane.service.store.rows import JobRow
 from elastane.service.wording import counted
 
@@ -44,8 +47,8 @@ class JobCommands:
         words = f"put on hold by {who.user}"
         row, steps = live.row, tuple[tuple[Event, str], ...]()
         if live.row.state in _HOLDS:
-            if live.row.kind == "rigid":
-                raise Conflict(f"job {job} is rigid: it cannot be saved, only cancelled")
+            if is_command(live.row):
+                raise Conflict(f"job {job} is a command: it cannot be saved, only cancelled")
             row = replace(self._moved(live, Event.SUSPEND), ending="suspend")
             steps = ((Event.SUSPEND, words),)
         elif live.row.state not in (State.QUEUED, State.SUSPENDED, State.SUSPENDING, State.LOST):
@@ -67,8 +70,9 @@ class JobCommands:
         if workers is not None:
             total = sum(node.gpus for node in self._plane.known_nodes().values())
             least, most = live.spec.workers.min, live.spec.max_workers
-            if live.row.kind == "rigid" and workers != least:
-                raise ElastaneError(f"workers: job {job} is rigid, it keeps its {counted(least, 'worker')}")
+            if (kind := kind_of(live.row)) in ONE_SIZE and workers != least:
+                what = "a command" if kind is Kind.COMMAND else "rigid"
+                raise ElastaneError(f"workers: job {job} is {what}, it keeps its {counted(least, 'worker')}")
             if workers < least or (most is not None and workers > most):
                 limits = f"at least {least}" if most is None else f"{least} to {most}"
                 raise ElastaneError(f"workers: job {job} was submitted for {limits} workers, not {workers}")
@@ -84,8 +88,8 @@ class JobCommands:
         live, nodes = self._live(job), self._plane.engine.nodes()
         if node not in nodes:
             raise NotFound(f"there is no node {node} (there are {', '.join(sorted(nodes))})")
-        if live.row.kind == "rigid" and live.row.grant is not None:
-            raise Conflict(f"job {job} is rigid: it cannot be moved while it runs")
+        if is_command(live.row) and live.row.grant is not None:
+            raise Conflict(f"job {job} is a command: it cannot be moved while it runs")
         held = live.row.grant.workers if live.row.grant else live.spec.workers.min
         workers = min(held, int(nodes[node].gpus / max(live.spec.worker.gpus, 1e-9)))
         if workers < live.spec.workers.min:

@@ -17,6 +17,7 @@ from elastane.jobs.loading import dump_json
 from elastane.service.control.intake import Intake, NewJob
 from elastane.service.messages import Submitted
 from elastane.service.protocol import Principal
+from elastane.service.run_kinds import COMMAND_RUN, run_kind
 from elastane.service.spec_inspection import as_looked_at
 from elastane.service.store import Store
 from elastane.service.store.rows import JobRow
@@ -59,7 +60,7 @@ class Submission:
         # Not resolved: that would look at disks that may not answer.
         place = os.path.abspath(Path(directory) / given.workdir) if given.workdir else directory  # noqa: PTH100
         looked = await self._engine.examine(
-            given.kind.value, given.command, place, given.variables, given.python, owner=who.user
+            run_kind(given.kind), given.command, place, given.variables, given.python, owner=who.user
         )
         wanted, warnings = as_looked_at(given, looked)
         self._check(wanted)
@@ -85,8 +86,8 @@ class Submission:
 
     def _doubts(self, kind: str, spec: JobSpec) -> list[str]:
         doubts = []
-        if kind == "rigid":
-            doubts.append("it is rigid: it is never moved or resized, and starts over if its node is lost")
+        if kind == COMMAND_RUN:
+            doubts.append("it is a command: it is never moved or resized, and starts over if its node is lost")
         if spec.worker.memory_gb and not self._engine.facts().get("limits_memory", True):
             doubts.append("its memory is counted but not limited: this system has no cgroups that could")
         return doubts

@@ -48,7 +48,7 @@ def command(
     ),
     name: str = typer.Option(None, help="Name in lists; by default that of the script."),
     workers: str = typer.Option(None, help="How many workers: 2, or a range as in 1:8."),
-    kind: str = typer.Option(None, help="auto, adaptive, resizable or rigid."),
+    kind: str = typer.Option(None, help="auto, adaptive, resizable, rigid or command."),
     gpus: int = typer.Option(None, help="Accelerators (or CPU slots) of one worker."),
     batch: int = typer.Option(None, help="Batch size that the learning rate was chosen for."),
     epochs: int = typer.Option(None, help="Passes over the data after which training ends."),

@@ -1,4 +1,4 @@
-"""A recurrent network reads digits row by row.  It knows of no scheduler: a rigid job."""
+"""A recurrent network reads digits row by row.  It knows of no scheduler: a command."""
 
 from __future__ import annotations
 
