@@ -49,13 +49,9 @@ def export(
 ) -> None:
     """Write the pool of a live system, whether it runs or not."""
     from elastane.service.history import Past
-    from elastane.service.home import DATABASE, default_home
-    from elastane.service.store import Store
+    from elastane.service.home import open_store
 
-    path = (home or default_home()) / DATABASE
-    if not path.exists():
-        raise ElastaneError(f"there is no live system in {path.parent}; start one with 'elastane up'")
-    store = Store.open(path)
+    store = open_store(home)
     try:
         past = Past(store)
         while not past.complete:

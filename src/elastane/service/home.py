@@ -14,11 +14,15 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from elastane.engines.local.job_users import JobsAs
 from elastane.engines.local.json_files import Lock
 from elastane.errors import ElastaneError
 from elastane.service.limits import Limits
+
+if TYPE_CHECKING:
+    from elastane.service.store import Store
 
 PID, URL, TOKEN, LOCK, DATABASE = "elastane.pid", "url", "token", "elastane.lock", "elastane.db"
 LEFT = "left"
@@ -54,6 +58,16 @@ class UpOptions:
 def default_home() -> Path:
     """Where everything is kept: ``$ELASTANE_HOME``, or a folder in the user's own."""
     return Path(os.environ.get("ELASTANE_HOME") or Path.home() / ".elastane")
+
+
+def open_store(home: Path | None) -> Store:
+    """The store of a home (None: the default one), whether a system runs on it or not."""
+    from elastane.service.store import Store
+
+    path = (home or default_home()) / DATABASE
+    if not path.exists():
+        raise ElastaneError(f"there is no live system in {path.parent}; start one with 'elastane up'")
+    return Store.open(path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import typer
 
 from elastane.cli.live import connection, options, terminal, times
 from elastane.cli.live.eta import eta_words
+from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
     from elastane.service.messages import JobSummary
@@ -41,6 +42,8 @@ def command(
     as_json: bool = options.AS_JSON,
 ) -> None:
     """Show the queue."""
+    if watch and as_json:
+        raise ElastaneError("--watch is for people; programs follow 'elastane events -f --json', or ask again")
     client = connection.connect()
     owner = client.whoami().name if mine else None
 
