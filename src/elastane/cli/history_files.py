@@ -30,7 +30,7 @@ def build(
     share: bool = typer.Option(False, "--share", help="Let every tenant learn from these jobs."),
     as_json: bool = typer.Option(False, "--json", help="Say what was written as JSON."),
 ) -> None:
-    """Write a history."""
+    """Gathers results and histories into one history file."""
     from dataclasses import replace
 
     from elastane.sim.history import gathered_from_files
@@ -80,7 +80,7 @@ def show(
     path: Path = typer.Argument(..., metavar="FILE", help="A history."),
     as_json: bool = typer.Option(False, "--json", help="As JSON, for programs."),
 ) -> None:
-    """Print a history."""
+    """Prints what a history knows, one row per kind of job."""
     from rich.console import Console
     from rich.table import Table
 

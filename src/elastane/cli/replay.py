@@ -24,7 +24,7 @@ def command(
     home: Path = typer.Option(None, help="Home of the live system [default: $ELASTANE_HOME or ~/.elastane]."),
     as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
 ) -> None:
-    """Decides again and compares."""
+    """Repeats recorded decisions, or all jobs, and compares."""
     from elastane.service.home import open_store
 
     if sum((number is not None, all_, sim)) > 1:

@@ -17,7 +17,7 @@ class ClusterCommands:
         self._plane, self._queries = plane, queries
 
     def drain(self, who: Principal, node: str, draining: bool) -> NodeInfo:  # noqa: ARG002
-        """Let a node run empty, or take work again."""
+        """Drain a node (no new work, running work moves away), or let it take work again."""
         if node not in self._plane.known_nodes():
             raise NotFound(
                 f"there is no node {node} (there are {', '.join(sorted(self._plane.known_nodes()))})"
@@ -41,7 +41,7 @@ class ClusterCommands:
         return self._queries.policy()
 
     def set_shadow(self, who: Principal, written: str | None) -> PolicyInfo:  # noqa: ARG002
-        """Let another policy say what it would have done."""
+        """Ask another policy beside the real one, and only compare (None: stop that)."""
         shadow = ShadowPolicy(make_live_policy(written)) if written is not None else None
         with self._plane.store.transaction() as t:
             t.set_setting("shadow", written)
@@ -56,7 +56,7 @@ class ClusterCommands:
         weight: float | None,
         lends: bool | None,
     ) -> QuotaInfo:
-        """What a tenant may hold."""
+        """Change what a tenant may hold; None leaves weight and lending, and lifts the limit on slots."""
         old = self._plane.store.quota(tenant)
         with self._plane.store.transaction() as t:
             quota = t.set_quota(

@@ -22,7 +22,7 @@ class ClusterQueries:
         self._warnings = tuple(warnings)
 
     def info(self) -> ServerInfo:
-        """Who answers, and what there is."""
+        """Version, policy and size of this server, and what its owner should know."""
         nodes = self._plane.engine.nodes()
         counts = {state.value: count for state, count in self._plane.store.count_by_state().items()}
         return ServerInfo(
@@ -42,7 +42,7 @@ class ClusterQueries:
         return self._plane.store.events(after, limit)
 
     async def wait_for_events(self, after: int, timeout_s: float) -> bool:
-        """Until there is an entry after this one."""
+        """Wait until there is an entry after this one; False if none came in time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while self._plane.store.last_event_seq() <= after:
@@ -57,7 +57,7 @@ class ClusterQueries:
         return True
 
     def gauges(self) -> Mapping[str, float | Mapping[str, float]]:
-        """Figures for Prometheus."""
+        """Metrics for Prometheus: by name, or by name and one label."""
         plane = self._plane
         nodes = plane.engine.nodes()
         held = sum(slots_of(j.spec, j.row.grant.workers) for j in plane.live.values() if j.row.grant)
@@ -81,12 +81,12 @@ class ClusterQueries:
         }
 
     def nodes(self) -> list[NodeInfo]:
-        """All nodes, with who is on them."""
+        """All nodes, with their slots and their jobs."""
         plane = self._plane
         return node_infos(plane.known_nodes(), plane.engine.nodes(), plane.draining, list(plane.live.values()))
 
     def policy(self) -> PolicyInfo:
-        """How decisions are made."""
+        """The policy in charge, its figures, and its shadow."""
         plane, shadow = self._plane, self._plane.shadow
         return PolicyInfo(
             policy=plane.policy.label(),
@@ -102,7 +102,7 @@ class ClusterQueries:
         )
 
     def quotas(self) -> list[QuotaInfo]:
-        """Of all tenants, with what they hold."""
+        """The quotas of all tenants, with what they hold."""
         return [self.with_use(quota) for quota in self._plane.store.quotas()]
 
     def with_use(self, quota: QuotaInfo) -> QuotaInfo:

@@ -36,7 +36,7 @@ _START_S, _STOP_S = 30.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """How to start."""
+    """The options that a live system is started with."""
 
     home: Path
     nodes: int | None = None
@@ -72,7 +72,7 @@ def open_store(home: Path | None) -> Store:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a running one is."""
+    """Process and URL of a running system."""
 
     pid: int
     url: str
@@ -105,7 +105,7 @@ def make_home(home: Path) -> None:
 
 
 def close_home(home: Path, *, entered: bool = False) -> None:
-    """For its owner's eyes only; ``entered``: others may pass through it to folders of their own, but see nothing.
+    """Restrict a home to its owner; with ``entered`` others may pass through to folders of their own.
 
     Only whoever holds the lock of a home may do that: the jobs of a running system need it as it is.
     """

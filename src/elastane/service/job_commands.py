@@ -31,7 +31,7 @@ class JobCommands:
         self._plane, self._queries = plane, queries
 
     def cancel(self, who: Principal, job: str) -> JobSummary:
-        """End it for good; also one that could not be read when we started."""
+        """End a job for good; also one whose stored row could not be read at the start."""
         live = self._unread(job) if job in self._plane.unread else self._live(job)
         words = f"cancelled by {who.user}"
         now = self._plane.clock()
@@ -42,7 +42,7 @@ class JobCommands:
         return self._queries.summary_of(live)
 
     def suspend(self, who: Principal, job: str) -> JobSummary:
-        """Save it and put it on hold."""
+        """Save a job and put it on hold."""
         live = self._live(job)
         words = f"put on hold by {who.user}"
         row, steps = live.row, tuple[tuple[Event, str], ...]()
@@ -57,7 +57,7 @@ class JobCommands:
         return self._queries.summary_of(live)
 
     def resume(self, who: Principal, job: str) -> JobSummary:  # noqa: ARG002 (the audit log has it)
-        """Let it compete again."""
+        """Take a job off hold and off its node, so that it competes again."""
         live = self._live(job)
         pinned = live.row.pinned_workers if live.row.pinned_node is None else None
         row = replace(live.row, held=False, pinned_node=None, pinned_workers=pinned)
@@ -65,7 +65,7 @@ class JobCommands:
         return self._queries.summary_of(live)
 
     def scale(self, who: Principal, job: str, workers: int | None) -> JobSummary:  # noqa: ARG002
-        """Pin its size, or leave it to the policy again."""
+        """Pin a job's number of workers, or (None) leave it to the policy again."""
         live = self._live(job)
         if workers is not None:
             total = sum(node.gpus for node in self._plane.known_nodes().values())
@@ -84,7 +84,7 @@ class JobCommands:
         return self._wished(live)
 
     def move(self, who: Principal, job: str, node: str) -> JobSummary:  # noqa: ARG002
-        """Pin it to a node."""
+        """Pin a job to a node."""
         live, nodes = self._live(job), self._plane.engine.nodes()
         if node not in nodes:
             raise NotFound(f"there is no node {node} (there are {', '.join(sorted(nodes))})")
@@ -101,7 +101,7 @@ class JobCommands:
         return self._wished(live)
 
     def _wished(self, live: LiveJob) -> JobSummary:
-        """What becomes of a job that was scaled or moved: at once if there is room, else for whom it waits."""
+        """The answer to a scale or move: done at once if there is room, else with the jobs that stand in its way."""
         plane = self._plane
         jobs, nodes = list(plane.live.values()), plane.engine.nodes()
         live.waiting = "" if room_now(live, jobs, nodes) else words(live, jobs, nodes)

@@ -30,7 +30,7 @@ class JobQueries:
     def jobs(
         self, which: Which, *, owner: str | None = None, tenant: str | None = None, limit: int = 1000
     ) -> list[JobSummary]:
-        """Lines of the queue."""
+        """Lines of the queue: active jobs in its order, then ended ones, the latest first."""
         now = self._plane.clock()
         lines: list[JobSummary] = []
         if which != "ended":
@@ -58,7 +58,7 @@ class JobQueries:
         ]
 
     def job(self, job: str) -> JobDetail:
-        """Everything about one job."""
+        """Everything about one job, by its exact id."""
         plane, live = self._plane, self._plane.live.get(job)
         row = live.row if live is not None else self.row(job)
         unread = plane.unread.get(job, "")
@@ -90,7 +90,7 @@ class JobQueries:
         return list(self._plane.store.events(0, 10_000, job=self.row(job).id))
 
     def why(self, job: str, *, instead: bool = False) -> Why:
-        """What binds it."""
+        """The reason that binds a job: why it waits, or is not larger."""
         live = self._plane.live.get(job)
         if live is None:
             row = self.row(job)
@@ -105,7 +105,7 @@ class JobQueries:
         return log_files(self._layout, self.row(job).id)
 
     def log_path(self, job: str, attempt: int, worker: str) -> Path:
-        """Where one of them lies."""
+        """The path of one log file; always below the job's own directory."""
         return log_path(self._layout, self.row(job).id, attempt, worker)
 
     @property
@@ -113,7 +113,7 @@ class JobQueries:
         return Layout(self._plane.settings.home)
 
     def summary_of(self, live: LiveJob) -> JobSummary:
-        """The line of the queue of one active job, with whom it waits for."""
+        """The line of the queue of one active job, with the jobs that hold what it waits for."""
         ends = self._ends.of_waiting().get(live.id)
         line = summary(live.row, live.learned, self._plane.clock(), live.waiting, ends)
         return line.model_copy(update={"waits_for": waits_for(self._plane, live)})

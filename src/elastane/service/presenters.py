@@ -75,7 +75,7 @@ def detail(
     life: Sequence[EventRecord],
     processes: Sequence[WorkerFacts],
 ) -> JobDetail:
-    """Everything about one job."""
+    """The message with everything about one job."""
     chosen = row.grant.workers if row.grant is not None else 0
     return JobDetail(
         **summary(row, learned, now_s, waiting, foreseen).model_dump(),

@@ -33,7 +33,7 @@ class Submission:
     async def submit(
         self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
     ) -> Submitted:
-        """Check, store, answer."""
+        """Check a spec, store the job, and answer; a request key that was used before answers with its job."""
         known = await self._of_key(who.user, key) if key else None
         if known is not None:
             return Submitted(id=known.id, name=known.name, repeated=True)
@@ -46,7 +46,7 @@ class Submission:
         return Submitted(id=row.id, name=row.name, warnings=warnings)
 
     async def _of_key(self, user: str, key: str) -> JobRow | None:
-        """What this request key stands for; of two that come at once the second waits for the first."""
+        """The job that a request key stands for; of two requests at once the second waits for the first."""
         under_way = self._intake.under_way(user, key)
         if under_way is not None:
             return await asyncio.shield(under_way)
@@ -70,7 +70,7 @@ class Submission:
         return NewJob(who.user, key, wanted, values, place, looked.kind, looked.why, warnings)
 
     def _check(self, spec: JobSpec) -> None:
-        """Refuse what no cluster of ours can hold."""
+        """Refuse a job that the cluster could not run even if it were empty."""
         # A node that is away for a while is no reason to refuse a job.
         nodes = self._engine.known_nodes().values()
         types = sorted({node.gpu_type for node in nodes})

@@ -22,7 +22,7 @@ _MOST_AHEAD = 10
 
 
 def explain(plane: ControlPlane, job: LiveJob, *, instead: bool) -> Why:
-    """From the last decision; ``instead`` asks the policy again, with other wishes."""
+    """Explains a job from the last decision; ``instead`` asks the policy again, with other wishes."""
     row = job.row
     total = sum(node.gpus for node in plane.engine.nodes().values())
     held = sum(slots_of(j.spec, j.row.grant.workers) for j in plane.live.values() if j.row.grant)
@@ -50,7 +50,7 @@ def explain(plane: ControlPlane, job: LiveJob, *, instead: bool) -> Why:
 
 
 def waits_for(plane: ControlPlane, job: LiveJob) -> list[Ahead]:
-    """Who holds what a job that was scaled or moved needs."""
+    """The jobs that hold what a job that was scaled or moved needs."""
     asked = job.row.pinned_workers is not None and (waits(job) or job.row.grant is None)
     if not asked or job.row.held or not job.waiting:
         return []

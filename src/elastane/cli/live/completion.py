@@ -1,4 +1,4 @@
-"""What the shell offers when somebody presses the tab key.  A server that does not answer offers nothing."""
+"""Offers completions to the shell when the tab key is pressed.  A server that does not answer offers nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def jobs(incomplete: str) -> list[tuple[str, str]]:
 
 
 def nodes(incomplete: str) -> list[tuple[str, str]]:
-    """Nodes by id."""
+    """Completes ids of nodes, with their states."""
     return _offer(incomplete, lambda: ((node.id, node.state) for node in connection.connect().nodes()))
 
 

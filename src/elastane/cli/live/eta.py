@@ -34,7 +34,7 @@ def _why(eta: Eta | None) -> str:
 
 
 def command(id: str = options.JOB, as_json: bool = options.AS_JSON) -> None:
-    """Say when a job ends."""
+    """Prints when a job is expected to end."""
     job = connection.connect().job(id)
     if as_json:
         typer.echo(terminal.document({"id": job.id, "state": job.state, "eta": job.eta}))

@@ -20,7 +20,7 @@ def command(
     after: int = typer.Option(0, min=0, help="Only entries after this number."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document (with -f: JSON lines)."),
 ) -> None:
-    """Print events."""
+    """Prints the event log, and follows it where that is asked for."""
     found = connection.connect().events(after, follow=follow)
     if as_json and not follow:
         typer.echo(terminal.document(list(found)))

@@ -40,7 +40,7 @@ def command(
     limit: int = typer.Option(20, min=1, max=10_000, help="How many jobs."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Show ended jobs."""
+    """Prints the jobs that have ended, the latest first."""
     jobs = connection.connect().jobs("ended", limit=limit)
     if as_json:
         typer.echo(terminal.document(jobs))

@@ -24,17 +24,17 @@ MOVE_HELP = "Move a job to a node, where it stays until it is scaled or resumed.
 
 
 def cancel(ids: list[str] = options.JOBS, as_json: bool = options.AS_JSON) -> None:
-    """End jobs."""
+    """Cancels jobs, one after the other."""
     _each(ids, connection.connect().cancel, as_json)
 
 
 def suspend(ids: list[str] = options.JOBS, as_json: bool = options.AS_JSON) -> None:
-    """Put jobs on hold."""
+    """Suspends jobs and puts them on hold."""
     _each(ids, connection.connect().suspend, as_json)
 
 
 def resume(ids: list[str] = options.JOBS, as_json: bool = options.AS_JSON) -> None:
-    """Take jobs off hold."""
+    """Takes jobs off hold, so that they compete again."""
     _each(ids, connection.connect().resume, as_json)
 
 
@@ -44,7 +44,7 @@ def scale(
     auto: bool = typer.Option(False, "--auto", help="Leave the size to the policy again."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Pin a size."""
+    """Pins the number of workers of a job, or leaves it to the policy."""
     if auto == (workers is not None):
         raise ElastaneError(
             "say either a number of workers or --auto: elastane scale JOB 4, elastane scale JOB --auto"
@@ -58,7 +58,7 @@ def move(
     to: str = typer.Option(..., "--to", metavar="NODE", help="Where to.", autocompletion=completion.nodes),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Pin a place."""
+    """Pins a job to a node."""
     job = connection.connect().move(id, to)
     _print(job, as_json, f"to move to {to}" if job.waits_for else f"moving to {to}")
 

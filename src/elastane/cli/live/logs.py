@@ -31,7 +31,7 @@ def command(
     everyone: bool = typer.Option(False, "--all", help="All workers."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document (with -f: JSON lines)."),
 ) -> None:
-    """Print logs."""
+    """Prints the logs of a job, or follows one of them."""
     if follow and (attempt is not None or everyone):
         raise ElastaneError("-f follows one worker in its latest attempt; leave out --attempt and --all")
     if worker is not None and everyone:

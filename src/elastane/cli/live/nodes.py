@@ -24,7 +24,7 @@ _COLUMNS = (
 
 
 def show(as_json: bool = options.AS_JSON) -> None:
-    """Show nodes."""
+    """Prints the nodes with their slots and jobs."""
     nodes = connection.connect().nodes()
     if as_json:
         typer.echo(terminal.document(nodes))
@@ -45,7 +45,7 @@ def drain(
     off: bool = typer.Option(False, "--off", help="Let it take work again."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Empty a node, or take it back."""
+    """Drains a node, or lets it take work again."""
     client = connection.connect()
     answer = client.undrain(node) if off else client.drain(node)
     if as_json:

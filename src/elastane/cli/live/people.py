@@ -26,7 +26,7 @@ _TOKENS = tuple(map(terminal.Column, ("id", "user", "label", "made", "expires"))
 
 @users.command("list", cls=Verb, help="Show users (the default).")
 def list_users(as_json: bool = options.AS_JSON) -> None:
-    """Show users."""
+    """Prints the users with their roles and tenants."""
     found = connection.connect().users()
     if as_json:
         typer.echo(terminal.document(found))
@@ -41,7 +41,7 @@ def add_user(
     tenant: str = typer.Option("default", help="Who pays for their jobs."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Let somebody in."""
+    """Adds a user, who needs a token next."""
     added = connection.connect().add_user(name, role, tenant)
     if as_json:
         typer.echo(terminal.document(added))
@@ -52,7 +52,7 @@ def add_user(
 
 @users.command("remove", cls=Verb, help="Remove a user.")
 def remove_user(name: str = typer.Argument(metavar="NAME"), as_json: bool = options.AS_JSON) -> None:
-    """Let somebody in no longer."""
+    """Removes a user together with all tokens."""
     connection.connect().remove_user(name)
     typer.echo(terminal.document({"removed": name}) if as_json else f"removed {terminal.clean(name)}")
 
@@ -61,7 +61,7 @@ def remove_user(name: str = typer.Argument(metavar="NAME"), as_json: bool = opti
 def list_tokens(
     user: str = typer.Option(None, help="Only those of this user."), as_json: bool = options.AS_JSON
 ) -> None:
-    """Show tokens."""
+    """Prints tokens without their secrets."""
     found = connection.connect().tokens(user)
     if as_json:
         typer.echo(terminal.document(found))
@@ -82,7 +82,7 @@ def new_token(
     ),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Make a token."""
+    """Makes a token and prints its secret, this once."""
     lifetime_s = _seconds(expires)
     made = connection.connect().new_token(user, label=label, lifetime_s=lifetime_s)
     if as_json:
@@ -97,7 +97,7 @@ def revoke_token(
     id: str = typer.Argument(metavar="TOKEN_ID", autocompletion=completion.tokens),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Revoke a token."""
+    """Revokes a token by its id."""
     connection.connect().revoke_token(id)
     typer.echo(terminal.document({"revoked": id}) if as_json else f"revoked {terminal.clean(id)}")
 

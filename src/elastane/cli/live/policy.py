@@ -23,7 +23,7 @@ app.command("list", cls=Verb, help=policies.HELP)(policies.command)
 
 @app.command("show", cls=Verb, help="Show the policy and its shadow (the default).")
 def show(as_json: bool = options.AS_JSON) -> None:
-    """Show how decisions are made."""
+    """Prints the policy, its figures and its shadow."""
     _print(connection.connect().policy(), as_json)
 
 
@@ -34,7 +34,7 @@ def set_policy(
     ),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Change the policy."""
+    """Changes the policy of the running system."""
     _print(connection.connect().set_policy(written), as_json)
 
 
@@ -49,7 +49,7 @@ def shadow(
     off: bool = typer.Option(False, "--off", help="No shadow any more."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Change the shadow."""
+    """Sets the shadow policy, or ends it."""
     if off == (written is not None):
         raise ElastaneError("say either a policy or off: elastane policy shadow tiresias")
     _print(connection.connect().set_shadow(None if written == "off" else written), as_json)

@@ -41,7 +41,7 @@ def command(
     ),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Show the queue."""
+    """Prints the queue, once or until nothing is active."""
     if watch and as_json:
         raise ElastaneError("--watch is for people; programs follow 'elastane events -f --json', or ask again")
     client = connection.connect()

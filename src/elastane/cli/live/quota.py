@@ -29,7 +29,7 @@ _COLUMNS = (
 
 @app.command("list", cls=Verb, help="Show quotas (the default).")
 def list_quotas(as_json: bool = options.AS_JSON) -> None:
-    """Show quotas."""
+    """Prints the quotas of tenants with what they hold."""
     found = connection.connect().quotas()
     typer.echo(terminal.document(found)) if as_json else terminal.print_table(_COLUMNS, map(_row, found))
 
@@ -43,7 +43,7 @@ def set_quota(
     lends: bool = typer.Option(None, "--lends/--keeps", help="Whether others may use what it leaves free."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Change a quota."""
+    """Changes a tenant's quota and keeps what was not said."""
     if unlimited and slots is not None:
         raise ElastaneError("--slots and --unlimited contradict each other; keep one of them")
     if not unlimited and slots is None and weight is None and lends is None:

@@ -31,7 +31,7 @@ def command(
     wait: bool = typer.Option(False, "--wait", help="Wait for the end; the exit code tells which."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Show a job or the cluster."""
+    """Prints one job in detail, or the cluster."""
     client = connection.connect()
     if id is None:
         if wait:
@@ -45,7 +45,7 @@ def command(
 
 
 def job_lines(job: JobDetail, now_s: float) -> list[str]:
-    """The job in words."""
+    """The lines that describe a job to a person."""
     reason = f": {job.kind_reason}" if job.kind_reason else ""
     lines = [terminal.clean(f"{job.id} ({job.name}) {job.state}, {job.kind}{reason}")]
     lines += [f"  {label:<10}{terminal.clean(text)}" for label, text in _facts(job, now_s)]

@@ -27,7 +27,7 @@ _COMMAND = "elastane.command"
 
 
 class SubmitVerb(Verb):
-    """Keeps what stands behind ``--`` apart: it is the job's command and none of our business."""
+    """Keeps the words behind ``--`` apart: they are the job's command, not options of ours."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take the command away before options are looked for."""
@@ -69,7 +69,7 @@ def command(
     watch: bool = typer.Option(False, "--watch", help="Tell what happens until the job ends."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Check a job and hand it in."""
+    """Checks a job spec and submits it."""
     flags = Flags(
         name,
         workers,

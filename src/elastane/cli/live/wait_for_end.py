@@ -1,4 +1,4 @@
-"""Waiting for a job to end, and the exit code its end stands for."""
+"""Waits for a job to end, and says which exit code its end stands for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EVERY_S = 1.0
 
 
 def has_ended(job: JobSummary) -> bool:
-    """Whether nothing will change any more."""
+    """Whether a job has reached a final state."""
     from elastane.jobs.states import TERMINAL
 
     return job.state in {state.value for state in TERMINAL}
@@ -43,7 +43,7 @@ def tell(job: JobDetail) -> None:
 
 
 def code_of_end(job: JobSummary) -> ExitCode:
-    """Succeeded, cancelled, or anything else."""
+    """The exit code for a job's final state."""
     from elastane.jobs.states import State
 
     ends = {State.SUCCEEDED: ExitCode.OK, State.CANCELLED: ExitCode.JOB_CANCELLED}
