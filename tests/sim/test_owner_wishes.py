@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from elastane.jobs.kinds import Kind
+from elastane.policies.contract import Needs, Policy
+from elastane.policies.fifo import Fifo
+from elastane.policies.plan import Plan
+from elastane.policies.view import Info, View
+from elastane.scheduling.abilities import ABILITIES
 from elastane.sim.result import JobRecord, RunResult
 from elastane.sim.run import prepare, simulate
 from elastane.sim.spec import RunSpec
+from elastane.simcore.physics import Physics
+from elastane.simcore.world import World
 
 HEADER = "id,submit_s,gpus,duration_s,class,kind,tenant,priority,weight,deadline_s\n"
 
@@ -94,6 +103,41 @@ def test_no_policy_stops_a_command(tmp_path: Path, policy: str) -> None:
     assert job.finish_s is not None
     assert job.restarts == 0
     assert job.service_gpu_s == pytest.approx(2.0 * (job.finish_s - job.start_s))
+
+
+@dataclass(frozen=True)
+class Watching(Policy):
+    """Decides as FIFO does, and keeps the views it was asked about."""
+
+    seen: list[View] = field(default_factory=list)
+
+    name: ClassVar[str] = "watching"
+    title: ClassVar[str] = "Watching"
+    paper: ClassVar[str] = ""
+    needs: ClassVar[Needs] = Needs(info=Info.DEADLINE)
+
+    def decide(self, view: View) -> Plan:
+        self.seen.append(view)
+        return Fifo().decide(view)
+
+
+def test_policies_are_shown_every_column(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(f"{HEADER}a,0,1,600,opportunistic,command,vision,-2,2.5,900\nb,0,1,600,,resizable,,,,\n")
+    policy = Watching()
+    cluster, arrivals, _ = prepare(RunSpec(workload=str(path), policy="fifo", cluster="1x2:t4"))
+    World(cluster, policy, arrivals, Physics()).run()
+    jobs = {name: job for view in policy.seen for name, job in view.jobs.items()}
+    a, b = jobs["a"], jobs["b"]
+    assert (a.klass, a.tenant, a.priority, a.weight, a.deadline_s) == (
+        "opportunistic",
+        "vision",
+        -2,
+        2.5,
+        900.0,
+    )
+    assert (a.abilities, b.abilities) == (ABILITIES[Kind.COMMAND], ABILITIES[Kind.RESIZABLE])
+    assert (b.klass, b.tenant, b.priority, b.weight, b.deadline_s) == ("normal", "default", 0, 1.0, None)
 
 
 def test_facts_of_a_plain_workload_are_what_they_were() -> None:
