@@ -167,6 +167,9 @@ def test_whole_numbers_in_the_environment_become_text() -> None:
     assert spec(env={"PORT": 8080, "EMPTY": "", "A": "b c"}).env == {"PORT": "8080", "EMPTY": "", "A": "b c"}
 
 
-def test_a_kind_that_only_simulations_know_is_refused_with_what_it_is_called_here() -> None:
-    with pytest.raises(SpecError, match="here a command that saves nothing is 'rigid'"):
-        parse_spec({"command": "sleep 1", "kind": "command"})
+@pytest.mark.parametrize(("kind", "words"), [("command", "a command"), ("rigid", "a rigid job")])
+def test_kinds_of_one_size_are_refused_a_range(kind: str, words: str) -> None:
+    assert spec(kind=kind, workers=3).max_workers == 3
+    assert spec(kind=kind, workers={"min": 3}).max_workers == 3
+    with pytest.raises(SpecError, match=f"{words} has one size, not workers from 1 to 2"):
+        spec(kind=kind, workers={"min": 1, "max": 2})

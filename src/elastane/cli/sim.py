@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 HELP = """Simulate policies on a workload and compare them.
 
-WORKLOAD is a trace file (Pollux/Sia, Philly, ITP, Helios, ACME, Gavel, Shockwave, Tiresias, Chronus formats, also .gz),
-pollux:SEED or optimus:SEED for a generated workload of the kind those evaluations used, philly:SEED, helios:SEED or
-itp:SEED for a week like those clusters', or synth:NAME,jobs=N,days=D.
+WORKLOAD is a trace file (our own, Pollux/Sia, Philly, ITP, Helios, ACME, Gavel, Shockwave, Tiresias or Chronus format,
+also .gz), pollux:SEED or optimus:SEED for a generated workload of the kind those evaluations used, philly:SEED,
+helios:SEED or itp:SEED for a week like those clusters', or synth:NAME,jobs=N,days=D.  Behind any of them classes,
+kinds, tenants and the like can be drawn, as in pollux:6,guaranteed=0.2,command=0.1,tenants=4 (docs/simulator.md).
 """
 
 _SWEPT = {"load": "--load", "interval_s": "--interval", "interference": "--interference"}

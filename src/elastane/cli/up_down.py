@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 UP_HELP = (
     "Start the live system here: API, scheduler and workers. Ctrl-C saves jobs and ends it, as 'down' does."
 )
-DOWN_HELP = "End the live system: jobs are saved and go on at the next 'elastane up'; rigid ones start over."
+DOWN_HELP = "End the live system: jobs are saved and go on at the next 'elastane up'; commands start over."
 
 
 def up(
@@ -47,7 +47,7 @@ def up(
     detach: bool = typer.Option(False, "--detach", "-d", help="Run in the background."),
     as_json: bool = typer.Option(False, "--json", help="Print where it is as JSON."),
 ) -> None:
-    """Start the live system."""
+    """Starts the live system on this machine."""
     from elastane.engines.local.job_users import JobsAs
     from elastane.policies.registry import make_policy
     from elastane.service.home import TOKEN, UpOptions, check_reach, default_home, start_detached
@@ -129,7 +129,7 @@ def down(
     keep: bool = typer.Option(False, "--keep-running", help="End only the control plane; jobs train on."),
     as_json: bool = typer.Option(False, "--json", help="Print what was ended as JSON."),
 ) -> None:
-    """End the live system."""
+    """Ends the live system, or only its control plane."""
     from elastane.service.home import default_home, left, stop
 
     place = (home or default_home()).absolute()

@@ -143,7 +143,7 @@ def _api(options: UpOptions) -> ApiSettings:
 
 
 async def _leashed(ending: asyncio.Future[bool]) -> None:
-    """End, and everything with us, when whoever holds our leash is gone; without one, never."""
+    """Ends the system when the process that started it (``LEASH``) is gone; without one it runs on."""
     holder = os.environ.pop(LEASH, "")  # not for those whom we start
     while holder and os.getppid() == int(holder):
         await asyncio.sleep(_LEASH_S)
@@ -163,7 +163,7 @@ def _on_signals(ending: asyncio.Future[bool]) -> None:
 
 
 def _first_token(home: Path, store: Store) -> None:
-    """An administrator and a token for whoever owns the home."""
+    """Creates an administrator and a token for the owner of the home, unless there is one."""
     if (home / TOKEN).exists() and store.users():
         return
     with store.transaction() as t:

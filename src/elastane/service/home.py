@@ -14,11 +14,15 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from elastane.engines.local.job_users import JobsAs
 from elastane.engines.local.json_files import Lock
 from elastane.errors import ElastaneError
 from elastane.service.limits import Limits
+
+if TYPE_CHECKING:
+    from elastane.service.store import Store
 
 PID, URL, TOKEN, LOCK, DATABASE = "elastane.pid", "url", "token", "elastane.lock", "elastane.db"
 LEFT = "left"
@@ -32,7 +36,7 @@ _START_S, _STOP_S = 30.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """How to start."""
+    """The options that a live system is started with."""
 
     home: Path
     nodes: int | None = None
@@ -56,9 +60,19 @@ def default_home() -> Path:
     return Path(os.environ.get("ELASTANE_HOME") or Path.home() / ".elastane")
 
 
+def open_store(home: Path | None) -> Store:
+    """The store of a home (None: the default one), whether a system runs on it or not."""
+    from elastane.service.store import Store
+
+    path = (home or default_home()) / DATABASE
+    if not path.exists():
+        raise ElastaneError(f"there is no live system in {path.parent}; start one with 'elastane up'")
+    return Store.open(path)
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a running one is."""
+    """Process and URL of a running system."""
 
     pid: int
     url: str
@@ -91,7 +105,7 @@ def make_home(home: Path) -> None:
 
 
 def close_home(home: Path, *, entered: bool = False) -> None:
-    """For its owner's eyes only; ``entered``: others may pass through it to folders of their own, but see nothing.
+    """Restrict a home to its owner; with ``entered`` others may pass through to folders of their own.
 
     Only whoever holds the lock of a home may do that: the jobs of a running system need it as it is.
     """

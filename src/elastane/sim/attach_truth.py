@@ -30,7 +30,7 @@ from elastane.suggest import did_you_mean
 
 @dataclass(frozen=True)
 class Binding:
-    """How rows become jobs.
+    """The settings by which rows of a trace become jobs.
 
     ``rigid`` and ``fixed_batch`` are the fractions of jobs that cannot change their size, or their batch.
     ``recorded`` and ``pinned`` reproduce published simulators: gradient noise as recorded, and applications that

@@ -101,6 +101,13 @@ def test_without_a_terminal_watch_prints_changes_and_ends_with_the_last_job(run:
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["id", "j2", "id", "j2", "j1"]
 
 
+def test_a_queue_to_watch_is_not_printed_once_as_json(run: Run, server: Fake) -> None:
+    result = run("queue", "--watch", "--json")
+    assert result.exit_code == 2
+    assert "--watch is for people" in result.stderr
+    assert server.asked == []
+
+
 def test_history_shows_how_long_jobs_waited_and_ran(run: Run, server: Fake) -> None:
     result = run("history", "--limit", "5")
     assert result.stdout == (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from elastane.cli import history_files
-from elastane.cli.live import calls, options, terminal, times
+from elastane.cli.live import connection, options, terminal, times
 from elastane.cli.live.exit_codes import Verb
 from elastane.cli.live.groups import ListByDefault, group
 
@@ -40,8 +40,8 @@ def command(
     limit: int = typer.Option(20, min=1, max=10_000, help="How many jobs."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Show ended jobs."""
-    jobs = calls.connect().jobs("ended", limit=limit)
+    """Prints the jobs that have ended, the latest first."""
+    jobs = connection.connect().jobs("ended", limit=limit)
     if as_json:
         typer.echo(terminal.document(jobs))
     elif not jobs:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, completion, options, terminal, times, wait_for_end
+from elastane.cli.live import completion, connection, options, terminal, times, wait_for_end
 from elastane.cli.live.curve import chart
 from elastane.cli.live.eta import end_words
 from elastane.cli.live.queue import nodes_words, workers_words
@@ -31,8 +31,8 @@ def command(
     wait: bool = typer.Option(False, "--wait", help="Wait for the end; the exit code tells which."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Show a job or the cluster."""
-    client = calls.connect()
+    """Prints one job in detail, or the cluster."""
+    client = connection.connect()
     if id is None:
         if wait:
             raise ElastaneError("--wait needs a job: elastane status JOB --wait")
@@ -45,7 +45,7 @@ def command(
 
 
 def job_lines(job: JobDetail, now_s: float) -> list[str]:
-    """The job in words."""
+    """The lines that describe a job to a person."""
     reason = f": {job.kind_reason}" if job.kind_reason else ""
     lines = [terminal.clean(f"{job.id} ({job.name}) {job.state}, {job.kind}{reason}")]
     lines += [f"  {label:<10}{terminal.clean(text)}" for label, text in _facts(job, now_s)]

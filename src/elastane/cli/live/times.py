@@ -82,7 +82,7 @@ def amount(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of one."""
+    """A fraction of one as a percentage."""
     return "–" if share is None else "?" if not math.isfinite(share) else f"{share:.0%}".replace("%", " %")
 
 

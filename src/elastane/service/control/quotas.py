@@ -42,12 +42,12 @@ class Allowance:
     def refusal(self, borrowed: int, view: JobView) -> str:
         """Why there is no room for this job."""
         more = f" and has borrowed {borrowed} more" if borrowed else ""
-        never = "" if _returns(view) else f"; {_kind(view)} jobs never borrow what others leave free"
+        never = "" if _returns(view) else f"; {_kind(view)} never borrow what others leave free"
         return f"tenant {self.quota.tenant} is at its quota of {counted(self.quota.slots or 0, 'slot')}{more}{never}"
 
 
 def _kind(view: JobView) -> str:
-    return "rigid" if Ability.SUSPEND not in view.abilities else "non-preemptible"
+    return "commands" if Ability.SUSPEND not in view.abilities else "non-preemptible jobs"
 
 
 def _returns(view: JobView) -> bool:

@@ -20,8 +20,8 @@ def left_behind(jobs: Iterable[LiveJob]) -> str:
         ),
         _part(
             groups["over"],
-            "is rigid: nothing of it was saved, it starts over",
-            "are rigid: nothing of them was saved, they start over",
+            "is a command: nothing of it was saved, it starts over",
+            "are commands: nothing of them was saved, they start over",
         ),
         _part(
             groups["young"], "had not begun to train and starts anew", "had not begun to train and start anew"

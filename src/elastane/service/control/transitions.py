@@ -11,7 +11,7 @@ from elastane.service.control.active_job import LiveJob
 from elastane.service.store.rows import JobRow
 
 BACKOFF_S, LONGEST_BACKOFF_S = 2.0, 60.0
-_UNSAVED = "a rigid job cannot be saved"
+_UNSAVED = "a command cannot be saved"
 MOST_LOSSES = 20
 """Attempts in a row that were lost without a step between them, after which something is wrong with the job."""
 

@@ -28,7 +28,7 @@ def put_seal(files: Files) -> None:
 
 
 def break_seal(files: Files) -> None:
-    """From here on the content may change; the caller holds the write lock."""
+    """Remove the seal, because the content may change from now on; the caller holds the write lock."""
     if not files.sealed.exists():
         return
     files.sealed.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What the store remembers of a job and of a decision, as values."""
+"""Rows of jobs and decisions as immutable values."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class JobRow:
 
     @property
     def id(self) -> str:
-        """What people call it."""
+        """The job's id, as people write it."""
         return id_of(self.number)
 
     @property
