@@ -111,11 +111,6 @@ class JobSpec(Section):
         return (self.workers.resources or self.resources).vector()
 
     @property
-    def server(self) -> Resources | None:
-        """Needs of one parameter server; None for jobs without."""
-        return self.servers.resources.vector() if self.servers else None
-
-    @property
     def variables(self) -> dict[str, str]:
         """All environment variables that the job brings along."""
         return {**self.exported, **self.env}

@@ -14,8 +14,9 @@ from typing import Any
 
 from elastane.cluster import Node
 from elastane.errors import ElastaneError
-from elastane.jobs import JobSpec, parse_spec
+from elastane.jobs import JobSpec
 from elastane.jobs.loading import dump_json
+from elastane.jobs.unsupported import submitted_spec
 from elastane.service.commands import Steering
 from elastane.service.control.intake import Intake, NewJob
 from elastane.service.control.plane import ControlPlane
@@ -61,7 +62,7 @@ class LiveService(Steering):
     async def _looked_at(
         self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
     ) -> NewJob:
-        given = parse_spec({"tenant": who.tenant, **spec})
+        given = submitted_spec({"tenant": who.tenant, **spec})
         # Not resolved: that would look at disks that may not answer.
         place = os.path.abspath(Path(directory) / given.workdir) if given.workdir else directory  # noqa: PTH100
         looked = await self._plane.engine.examine(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from elastane.engines.local.environment import for_jobs
 from elastane.engines.local.marked_processes import MARK
+from elastane.jobs.declared import VARIABLE, Declared
 from engines.local.house import house, live
 
 
@@ -44,5 +46,24 @@ def test_a_job_is_told_neither_the_home_nor_a_token_nor_what_up_was_started_with
             assert not {"ELASTANE_HOME", "ELASTANE_TOKEN", "DEPLOY_KEY"} & seen.keys()
             assert not [value for value in seen.values() if "of-the-admin" in value]
             assert str(tmp_path) not in seen[MARK]
+
+    live(story)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_job_finds_what_its_owner_declared_and_not_what_else_is_set(tmp_path: Path, adaptive: bool) -> None:
+    script = tmp_path / "show.py"
+    script.write_text(WARM)
+    command = (str(script),) if adaptive else ("-c", SHOW)
+
+    async def story() -> None:
+        async with house(tmp_path, nodes=1) as living:
+            plain = living.launch("j1", 1, sys.executable, *command)
+            job = replace(plain, environment={VARIABLE: '{"epochs": 99}'}, declared=Declared(epochs=3))
+            living.want(job, {"n0": 1})
+            log = job.run / "logs" / "w1.log"
+            await living.until(lambda: log.exists() and "}\n" in log.read_text())
+            seen = json.loads(next(line for line in log.read_text().splitlines() if line.startswith("{")))
+            assert json.loads(seen[VARIABLE]) == {"epochs": 3}
 
     live(story)
