@@ -10,6 +10,7 @@ from pathlib import Path
 from plotly.offline import get_plotlyjs
 
 from elastane import __version__
+from elastane.kit.durations import duration
 from elastane.page import filled, script_safe
 from elastane.train.errors import TrainError
 from elastane.train.reports.events import Diverged, Event, Resized, Stepped, Warned
@@ -17,7 +18,7 @@ from elastane.train.reports.figure import figure
 from elastane.train.reports.history import History, collect
 from elastane.train.reports.sparks import plot_terminal
 from elastane.train.reports.summary import Pauses, pauses_by_kind, summarise
-from elastane.train.reports.wording import duration, finite, milliseconds, sentence
+from elastane.train.reports.wording import finite, milliseconds, sentence
 
 __all__ = ["plot_html", "plot_terminal"]
 
