@@ -34,7 +34,7 @@ ROOMS: dict[str, set[str]] = {
 USERS = {"client", "demo"}
 """Rooms that only talk to the service, from outside."""
 
-GROUND = {"codec", "errors", "kit", "lazy", "page", "resources", "suggest", "textfiles"}
+GROUND = {"codec", "errors", "kit", "lazy", "resources", "suggest", "textfiles"}
 """Modules below every room."""
 
 DOORS = {"cli", "__init__", "__main__"}
