@@ -26,7 +26,7 @@ from elastane.service.store.rows import JobRow
 from elastane.service.why import waits_for
 from elastane.service.wording import counted
 
-_HOLDS = (State.STARTING, State.RUNNING, State.RESIZING, State.STAGING)
+_HOLDS = (State.STARTING, State.RUNNING, State.RESIZING)
 
 
 class Steering(Looking):
