@@ -72,12 +72,15 @@ def run(
     from elastane.train.reports.progress import ProgressDisplay
     from elastane.train.reports.summary import summarise
     from elastane.train.run_folder import default_run
+    from elastane.train.torch_range import check_torch
 
     _refuse_commands([script, *(arguments or ())], module=module)
     if not module and not Path(script).is_file():
         raise TrainError(f"there is no script {script}")
     source = source_of_module(script, Path.cwd()) if module else Path(script)
     choice = choose_kind(kind, source)
+    if choice.kind is JobKind.ADAPTIVE:
+        check_torch()
     options = JobOptions(
         script=script if module else str(Path(script).resolve()),
         arguments=tuple(arguments or ()),
