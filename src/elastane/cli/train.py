@@ -123,7 +123,7 @@ def run(
 
 
 def how_to_resume(options: JobOptions, workers: int, script: str, mode: str | None) -> str:
-    """The command that takes a stopped run up where it was saved."""
+    """Compose the command that resumes a stopped run from its checkpoint."""
     words = ["elastane", "train", "--run", str(options.run)]
     words += [f"--workers={workers}"] if workers > 1 else []
     words += [f"--mode={mode}"] if mode else []

@@ -112,7 +112,7 @@ class JobSpec(Section):
 
     @property
     def variables(self) -> dict[str, str]:
-        """All environment variables that the job brings along."""
+        """Merge the environment variables that the job brings along; ``env`` wins."""
         return {**self.exported, **self.env}
 
     def deadline_s(self, submitted_s: float) -> float | None:

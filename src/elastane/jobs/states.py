@@ -42,7 +42,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What moves a job on.  The words complete "cannot … a job that is …"."""
+    """An event moves a job from one state to another.  The words complete "cannot … a job that is …"."""
 
     ADMIT = "admit"
     REJECT = "reject"
@@ -145,5 +145,5 @@ def advance(state: State, event: Event) -> State:
 
 
 def step(state: State, event: Event, at_s: float, detail: str = "") -> Transition:
-    """The same as ``advance``, as a record for the job's history."""
+    """Do as ``advance`` does, and return the step as a record for the job's history."""
     return Transition(at_s, state, advance(state, event), event, detail)

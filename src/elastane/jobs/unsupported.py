@@ -43,7 +43,7 @@ def _unsupported(spec: JobSpec) -> Iterator[Problem]:
 
 
 def _is_set(section: BaseModel, path: str) -> bool:
-    """Whether the field differs from what it is by default."""
+    """Tell whether the field differs from what it is by default."""
     name, _, rest = path.partition(".")
     value = getattr(section, name)
     if rest:

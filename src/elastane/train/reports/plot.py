@@ -1,4 +1,4 @@
-"""A run drawn: as one HTML file that needs no network, or on the terminal (``plot_terminal``)."""
+"""Draws a run: as one HTML file that needs no network, or on the terminal (``plot_terminal``)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def plot_html(events: Iterable[Event], path: Path) -> None:
 
 
 def _notes(history: History) -> list[str]:
-    """What a reader must know about the charts, and what the run itself warned of."""
+    """List what a reader must know about the charts, and what the run itself warned of."""
     windows, resizes = history.of(Stepped), history.of(Resized)
     notes = []
     if history.newer_version is not None:
