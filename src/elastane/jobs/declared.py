@@ -38,14 +38,14 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The declaration of an owner; a field is None where nothing was declared."""
+    """What an owner declared; None where nothing was."""
 
     epochs: int | None = None
     target: Goal | None = None
     batch: Batches | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Convert to JSON values, without the keys that were not declared."""
+        """JSON values without the keys that were not declared."""
         values: dict[str, Any] = {}
         if self.epochs is not None:
             values["epochs"] = self.epochs
@@ -58,12 +58,12 @@ class Declared:
         return values
 
     def environment(self) -> dict[str, str]:
-        """Return the variable that carries it, always, so that no other setting passes for the owner's."""
+        """The variable that carries it.  It is always set, so that nobody else's setting passes for the owner's."""
         return {VARIABLE: json.dumps(self.to_json(), sort_keys=True)}
 
 
 def declared_by(spec: JobSpec) -> Declared:
-    """Extract the declaration from a spec.  A fixed batch is one whose largest size is its size."""
+    """What a spec declares.  A fixed batch is one whose largest size is its size."""
     goal, batch = spec.target, spec.batch
     return Declared(
         spec.epochs,
@@ -73,7 +73,7 @@ def declared_by(spec: JobSpec) -> Declared:
 
 
 def declared_from_json(values: Mapping[str, Any]) -> Declared:
-    """Read a declaration: the inverse of ``Declared.to_json``."""
+    """The inverse of ``Declared.to_json``."""
     goal, batch = values.get("target"), values.get("batch")
     return Declared(
         values.get("epochs"),
