@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from benchmarks.harness import Bench
 from benchmarks.live.jobs import laps_of, latest_step, lines_of, short, training
 from benchmarks.live.past import write_past
 from benchmarks.live.system import System, until
-from benchmarks.train.bench import Bench
 from elastane.client import Client
 from elastane.engines.local.paths import Layout
 from elastane.errors import ElastaneError

@@ -9,6 +9,7 @@ import pytest
 
 from elastane.engines.contract import Cause
 from elastane.errors import ElastaneError
+from elastane.jobs.declared import Declared, Goal
 from elastane.jobs.problems import SpecError
 from elastane.jobs.states import State
 from elastane.service.protocol import Conflict, NotFound
@@ -37,6 +38,31 @@ def test_a_wrong_spec_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
             w.submit(workers=-1)
         assert not w.plane.live
         assert not w.store.active()
+
+
+def test_what_nothing_would_act_upon_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
+    with world(tmp_path) as w:
+        with pytest.raises(SpecError, match=r"^servers is not supported yet: parameter servers are known to"):
+            w.submit(servers=2)
+        assert not w.plane.live
+        assert not w.store.active()
+
+
+def test_what_an_owner_declares_reaches_the_engine_also_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(tmp_path) as w:
+        seen: list[Declared] = []
+        ensure = w.engine.ensure
+        monkeypatch.setattr(
+            w.engine, "ensure", lambda wanted: (seen.append(wanted.launch.declared), ensure(wanted))
+        )
+        started(w, epochs=3, target={"metric": "accuracy", "value": 0.9})
+        before = len(seen)
+        w.crash()
+        w.round()
+        assert len(seen) > before > 0
+        assert set(seen) == {Declared(3, Goal("accuracy", 0.9, "at-least"))}
 
 
 def test_what_no_node_could_hold_is_refused_with_what_there_is(tmp_path: Path) -> None:

@@ -119,20 +119,20 @@ class _Point:
     interference: float
 
     def applied(self, spec: RunSpec) -> RunSpec:
-        """The run at this point."""
+        """Make the run at this point of the sweep."""
         physics = replace(spec.physics, interval_s=self.interval_s, interference=self.interference)
         return replace(spec, load=self.load, physics=physics)
 
 
 def _points(load: str, interval: str | None, interference: str) -> list[_Point]:
-    """Every combination of what the three options say."""
+    """Combine the values of the three options that can be swept."""
     rounds = [None] if interval is None else lists.numbers("--interval", interval)
     slowdowns = lists.numbers("--interference", interference)
     return [_Point(*each) for each in itertools.product(lists.numbers("--load", load), rounds, slowdowns)]
 
 
 def _swept(points: Sequence[_Point]) -> str | None:
-    """The physics parameter that takes several values; at most one may."""
+    """Find the physics parameter that takes several values; at most one may."""
     varying = [name for name in _SWEPT if len({getattr(point, name) for point in points}) > 1]
     if len(varying) > 1:
         options = " and ".join(_SWEPT[name] for name in varying)
@@ -154,7 +154,7 @@ def run(specs: list[RunSpec], processes: int, use_cache: bool, quiet: bool = Fal
 
 
 def _title(spec: RunSpec, specs: list[RunSpec]) -> str:
-    """The policy and whatever else differs between the runs."""
+    """Label a run: its policy and whatever else differs between the runs."""
     parts = [spec.policy]
     for label, value, everyone in (
         ("seed", spec.seed, {s.seed for s in specs}),

@@ -113,13 +113,8 @@ class JobSpec(Section):
         return (self.workers.resources or self.resources).vector()
 
     @property
-    def server(self) -> Resources | None:
-        """Needs of one parameter server; None for jobs without."""
-        return self.servers.resources.vector() if self.servers else None
-
-    @property
     def variables(self) -> dict[str, str]:
-        """All environment variables that the job brings along."""
+        """Merge the environment variables that the job brings along; ``env`` wins."""
         return {**self.exported, **self.env}
 
     def deadline_s(self, submitted_s: float) -> float | None:

@@ -1,11 +1,11 @@
 """The life of a job as a table: states, events, and where each event leads.
 
 ```
-submitted ─► queued ─► (staging) ─► starting ─► running ⇄ resizing
-               ▲                                  │
-               │◄── suspended ◄── suspending ◄────┤
-               │◄── retrying / lost ◄─────────────┤
-                                                  ▼
+submitted ─► queued ─► starting ─► running ⇄ resizing
+               ▲                      │
+               │◄── suspended ◄── suspending
+               │◄── retrying / lost ◄─┤
+                                      ▼
                        succeeded · failed · cancelled (through stopping) · rejected
 ```
 
@@ -27,7 +27,6 @@ class State(Enum):
 
     SUBMITTED = "submitted"  # stored, not yet judged
     QUEUED = "queued"  # admitted, holds nothing
-    STAGING = "staging"  # holds a grant while its data is brought near
     STARTING = "starting"  # workers are being launched
     RUNNING = "running"
     RESIZING = "resizing"  # moving from one grant to another
@@ -43,11 +42,10 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What moves a job on.  The words complete "cannot … a job that is …"."""
+    """An event moves a job from one state to another.  The words complete "cannot … a job that is …"."""
 
     ADMIT = "admit"
     REJECT = "reject"
-    STAGE = "stage"
     START = "start"
     STARTED = "report the start of"
     RESIZE = "resize"
@@ -75,13 +73,12 @@ _HOLDING: Mapping[Event, State] = {
     _E.LOSE: _S.LOST,
 }
 _WORKING: Mapping[Event, State] = {**_HOLDING, _E.FINISH: _S.SUCCEEDED}
-_WAITING: Mapping[Event, State] = {_E.STAGE: _S.STAGING, _E.START: _S.STARTING, _E.CANCEL: _S.CANCELLED}
+_WAITING: Mapping[Event, State] = {_E.START: _S.STARTING, _E.CANCEL: _S.CANCELLED}
 
 EDGES: Mapping[State, Mapping[Event, State]] = {
     _S.SUBMITTED: {_E.ADMIT: _S.QUEUED, _E.REJECT: _S.REJECTED, _E.CANCEL: _S.CANCELLED},
     # A deferred bid may still be refused once its time has run out.
     _S.QUEUED: {**_WAITING, _E.REJECT: _S.REJECTED},
-    _S.STAGING: {**_HOLDING, _E.START: _S.STARTING},
     # A short command can end before anyone has reported its start.
     _S.STARTING: {**_WORKING, _E.STARTED: _S.RUNNING},
     _S.RUNNING: {**_WORKING, _E.RESIZE: _S.RESIZING},
@@ -116,7 +113,7 @@ EDGES: Mapping[State, Mapping[Event, State]] = {
 TERMINAL = frozenset(state for state, edges in EDGES.items() if not edges)
 """States that nothing leaves."""
 
-HOLDING = frozenset({_S.STAGING, _S.STARTING, _S.RUNNING, _S.RESIZING, _S.SUSPENDING, _S.STOPPING, _S.LOST})
+HOLDING = frozenset({_S.STARTING, _S.RUNNING, _S.RESIZING, _S.SUSPENDING, _S.STOPPING, _S.LOST})
 """States in which a job holds, or may still hold, part of the cluster."""
 
 
@@ -148,5 +145,5 @@ def advance(state: State, event: Event) -> State:
 
 
 def step(state: State, event: Event, at_s: float, detail: str = "") -> Transition:
-    """The same as ``advance``, as a record for the job's history."""
+    """Do as ``advance`` does, and return the step as a record for the job's history."""
     return Transition(at_s, state, advance(state, event), event, detail)

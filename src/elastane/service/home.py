@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from elastane.engines.local.job_users import JobsAs
 from elastane.engines.local.json_files import Lock
 from elastane.errors import ElastaneError
+from elastane.kit.atomic_files import write_atomically
 from elastane.service.limits import Limits
 
 if TYPE_CHECKING:
@@ -143,11 +144,7 @@ def _seal(home: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """A file that is there wholly or not at all, for its owner's eyes only."""
-    part = path.with_name(f".{path.name}.part")
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(fd, "w") as file:
-        file.write(text + "\n")
-    part.replace(path)
+    write_atomically(path, f"{text}\n", private=True)
 
 
 def start_detached(home: Path, arguments: Sequence[str], *, leashed: bool = False) -> Address:

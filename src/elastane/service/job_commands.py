@@ -21,7 +21,7 @@ from elastane.service.run_kinds import is_command, kind_of
 from elastane.service.store.rows import JobRow
 from elastane.service.wording import counted
 
-_HOLDS = (State.STARTING, State.RUNNING, State.RESIZING, State.STAGING)
+_HOLDS = (State.STARTING, State.RUNNING, State.RESIZING)
 
 
 class JobCommands:

@@ -33,7 +33,7 @@ def as_looked_at(spec: JobSpec, looked: Examined) -> tuple[JobSpec, tuple[str, .
                 min=low, max=high, resources=spec.workers.resources
             )
     changed = _checked(spec.model_copy(update=changes)) if changes else spec
-    return changed, (*warnings, *_doubts(changed, looked))
+    return changed, (*warnings, *_doubts(changed, looked), *_unread(changed, looked))
 
 
 def _checked(changed: JobSpec) -> JobSpec:
@@ -48,6 +48,16 @@ def _doubts(spec: JobSpec, looked: Examined) -> list[str]:
     if spec.kind is Kind.AUTO and spec.workers.max not in (None, spec.workers.min):
         return [f"{_words(spec)} workers are not possible, it keeps {spec.workers.min}: {looked.why}"]
     return [looked.why] if "install" in looked.why else []
+
+
+def _unread(spec: JobSpec, looked: Examined) -> list[str]:
+    """Say which wishes only the training library can fulfil, where a script does not seem to use it."""
+    wishes = [name for name in ("epochs", "target") if getattr(spec, name) is not None]
+    if looked.kind == Kind.ADAPTIVE or not wishes:
+        return []
+    return [
+        f"{' and '.join(wishes)}: only scripts that use elastane.train go by that; this one is {looked.kind}"
+    ]
 
 
 def _words(spec: JobSpec) -> str:

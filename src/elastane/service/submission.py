@@ -12,8 +12,9 @@ from typing import Any
 from elastane.cluster import Node
 from elastane.engines.contract import Engine
 from elastane.errors import ElastaneError
-from elastane.jobs import JobSpec, parse_spec
+from elastane.jobs import JobSpec
 from elastane.jobs.loading import dump_json
+from elastane.jobs.unsupported import submitted_spec
 from elastane.service.control.intake import Intake, NewJob
 from elastane.service.messages import Submitted
 from elastane.service.protocol import Principal
@@ -56,7 +57,7 @@ class Submission:
     async def _looked_at(
         self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
     ) -> NewJob:
-        given = parse_spec({"tenant": who.tenant, **spec})
+        given = submitted_spec({"tenant": who.tenant, **spec})
         # Not resolved: that would look at disks that may not answer.
         place = os.path.abspath(Path(directory) / given.workdir) if given.workdir else directory  # noqa: PTH100
         looked = await self._engine.examine(

@@ -39,10 +39,10 @@ j1 (digits) running, adaptive: its process called elastane.train
   process  node  pid   doing
   w0       n0    4711  training
   w1       n1    –
-        when  became    because
-  10 min ago  queued    admit
-  10 min ago  starting  start: 2 workers
-  10 min ago  running   report the start of
+         when  became    because
+   10 min ago  queued    admit
+  9.8 min ago  starting  start: 2 workers
+  9.8 min ago  running   report the start of
 """
 
 WHY = """\

@@ -11,6 +11,7 @@ from elastane.cli import history_files
 from elastane.cli.live import connection, options, terminal, times
 from elastane.cli.live.exit_codes import Verb
 from elastane.cli.live.groups import ListByDefault, group
+from elastane.kit.durations import duration
 
 if TYPE_CHECKING:
     from elastane.service.messages import JobSummary
@@ -60,8 +61,8 @@ def _row(job: JobSummary, now_s: float) -> Sequence[object]:
         job.owner,
         job.state,
         job.attempt,
-        times.duration(started_s - job.submitted_s),
-        "–" if job.started_s is None else times.duration(ended_s - started_s),
+        duration(started_s - job.submitted_s),
+        "–" if job.started_s is None else duration(ended_s - started_s),
         times.ago(ended_s, now_s),
         job.reason,
     )

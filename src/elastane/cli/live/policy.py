@@ -11,6 +11,7 @@ from elastane.cli.live import completion, connection, options, terminal, times
 from elastane.cli.live.exit_codes import Verb
 from elastane.cli.live.groups import ShowByDefault, group
 from elastane.errors import ElastaneError
+from elastane.kit.durations import duration
 
 if TYPE_CHECKING:
     from elastane.service.messages import PolicyInfo
@@ -59,7 +60,7 @@ def _print(info: PolicyInfo, as_json: bool) -> None:
     if as_json:
         typer.echo(terminal.document(info))
         return
-    how = "on events" if info.period_s is None else f"every {times.duration(info.period_s)}"
+    how = "on events" if info.period_s is None else f"every {duration(info.period_s)}"
     took = "" if info.last_ms is None else f", the last in {times.amount(info.last_ms)} ms"
     title = f" ({info.title})" if info.title else ""
     typer.echo(terminal.clean(f"policy {info.policy}{title}"))

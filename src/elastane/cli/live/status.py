@@ -13,6 +13,7 @@ from elastane.cli.live.curve import chart
 from elastane.cli.live.eta import end_words
 from elastane.cli.live.queue import nodes_words, workers_words
 from elastane.errors import ElastaneError
+from elastane.kit.durations import duration
 
 if TYPE_CHECKING:
     from elastane.service.messages import JobDetail, ServerInfo, Training
@@ -92,7 +93,7 @@ def _training(training: Training, progress: float | None) -> Iterator[tuple[str,
     yield (
         "changes",
         (
-            f"{times.counted(training.resizes, 'resize')} with {times.pauses(training.pauses_s)} of pauses, "
+            f"{times.counted(training.resizes, 'resize')} with {duration(training.pauses_s)} of pauses, "
             f"{times.counted(training.workers_lost, 'worker')} lost, "
             f"{times.counted(training.redone_steps, 'step')} done again"
         ),
@@ -128,7 +129,7 @@ def _print_server(info: ServerInfo, as_json: bool) -> None:
         typer.echo(terminal.document(info))
         return
     jobs = ", ".join(f"{count} {state}" for state, count in info.jobs.items() if count) or "none"
-    up = times.duration(times.now_s() - info.started_s)
+    up = duration(times.now_s() - info.started_s)
     slots = f"{times.counted(info.slots, 'slot')} on {times.counted(info.nodes, 'node')}"
     typer.echo(terminal.clean(f"elastane {info.version}, up for {up}, home {info.home}"))
     typer.echo(terminal.clean(f"{slots}, policy {info.policy}"))

@@ -102,11 +102,11 @@ def _only(spec: list[str] | None) -> str | None:
 
 
 def _check(written: Draft, key: str | None) -> None:
-    from elastane.jobs.loading import parse_spec
+    from elastane.jobs.unsupported import submitted_spec
 
     if key is not None and not 1 <= len(key) <= 200:
         raise ElastaneError(f"--key: got {len(key)} characters; expected 1 to 200")
-    parse_spec(written.values, written.source)
+    submitted_spec(written.values, written.source)
 
 
 def _surroundings(

@@ -117,7 +117,7 @@ class ControlPlane(Dividing):
         told = [job for job in self.live.values() if job.row.grant is not None]
         with self.store.transaction() as t:
             for job in self.live.values():
-                if job.row.state in (State.STAGING, State.STARTING, State.RUNNING, State.RESIZING):
+                if job.row.state in (State.STARTING, State.RUNNING, State.RESIZING):
                     self._suspend(t, job, "Elastane is shutting down")
         self._ensure_all()
         deadline = time.monotonic() + _SHUTDOWN_S

@@ -18,6 +18,7 @@ from elastane.cluster import Node
 from elastane.engines.contract import Ending, Engine, Launch, Wanted
 from elastane.engines.local.paths import Layout
 from elastane.errors import ElastaneError
+from elastane.jobs.declared import declared_by
 from elastane.jobs.kinds import Kind
 from elastane.jobs.parts import Checkpoint
 from elastane.jobs.states import EDGES, Event, State
@@ -190,6 +191,7 @@ class Holding:
             # Unless its owner wants another, the training library finds an interval from what saving costs.
             checkpoint_s=spec.checkpoint.every if spec.checkpoint.every != Checkpoint().every else None,
             tenant=row.tenant,
+            declared=declared_by(spec),
         )
         if row.ending:
             ending = Ending.SUSPEND if row.ending == "suspend" else Ending.CANCEL

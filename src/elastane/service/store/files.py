@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from elastane.kit.atomic_files import sync
 from elastane.service.store.failpoints import reach
 
 
@@ -58,15 +59,6 @@ def make_private(path: Path) -> None:
     """Create an empty file that only its owner can read, in place of any left from a crash."""
     path.unlink(missing_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
-
-
-def sync(path: Path) -> None:
-    """Flush a file to disk; of a folder, the names in it."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def put_in_place(made: Path, path: Path) -> None:

@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from elastane.errors import ElastaneError
+from elastane.kit.atomic_files import sync
 from elastane.service.store import backup
 from elastane.service.store.accounts import AccountReads, AccountWrites
 from elastane.service.store.clean_shutdown import put_seal, read_seal
@@ -21,7 +22,7 @@ from elastane.service.store.database import Clock, Database, connect
 from elastane.service.store.errors import StoreError, missing
 from elastane.service.store.event_log import LogReads, LogWrites
 from elastane.service.store.failpoints import reach
-from elastane.service.store.files import Files, make_folder, make_private, sync
+from elastane.service.store.files import Files, make_folder, make_private
 from elastane.service.store.history import PastReads, PastWrites
 from elastane.service.store.integrity import examine, in_plain_words
 from elastane.service.store.jobs import JobReads, JobWrites

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastane.page import script_safe
-from elastane.sim.report import SweepPoint, html, write_html, write_sweep_html
+from elastane.kit import html_page
+from elastane.kit.html_page import script_safe
+from elastane.sim.report import SweepPoint, write_html, write_sweep_html
 from elastane.sim.report.compare import rows
 from elastane.sim.report.embed import Limits, page_data
 from elastane.sim.result import JobRecord, RunResult, Stretch
@@ -37,7 +38,7 @@ def run(policy: str, jobs: int = 3, changes: int = 4, seed: int = 1, name: str =
 @pytest.fixture(autouse=True)
 def _small_chart_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five megabytes of plotly in every page would only slow the tests; one test puts it back."""
-    monkeypatch.setattr(html, "get_plotlyjs", lambda: "/* plotly */")
+    monkeypatch.setattr(html_page, "chart_library", lambda: "/* plotly */")
 
 
 def page(path: Path, *results: RunResult, **options: object) -> str:

@@ -1,21 +1,5 @@
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{title}}</title>
-<style>{{style}}</style>
-</head>
-<body>
-<header>
-  <p class="brand">Elastane <span>{{version}}</span></p>
-  <h1>{{title}}</h1>
-  <dl class="facts">{{facts}}</dl>
-</header>
-{{sections}}
-<script>{{plotly}}</script>
-<script>
-const charts = {{data}};
+"use strict";
+const charts = JSON.parse(document.getElementById("data").textContent);
 for (const [id, figure] of Object.entries(charts)) {
   const layout = Object.assign({
     margin: {t: 10, r: 20, b: 50, l: 60}, height: 380, hovermode: "closest",
@@ -24,6 +8,3 @@ for (const [id, figure] of Object.entries(charts)) {
   }, figure.layout);
   Plotly.newPlot(id, figure.data, layout, {displayModeBar: false, responsive: true});
 }
-</script>
-</body>
-</html>

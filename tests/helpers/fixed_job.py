@@ -53,17 +53,17 @@ class FixedJob:
             return workers / self.workers
         return 1.0 if workers == self.workers else 0.0
 
-    def pace(self, grant: Grant, gpu_type: str, batch: Batch | None, done: float) -> Pace:  # noqa: ARG002
-        """Returns one rate that holds from the beginning to the end."""
+    def pace(self, grant: Grant, gpu_type: str, batch: Batch | None, done: float) -> Pace:
+        """One rate from the beginning to the end."""
         rate = self.rate(grant.workers)
         step_s = 1.0 / rate if rate else 0.0
         return Pace(rate, self.total_work, gradient_s=step_s, step_s=step_s)
 
-    def oracle(self, done: float, limits: BatchLimits | None) -> tuple[Estimate, FixedSpeed]:  # noqa: ARG002
-        """Returns the true remaining work and the true speed, for oracle policies."""
+    def oracle(self, done: float, limits: BatchLimits | None) -> tuple[Estimate, FixedSpeed]:
+        """What is really left, and the real speed."""
         return Estimate(max(self.duration_s - done, 0.0), source=Provenance.ORACLE), FixedSpeed(self)
 
-    def loss(self, done: float) -> float | None:  # noqa: ARG002
+    def loss(self, done: float) -> float | None:
         """Returns None: a job of fixed length reports no loss."""
         return None
 
@@ -79,11 +79,11 @@ class FixedSpeed(TrueSpeed):
         """The most workers it can use: those it asked for, or any number if ``linear``."""
         return np.iinfo(np.int32).max if self.job.linear else self.job.workers
 
-    def rates(self, nodes: IntArray, workers: IntArray, gpu_type: str = "") -> FloatArray:  # noqa: ARG002
-        """Returns work per second for each number of workers; nodes do not matter."""
+    def rates(self, nodes: IntArray, workers: IntArray, gpu_type: str = "") -> FloatArray:
+        """Work per second; nodes do not matter."""
         flat = np.ravel(workers)
         return np.array([self.job.rate(int(count)) for count in flat], dtype=np.float64)
 
-    def best_batch(self, nodes: int, workers: int, gpu_type: str = "") -> Batch | None:  # noqa: ARG002
-        """Returns None: its batch is not modelled."""
+    def best_batch(self, nodes: int, workers: int, gpu_type: str = "") -> Batch | None:
+        """There is none to choose."""
         return None
