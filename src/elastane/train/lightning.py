@@ -29,8 +29,8 @@ from typing import Any
 import torch
 
 from elastane.train.errors import TrainError
+from elastane.train.script.api import Job
 from elastane.train.script.framework_loop import WholeSteps
-from elastane.train.script.job import Job
 from elastane.train.script.loader import ElasticLoader
 from elastane.train.worker.batch_split import Mode
 

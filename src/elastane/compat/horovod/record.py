@@ -58,6 +58,14 @@ class Record:
         saver = AsyncSaver(CheckpointStore(run / "checkpoints"))
         return cls(_Book(run, outlet, Reporter(outlet.emit, time.time), saver, SaveInterval(time.monotonic())))
 
+    def counts(self, batch: int) -> None:
+        """A step has so many samples."""
+        self.batch = batch
+
+    def at_epoch(self, epoch: int) -> None:
+        """Training has come to this epoch."""
+        self.epoch = epoch
+
     def begin(self, membership: Membership) -> None:
         """Training can begin; where a coordinator plans, ``changed`` has said so already."""
         if self._book is not None:

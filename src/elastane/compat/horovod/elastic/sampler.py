@@ -56,7 +56,8 @@ class ElasticSampler(Sampler[int]):
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
         """This batch of the present round is done, here and (for they step together) on all workers."""
-        together = session().record.batch = batch_size * size()
+        together = batch_size * size()
+        session().record.counts(together)
         self._done[self._round()[batch_idx * together : (batch_idx + 1) * together]] = True
 
     def record_indices(self, indices: Iterable[int]) -> None:
