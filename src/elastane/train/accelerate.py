@@ -172,7 +172,7 @@ class Accelerator(_Accelerator):  # type: ignore[misc]
         return tensor
 
     def gather_for_metrics(self, input_data: Any, use_gather_object: bool = False) -> Any:  # noqa: ARG002
-        """See ``gather``."""
+        """Give the tensor back, like ``gather``."""
         return self.gather(input_data)
 
     def reduce(self, tensor: Any, reduction: str = "sum", scale: float = 1.0) -> Any:  # noqa: ARG002
@@ -247,7 +247,7 @@ class Accelerator(_Accelerator):  # type: ignore[misc]
         )
 
     def end_training(self) -> None:
-        """Training is over."""
+        """End the job: its last state is saved."""
         self.job.finish()
 
 

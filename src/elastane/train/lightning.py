@@ -209,7 +209,7 @@ def _check(trainer: Any, strategy: ElasticStrategy) -> None:
 
 
 class _Memory:
-    """What callbacks remember."""
+    """The state of Lightning callbacks, as part of the job's state."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer

@@ -27,7 +27,7 @@ from elastane.train.worker.telemetry import Reporter
 
 @dataclass(frozen=True, slots=True)
 class _Book:
-    """Where to write."""
+    """The files and clocks of one run: events, checkpoints, their interval."""
 
     run: Path
     outlet: Outlet
@@ -81,7 +81,7 @@ class Record:
         )
 
     def changed(self, change: Change, step: int, membership: Membership) -> None:
-        """Other members."""
+        """Report that members have changed, if this worker leads."""
         book = self._book
         led, self._leads = self._leads, membership.rank == 0
         if book is None or not self._leads:

@@ -131,7 +131,7 @@ class Job:
 
     @property
     def epoch(self) -> int:
-        """The present epoch."""
+        """The epoch that the script is in."""
         return self._session.position.here
 
     @property

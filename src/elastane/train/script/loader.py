@@ -20,7 +20,7 @@ _ALMOST = 1e-6
 
 
 class ElasticLoader:
-    """Made by ``job.loader``."""
+    """An iterable that gives each worker its units of every step; ``job.loader`` makes it."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class ElasticLoader:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go there."""
+        """The inverse of ``state_dict``."""
         self.passes, self.position = int(state["passes"]), int(state["position"])
         self.steps, self.skipped = int(state.get("steps", 0)), int(state.get("skipped", 0))
         self._epoch, self._loops_done = int(state["epoch"]), int(state["loops"])

@@ -26,7 +26,7 @@ ORPHAN_S = 5.0
 
 
 class ElasticMembership(Membership):
-    """Members by plan."""
+    """A worker whose group follows the plans of a coordinator."""
 
     def __init__(self, link: Link, token: str, host: str = "127.0.0.1") -> None:
         super().__init__()

@@ -66,7 +66,7 @@ class Crew(Protocol):
         ...
 
     def changed(self, change: Change) -> None:
-        """Members have changed."""
+        """Adapt to other members, ranks and shares."""
         ...
 
 

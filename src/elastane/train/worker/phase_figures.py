@@ -58,7 +58,7 @@ class GradientWitness:
         self._seen: dict[int, tuple[Tensor, int]] = {}
 
     def forget(self) -> None:
-        """A body begins."""
+        """Forget all gradients, since a loop body begins."""
         self._seen = {}
 
     def look(self, parameters: Iterable[nn.Parameter]) -> None:

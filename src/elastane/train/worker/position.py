@@ -15,7 +15,7 @@ class Position:
 
     def __init__(self) -> None:
         self.step = 0
-        """Optimizer steps made."""
+        """Optimizer steps that the job has made."""
         self.epoch = 0
         """The epoch that the job has reached."""
         self.here = 0

@@ -217,5 +217,5 @@ class Reductions:
         return {"results": self._results}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take them over."""
+        """Take over the results that another worker had."""
         self._results = {place: dict(found) for place, found in state["results"].items()}

@@ -37,7 +37,7 @@ class SkippedParts:
         """Something was called that the absent have missed."""
 
     def begin(self) -> None:
-        """A step begins."""
+        """Forget what was skipped in the step before."""
         self.units, self.closing, self.absent, self.others_absent = set(), False, False, False
 
     def begin_again(self, kept: Collection[int]) -> None:

@@ -103,7 +103,7 @@ class ElasticSampler(Sampler[int]):
         return {"epoch": self.epoch, "done": self._done}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go there."""
+        """The inverse of ``state_dict``."""
         if len(state["done"]) != len(self._done):
             raise ValueError(f"{len(state['done'])} samples instead of {len(self._done)}")
         self.epoch = int(state["epoch"])

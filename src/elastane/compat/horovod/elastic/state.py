@@ -33,7 +33,7 @@ class State:
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """Members have changed."""
+        """Call what the script registered for a change of members."""
         self.reset()
         for callback in self._reset_callbacks:
             callback()
