@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from elastane.train.adapt.rules import Fixed, PolluxRule
     from elastane.train.data import SeekableStream, sample_generator
     from elastane.train.errors import TrainError
+    from elastane.train.script.api import Job, init
     from elastane.train.script.chained import Chained
-    from elastane.train.script.job import Job, init
 
 _HOME = {
     "AdaBatch": "adapt.adabatch",
     "Cabs": "adapt.cabs",
     "Chained": "script.chained",
     "Fixed": "adapt.rules",
-    "Job": "script.job",
+    "Job": "script.api",
     "PolluxRule": "adapt.rules",
     "SeekableStream": "data",
     "TrainError": "errors",
-    "init": "script.job",
+    "init": "script.api",
     "sample_generator": "data",
 }
 
