@@ -287,8 +287,21 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& dy, const 
   return {up(a), up(b), up(c)};
 }
 
+// The device of the first tensor that has one, as kernels of a GPU run where their tensors are.
+int device_among(const torch::jit::Stack& stack) {
+  for (auto& value : stack) {
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().device().type() == KIND)
+      return value.toTensor().device().index();
+    if (value.isTensorList())
+      for (const Tensor& t : value.toTensorVector())
+        if (t.defined() && t.device().type() == KIND) return t.device().index();
+  }
+  return current;
+}
+
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   init();
+  c10::DeviceGuard guard(Device(KIND, device_among(*stack)));
   drain_all(current, current_stream(current));
   bool seeded = op.hasTag(at::Tag::nondeterministic_seeded);
   at::Generator generator = default_generator(current);

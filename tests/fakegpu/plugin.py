@@ -33,7 +33,7 @@ def fakegpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Have the test run elsewhere, and report what it reported."""
     if "fakegpu" not in getattr(item, "fixturenames", ()) or server.INSIDE in os.environ:
         return None
@@ -43,6 +43,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     for report in _reports(item, _server().ask(item.nodeid)):
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    item.session._setupstate.teardown_exact(nextitem)  # of whoever ran here before
     return True
 
 
