@@ -341,3 +341,63 @@ def test_the_host_does_not_wait_to_begin_a_sum(fakegpu: ModuleType) -> None:
     assert ranks.run(2, body) == [2.0, 2.0]
     assert time.monotonic() - began_s < 30.0
     assert os.environ["FAKEGPU_INSIDE"] == "1"
+
+
+@on_late
+@pytest.mark.parametrize("forgotten", ["", "check", "order"])
+def test_a_communicator_without_one_of_its_waits_is_found_out(
+    fakegpu: ModuleType, forgotten: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the check an aborted sum passes for a whole one; without the stream's wait it is read too early."""
+
+    def body(rank: int, meeting: Meeting) -> Any:
+        transport = connected(rank, 2, meeting)
+        vector = torch.ones(4, device="fakegpu")
+        whole = torch.ones(4, device="fakegpu")
+        if forgotten == "order":
+            monkeypatch.setattr("fakegpu.comm._Work.wait", lambda _work: True)
+            if rank == 1:
+                meeting.wait_for("read", [0])
+        transport.all_reduce(whole)
+        summed = whole.tolist() == [2.0] * 4
+        meeting.reached("read", rank)
+        if rank == 1:
+            meeting.wait_for("over", [0])
+            return None
+        pending = transport.reduce(vector)
+        if forgotten == "check":
+            monkeypatch.setattr(transport, "check", lambda: None)
+        transport.abort()
+        try:
+            pending.finish()
+            passed = True
+        except MembershipChanged:
+            passed = False
+        meeting.reached("over", 0)
+        return [summed, passed]
+
+    expected_of = {"": [True, False], "check": [True, True], "order": [False, False]}
+    assert ranks.run(2, body)[0] == expected_of[forgotten]
+
+
+@on_late
+def test_a_failed_device_is_a_lost_worker(fakegpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the device itself, other than memory, cannot be mended in this process."""
+
+    def body(rank: int, meeting: Meeting) -> Any:
+        told: list[str] = []
+        backend = Communicator(meeting.store("nccl"), rank, 1)
+        transport = NcclLike(backend, rank, 1, GPU, told.append)
+        transport.connect()
+        transport.enter()
+
+        def fails(*_: Any) -> None:
+            raise torch.AcceleratorError("an illegal memory access was encountered")
+
+        backend.allreduce = fails  # type: ignore[method-assign]
+        try:
+            transport.reduce(torch.ones(1, device="fakegpu"))
+        except torch.AcceleratorError:
+            return told
+
+    assert ranks.run(1, body) == [["the device has failed: an illegal memory access was encountered"]]
