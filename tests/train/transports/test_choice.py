@@ -9,9 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
 
+from elastane.train.errors import MembershipChanged
 from elastane.train.transports import Choice, MemberDevice, NoTransport, TransportKind, choose_transport
 from elastane.train.transports.alarm import Alarm
+from elastane.train.transports.named_store import NamedStore
 from elastane.train.transports.nccl import SETTINGS, lacking, prepare, process_group
 
 A = MemberDevice("h1", "cuda", "GPU-a")
@@ -93,3 +97,48 @@ def test_an_alarm_rings_once_for_what_takes_too_long_and_not_for_what_has_ended(
         assert rang.acquire(timeout=10.0)
     assert not rang.acquire(blocking=False)
     alarm.close()
+
+
+class Exchange:
+    """Between threads of this process."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+        self._changed = threading.Condition()
+
+    def put(self, name: str, data: bytes) -> None:
+        with self._changed:
+            assert name not in self._values
+            self._values[name] = data
+            self._changed.notify_all()
+
+    def get(self, name: str, timeout_s: float) -> bytes:
+        with self._changed:
+            if not self._changed.wait_for(lambda: name in self._values, timeout_s):
+                raise MembershipChanged(f"nobody has put {name}")
+            return self._values[name]
+
+
+def test_a_group_of_c10d_meets_by_names_alone() -> None:
+    exchange, sums = Exchange(), [torch.full((3,), float(rank)) for rank in range(2)]
+
+    def member(rank: int) -> None:
+        store = NamedStore(exchange, 30.0)
+        named = dist.PrefixStore("generation-4", store)
+        group: Any = dist.ProcessGroupGloo(named, rank, 2, timedelta(seconds=30))
+        group.allreduce([sums[rank]]).wait()
+
+    threads = [threading.Thread(target=member, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [each.tolist() for each in sums] == [[1.0] * 3] * 2
+
+
+def test_a_value_that_does_not_come_is_a_change_of_members() -> None:
+    store = NamedStore(Exchange(), 0.01)
+    store.set("mine", b"1")
+    assert store.get("mine") == b"1"
+    with pytest.raises(MembershipChanged):
+        store.wait(["another's"])

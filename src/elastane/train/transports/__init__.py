@@ -3,6 +3,7 @@
 from elastane.train.transports.choice import Choice, MemberDevice, choose_transport
 from elastane.train.transports.contract import HostGroup, NoTransport, Pending, Transport, TransportKind
 from elastane.train.transports.gloo_cpu import GlooCpu
+from elastane.train.transports.named_store import NamedExchange, NamedStore
 from elastane.train.transports.nccl_like import NcclLike, Patience
 from elastane.train.transports.staged import Staged
 
@@ -11,6 +12,8 @@ __all__ = [
     "GlooCpu",
     "HostGroup",
     "MemberDevice",
+    "NamedExchange",
+    "NamedStore",
     "NcclLike",
     "NoTransport",
     "Patience",
