@@ -66,8 +66,11 @@ class NcclLike(Transport):
         device: Device,
         give_up: GiveUp,
         patience: Patience = Patience(),
+        store: object = None,
     ) -> None:
+        """``store`` is kept for the communicator, which itself holds only its C++ half."""
         super().__init__(rank, world)
+        self._store = store
         self._backend = backend
         self._device = device
         self._give_up = give_up
