@@ -14,6 +14,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "elastane"
 
 ROOMS: dict[str, set[str]] = {
+    "accelerators": set(),
     "jobs": set(),
     "cluster": set(),
     "models": {"jobs", "cluster"},
@@ -22,7 +23,7 @@ ROOMS: dict[str, set[str]] = {
     "simcore": {"scheduling"},
     "testing": {"scheduling", "engines"},
     "sim": {"simcore", "policies"},
-    "train": {"models"},
+    "train": {"models", "accelerators"},
     "engines": {"jobs", "cluster", "train"},
     "compat": {"train"},
     "predict": {"models"},

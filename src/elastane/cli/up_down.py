@@ -20,7 +20,9 @@ DOWN_HELP = "End the live system: jobs are saved and go on at the next 'elastane
 
 
 def up(
-    nodes: int = typer.Option(None, help="Divide this machine into so many virtual nodes [default: 1]."),
+    nodes: int = typer.Option(
+        None, help="Divide this machine into so many nodes [default: 1, or one per GPU type]."
+    ),
     slots: int = typer.Option(None, help="Slots of each node [default: its GPUs, or its cores]."),
     host: str = typer.Option("127.0.0.1", help="Address to listen on; others than loopback need TLS."),
     port: int = typer.Option(0, help="Port to listen on; 0 takes a free one."),
