@@ -101,9 +101,9 @@ def test_gav6_the_cheapest_way_to_meet_a_deadline(
     # 3 hours; for 1 hour 2 steps/s are needed, half of the time on each.
     case = problem([[3, 1]], [1, 1], remaining=[7200], left_s=[deadline_h * 3600], price=[3.0, 0.5])
     x = MinCost().shares(case)
-    assert x[0] == pytest.approx(expected, abs=1e-6)
+    assert x[0] == pytest.approx(expected, abs=1e-5)
     hours = 7200 / case.effective(x)[0] / 3600
-    assert hours * float(x[0] @ case.price) == pytest.approx(dollars)
+    assert hours * float(x[0] @ case.price) == pytest.approx(dollars, rel=1e-5)
 
 
 def test_gav6_who_only_lowers_the_ratio_stays_unscheduled() -> None:
@@ -114,7 +114,7 @@ def test_gav6_who_only_lowers_the_ratio_stays_unscheduled() -> None:
 
 def test_a_deadline_out_of_reach_does_not_make_the_others_wait_for_a_solution() -> None:
     case = problem([[1.0], [1.0]], [1], remaining=[7200, 7200], left_s=[3600, np.inf], price=[0.5])
-    assert MinCost().shares(case)[0, 0] == pytest.approx(1.0)
+    assert MinCost().shares(case)[0, 0] == pytest.approx(1.0, abs=1e-5)
 
 
 def test_finish_time_fairness_equalises_the_ratios_of_equal_jobs() -> None:

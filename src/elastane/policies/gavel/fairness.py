@@ -21,6 +21,8 @@ from elastane.policies.gavel.objective import Objective, runnable
 from elastane.policies.gavel.problem import Problem
 
 _BINDS = 1e-9
+_ROUNDING = 1e-6
+_NOTHING = 1e-7
 
 Weights = Callable[[np.ndarray], FloatArray]
 """From who is still open to the weight of every job."""
@@ -89,20 +91,27 @@ def water_filled(problem: Problem, weights: Weights) -> FloatArray:
     """Raise the level of all who can get more until nobody can.
 
     Whoever's bound has a price (a positive dual) is at the level in every optimal solution, so it can get no more;
-    there is always one, so this ends after as many programs as there are kinds of jobs at most.
+    there is always one, so this ends after as many programs as there are kinds of jobs at most.  Jobs that no level
+    has reached yet are left out of the program.
     """
     gain = progress(problem)
     floor = np.zeros(len(gain))
-    still = runnable(problem) > 0.0
     x = np.zeros_like(gain)
+    still = runnable(problem) > 0.0
     while still.any():
         level = np.where(still, weights(still), 0.0)
+        here = (level > 0.0) | (floor > 0.0)
         # Nobody falls behind what an earlier level gave; a hair less, or rounding would make it infeasible.
-        found = highest_level(problem, Lower(gain, level, floor * (1.0 - 1e-9)))
-        x = found.x
-        floor = np.where(level > 0.0, np.maximum(level * found.z, floor), floor)
-        stuck = (found.duals > _BINDS * max(float(found.duals.max(initial=0.0)), 1e-300)) & (level > 0.0)
-        if not stuck.any():
-            stuck = level > 0.0
+        least = Lower(gain[here], level[here], floor[here] * (1.0 - _ROUNDING))
+        found = highest_level(problem.rows(here), least)
+        x[here] = found.x
+        raised = level > 0.0
+        floor = np.where(raised, np.maximum(level * found.z, floor), floor)
+        stuck = np.zeros(len(gain), dtype=bool)
+        stuck[here] = found.duals > _BINDS * max(float(found.duals.max(initial=0.0)), 1e-300)
+        if not (stuck & raised).any():
+            stuck = raised
+        if found.z <= _NOTHING:  # with every type that they could use scarce, the others get nothing either
+            stuck |= (~problem.allowed | (found.prices > _BINDS)).all(axis=1)
         still = still & ~stuck
     return centred(problem, x, gain, floor)

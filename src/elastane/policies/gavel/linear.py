@@ -32,11 +32,15 @@ class Lower:
 
 @dataclass(frozen=True)
 class Solution:
-    """An optimal allocation, the value of z, and the prices of the level (0: it does not bind that job)."""
+    """An optimal allocation, the value of z, and what binds it: prices of each job's level and of each type's GPUs.
+
+    A price of 0 means that there is some to spare.
+    """
 
     x: FloatArray
     z: float
     duals: FloatArray
+    prices: FloatArray
 
 
 def highest_level(problem: Problem, lower: Lower, most: float = np.inf) -> Solution:
@@ -57,7 +61,7 @@ def _solve(
 ) -> Solution:
     n, k = problem.rates.shape
     if not n:
-        return Solution(np.zeros((0, k)), 0.0, np.zeros(0))
+        return Solution(np.zeros((0, k)), 0.0, np.zeros(0), np.zeros(k))
     reach = hstack([_by_job(-lower.gain), csr_array(lower.level[:, None])])
     promised = np.flatnonzero(lower.floor > 0.0)
     floors = hstack([_by_job(-lower.gain)[promised], csr_array((len(promised), 1))])
@@ -73,9 +77,8 @@ def _solve(
         raise Infeasible("no allocation of the cluster satisfies all constraints")
     if found.status != 0:
         raise ElastaneError(f"the linear program was not solved: {found.message}")
-    return Solution(
-        np.clip(found.x[:-1].reshape(n, k), 0.0, 1.0), float(found.x[-1]), -found.ineqlin.marginals[:n]
-    )
+    x = np.clip(found.x[:-1].reshape(n, k), 0.0, 1.0)
+    return Solution(x, float(found.x[-1]), -found.ineqlin.marginals[:n], -found.ineqlin.marginals[-k:])
 
 
 def base_constraints(problem: Problem) -> csr_array:

@@ -12,6 +12,7 @@ from elastane.policies.gavel.problem import Problem
 _MOST_PROGRAMS = 30
 _SAME = 1e-9
 _WORTH = 1e-6
+"""Relative differences that decide nothing, but are more than rounding in a linear program."""
 
 
 class MaxThroughput(Objective):
@@ -67,4 +68,4 @@ class MinCost(Objective):
         level = np.where(asked, np.minimum(part, 1.0), 0.0)
         gain = problem.rates / problem.best()[:, None]
         found = highest_level(problem, Lower(gain, level, np.zeros(len(gain))), most=1.0)
-        return Lower(gain, np.zeros(len(gain)), level * found.z * (1.0 - _SAME))
+        return Lower(gain, np.zeros(len(gain)), level * found.z * (1.0 - _WORTH))
