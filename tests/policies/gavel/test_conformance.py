@@ -12,7 +12,7 @@ VARIANTS += ["gavel(aware=false)", "gavel-oracle(objective=finish_time_fairness)
 globals().update(
     {
         f"Test{written}": type(
-            f"Test{written}", (PolicyConformance,), {"policy": make_policy(written), "examples": 6}
+            f"Test{written}", (PolicyConformance,), {"policy": make_policy(written), "examples": 4}
         )
         for written in VARIANTS
     }

@@ -18,13 +18,13 @@ from elastane.models.speed import FloatArray
 from elastane.policies.gavel.centre import centred
 from elastane.policies.gavel.linear import Lower, highest_level
 from elastane.policies.gavel.objective import Objective, runnable
-from elastane.policies.gavel.problem import Problem
+from elastane.policies.gavel.problem import BoolArray, Problem
 
 _BINDS = 1e-9
 _ROUNDING = 1e-6
 _NOTHING = 1e-7
 
-Weights = Callable[[np.ndarray], FloatArray]
+Weights = Callable[[BoolArray], FloatArray]
 """From who is still open to the weight of every job."""
 
 
@@ -75,7 +75,7 @@ class Hierarchical(Objective):
         merged, row = problem.merged(*read)
         return water_filled(merged, lambda still: self._weights(merged, still))[row]
 
-    def _weights(self, problem: Problem, still: np.ndarray) -> FloatArray:
+    def _weights(self, problem: Problem, still: BoolArray) -> FloatArray:
         if self.inner is Inner.FAIRNESS:
             own = np.where(still, problem.weight, 0.0)
         else:

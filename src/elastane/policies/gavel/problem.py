@@ -19,8 +19,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elastane.models.speed import FloatArray, IntArray
+
+BoolArray = NDArray[np.bool_]
 
 _PER_JOB = (
     "rates",
@@ -88,13 +91,13 @@ class Problem:
         return float(self.count.sum())
 
     @property
-    def allowed(self) -> np.ndarray:
+    def allowed(self) -> BoolArray:
         """Where a job makes any progress."""
         return self.rates > 0.0
 
     def effective(self, x: FloatArray) -> FloatArray:
         """Effective throughput of every job under an allocation."""
-        return (self.rates * x).sum(axis=1)
+        return np.asarray((self.rates * x).sum(axis=1))
 
     def equal_share(self) -> FloatArray:
         """Effective throughput if each job had an n-th of every type, and no more than all of the time."""
@@ -114,7 +117,7 @@ class Problem:
         fastest = self.rates.max(axis=1, initial=0.0)
         return np.where(fastest > 0.0, fastest, 1.0)
 
-    def rows(self, chosen: np.ndarray) -> Problem:
+    def rows(self, chosen: BoolArray | IntArray) -> Problem:
         """The same with these rows only."""
         return replace(self, **{name: getattr(self, name)[chosen] for name in _PER_JOB})
 
@@ -129,7 +132,7 @@ class Problem:
         _, first, row = np.unique(table, axis=0, return_index=True, return_inverse=True)
         row = row.reshape(-1)
         kept = self.rows(first)
-        return replace(kept, count=np.bincount(row, weights=self.count)), row
+        return replace(kept, count=np.bincount(row, weights=self.count).astype(np.float64)), row
 
 
 assert set(_PER_JOB) <= {f.name for f in fields(Problem)}
