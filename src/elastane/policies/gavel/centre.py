@@ -26,7 +26,7 @@ _SHORTEST = 1e-10
 
 def centred(problem: Problem, x: FloatArray, gain: FloatArray, floor: FloatArray) -> FloatArray:
     """The centre of the allocations that give every job its floor; ``x`` is one that does."""
-    asked = problem.allowed.any(axis=1)
+    asked = np.asarray(problem.allowed.any(axis=1))
     if not asked.any():
         return x
     answer = np.array(x)
@@ -64,7 +64,7 @@ class _Barrier:
     def _inside(self, x: FloatArray) -> FloatArray:
         """A little of every allowed type for everybody, taken from what the floors leave."""
         asked = (self.load[:, None] * self.open).sum(axis=0)
-        spread = self.open * np.where(asked > 0.0, self.capacity / np.maximum(asked, 1e-300), 0.0)
+        spread = np.where(self.open, self.capacity / np.maximum(asked, 1e-300), 0.0)
         spread = 0.5 * spread / max(float(spread.sum(axis=1).max()), 1.0)
         return (1.0 - _EPSILON / 2) * x + _EPSILON / 2 * spread
 

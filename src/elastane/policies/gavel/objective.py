@@ -47,4 +47,4 @@ class Objective(ABC):
 
 def runnable(problem: Problem) -> FloatArray:
     """1 for jobs that some type can run, 0 for the others: those must not hold back everybody's level."""
-    return problem.allowed.any(axis=1).astype(np.float64)
+    return np.asarray(problem.allowed.any(axis=1), dtype=np.float64)
