@@ -67,15 +67,13 @@ def _solve(
     floors = hstack([_by_job(-lower.gain)[promised], csr_array((len(promised), 1))])
     rows = vstack([reach, floors, base_constraints(problem)], format="csr")
     limits = np.concatenate([np.zeros(n), -lower.floor[promised], np.ones(n), problem.capacity])
-    upper = np.where(problem.allowed, np.inf, 0.0).ravel()
-    bounds = np.column_stack([np.zeros(n * k + 1), np.append(upper, level[1])])
-    bounds[-1, 0] = level[0]
-    found = linprog(
-        np.append(-value.ravel(), -level_value), A_ub=rows, b_ub=limits, bounds=bounds, method="highs"
-    )
+    upper = np.where(problem.allowed, np.inf, 0.0).ravel().tolist()
+    bounds = [*((0.0, most) for most in upper), level]
+    gain = np.append(value.ravel(), level_value)
+    found = linprog(-gain, A_ub=rows, b_ub=limits, bounds=bounds, method="highs")
     if found.status == 2:
         raise Infeasible("no allocation of the cluster satisfies all constraints")
-    if found.status != 0:
+    if found.status != 0 or found.x is None:
         raise ElastaneError(f"the linear program was not solved: {found.message}")
     x = np.clip(found.x[:-1].reshape(n, k), 0.0, 1.0)
     return Solution(x, float(found.x[-1]), -found.ineqlin.marginals[:n], -found.ineqlin.marginals[-k:])

@@ -81,8 +81,7 @@ def _rates(path: Path, kind: str, rows: Any) -> dict[tuple[str, int], float]:
                 f"{path}, {kind!r:.80}: {written!r:.200} is not of the form ('job type', workers)"
             )
         rate = values.get(_ALONE) if isinstance(values, dict) else None
-        usable = isinstance(rate, int | float) and not isinstance(rate, bool) and 0.0 <= rate <= _FASTEST
-        if not usable:
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0.0 <= rate <= _FASTEST:
             raise ElastaneError(
                 f"{path}, {kind!r:.80}, {written!r:.200}: {_ALONE!r} is no throughput in steps per second: {rate!r:.80}"
             )
