@@ -40,8 +40,10 @@ def command(
     gpus_per_node: int = typer.Option(4, min=1, help="GPUs on each node."),
     gpu_type: str = typer.Option("t4", help="Accelerator of the built-in catalog."),
     cluster: str = typer.Option("", help="Mixed cluster instead, as in 6x4:t4,2x8:a100."),
-    profiles: Path | None = typer.Option(None, help="Directory of measured profiles to replay as truth."),
-    compat: str | None = typer.Option(None, help="Physics of a published simulator: osdi21."),
+    profiles: Path | None = typer.Option(
+        None, help="Measured profiles (directory) or throughput table (file) as truth."
+    ),
+    compat: str | None = typer.Option(None, help="Physics of a published simulator: osdi21 or gavel."),
     interval: str | None = typer.Option(None, help="Round length in seconds; several values make a sweep."),
     restart: float = typer.Option(30.0, help="Seconds a job pays for every start or move."),
     interference: str = typer.Option("0", help="Slow-down of distributed jobs sharing a node; may be a sweep."),

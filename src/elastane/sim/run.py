@@ -51,12 +51,18 @@ def simulate(spec: RunSpec, on_progress: Progress | None = None) -> RunResult:
 def prepare(spec: RunSpec) -> tuple[Cluster, list[Arrival], tuple[str, ...]]:
     """Reads everything a run needs: the cluster, the jobs, and notes on what was left out."""
     cluster = parse_cluster(spec.cluster)
+    binding = spec.binding()
     trace = parse_workload(
-        spec.workload, seed=spec.seed, load=spec.load, skip_bad=spec.skip_bad, format=spec.format
+        spec.workload,
+        seed=spec.seed,
+        load=spec.load,
+        skip_bad=spec.skip_bad,
+        format=spec.format,
+        keep_steps=binding.table is not None,
     )
     if spec.history:
         pool_at(spec.history)
-    arrivals, notes = bind(trace, cluster, spec.binding(), spec.seed)
+    arrivals, notes = bind(trace, cluster, binding, spec.seed)
     return cluster, arrivals, (*trace.notes, *notes)
 
 
@@ -137,6 +143,8 @@ def _result(
 def _truth(spec: RunSpec) -> str:
     if spec.workload.startswith("optimus:"):
         return "parameter-server kinds"
+    if spec.binding().table is not None:
+        return "throughput table"
     return "measured profiles" if spec.profiles else "built-in catalog"
 
 

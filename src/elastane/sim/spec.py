@@ -14,7 +14,7 @@ from elastane.sim.declarations import Declaration
 from elastane.simcore.physics import Physics
 from elastane.suggest import did_you_mean
 
-COMPAT = ("osdi21",)
+COMPAT = ("osdi21", "gavel")
 """Published simulators whose physics can be reproduced."""
 
 _PINNED = {"osdi21": {"ncf": 32768}}
@@ -84,6 +84,8 @@ class RunSpec:
 
     def effective_physics(self) -> Physics:
         """The physics with what the compatibility switch changes."""
+        if self.compat == "gavel":
+            return replace(self.physics, interval_s=self.gavel_round_s, rounds_only=True, restart_s=0.0)
         if self.compat != "osdi21":
             return self.physics
         interval_s = self.physics.interval_s or 60.0
@@ -102,7 +104,13 @@ class RunSpec:
             recorded=self.compat == "osdi21",
             pinned=_PINNED.get(self.compat or ""),
             skip_bad=self.skip_bad,
+            whole_steps_s=self.gavel_round_s if self.compat == "gavel" else None,
         )
+
+    @property
+    def gavel_round_s(self) -> float:
+        """The length of a round in Gavel's simulator, unless another one is asked for."""
+        return self.physics.interval_s or 360.0
 
 
 def parse_cluster(text: str) -> Cluster:

@@ -46,17 +46,23 @@ _FILE_KEYS = ("cluster", "steps_per_s", "time_unit_s")
 
 
 def parse_workload(
-    text: str, *, seed: int = 0, load: float = 1.0, skip_bad: bool = False, format: str | None = None
+    text: str,
+    *,
+    seed: int = 0,
+    load: float = 1.0,
+    skip_bad: bool = False,
+    format: str | None = None,
+    keep_steps: bool = False,
 ) -> Trace:
     """The workload that ``text`` names (grammar in the module's docstring).
 
     ``load`` multiplies the intensity of arrivals.  Generators make that many more or fewer jobs in the same
     period; of a file's jobs a random part is kept, or all are repeated at their own submission times (see
     ``scaled``).  ``seed`` decides that choice and synthetic traces; workloads of Pollux's and
-    Optimus's kind have their own seed, N.
+    Optimus's kind have their own seed, N.  ``keep_steps`` is for files that count steps (see ``load``).
     """
     if (found := _file_and_keys(text)) is not None:  # first, because real file names hold commas and colons
-        return _file(text, *found, skip_bad, format, load, seed)
+        return _file(text, *found, skip_bad, format, load, seed, keep_steps)
     kind, colon, rest = text.partition(":")
     if colon and kind in _GENERATORS and format is not None:
         raise ElastaneError(f"--format is for trace files; workload {text!r} is generated and has no format")
@@ -94,7 +100,14 @@ def scaled(trace: Trace, load: float, seed: int) -> Trace:
 
 
 def _file(
-    text: str, path: str, items: list[str], skip_bad: bool, format: str | None, load: float, seed: int
+    text: str,
+    path: str,
+    items: list[str],
+    skip_bad: bool,
+    format: str | None,
+    load: float,
+    seed: int,
+    keep_steps: bool,
 ) -> Trace:
     keys = _Keys(text, _split(items), _FILE_KEYS)
     trace = load_file(
@@ -104,6 +117,7 @@ def _file(
         cluster=keys.get("cluster", str, None),
         steps_per_s=keys.get("steps_per_s", float, None),
         time_unit_s=keys.get("time_unit_s", float, None),
+        keep_steps=keep_steps,
     )
     return mixed(scaled(trace, load, seed), keys.mix(), seed)
 

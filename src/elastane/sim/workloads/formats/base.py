@@ -31,12 +31,13 @@ class Options:
     """What a reader may be told about a trace; every format names the ones it understands.
 
     ``cluster`` keeps one cluster of several; ``steps_per_s`` turns steps into seconds where a trace has no
-    durations; ``time_unit_s`` is the length of the trace's unit of time.
+    durations; ``time_unit_s`` is the length of the trace's unit of time; ``keep_steps`` leaves steps as they are.
     """
 
     cluster: str | None = None
     steps_per_s: float | None = None
     time_unit_s: float | None = None
+    keep_steps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
