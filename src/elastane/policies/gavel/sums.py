@@ -30,7 +30,7 @@ class Fifo(Objective):
     fills = False
 
     def shares(self, problem: Problem) -> FloatArray:
-        """Solves one linear program for the cheapest throughput."""
+        """Solves one linear program over the jobs in the order of their arrival."""
         turn = len(problem.rank) - problem.rank
         return most_value(problem, problem.rates * (turn / problem.best())[:, None]).x
 
