@@ -76,7 +76,7 @@ REASONS = [
     (at_quota, "tenant default is at its quota of 1 slot"),
     (
         rigid_at_quota,
-        "tenant default is at its quota of 1 slot; rigid jobs never borrow what others leave free",
+        "tenant default is at its quota of 1 slot; commands never borrow what others leave free",
     ),
     (full, "needs 1 slot, none can be had while j1 runs, which cannot be suspended"),
     (too_wide, "needs 2 slots, 1 can be had while j1 runs, which cannot be suspended"),

@@ -33,7 +33,7 @@ def suspend_everything(w: World) -> None:
 def test_a_job_about_to_end_keeps_its_place(tmp_path: Path, killed: bool) -> None:
     with world(tmp_path, nodes=1, slots=1, delays=SLOW_START, min_run_s=0.0) as w:
         job = near_its_end(w)
-        w.plane._seen_by(w.plane.policy, None, "tick")
+        w.plane.seen_by(w.plane.policy, None, "tick")
         if killed:  # what it says then, having begun anew with another worker
             w.live(job).learned.fractions = w.live(job).learned.fractions[-1:]
         suspend_everything(w)
@@ -55,7 +55,7 @@ def test_a_job_with_much_left_can_be_taken_from(tmp_path: Path) -> None:
     with world(tmp_path, nodes=1, slots=1, delays=SLOW_START) as w:
         job = started(w, samples=100_000)
         w.pass_time(20.0)
-        assert not w.plane._seen_by(w.plane.policy, None, "tick").view.jobs[job].pinned
+        assert not w.plane.seen_by(w.plane.policy, None, "tick").view.jobs[job].pinned
 
 
 def test_time_left_follows_the_pace_and_is_never_negative() -> None:

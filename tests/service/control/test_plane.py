@@ -372,12 +372,15 @@ def test_a_rigid_job_is_not_said_to_be_saved_by_a_shutdown(tmp_path: Path) -> No
         other = started(w, samples=3000, workers=1)
         w.pass_time(5.0)
         words = w.run(w.plane.close(leave_running=False))
-        saved, rigid = f"{other} was saved and goes on from there", f"{job} is rigid: nothing of it was saved"
+        saved, rigid = (
+            f"{other} was saved and goes on from there",
+            f"{job} is a command: nothing of it was saved",
+        )
         assert words == f"{saved}; {rigid}, it starts over"
         w._open()
         assert w.state(job) is State.QUEUED
         steps = w.service.job(job).life[-2:]
-        assert ["a rigid job cannot be saved" in steps[0].detail, steps[1].detail] == [True, "starts over"]
+        assert ["a command cannot be saved" in steps[0].detail, steps[1].detail] == [True, "starts over"]
         w.until_state(job, State.SUCCEEDED)
 
 

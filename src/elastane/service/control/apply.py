@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from elastane.cluster import Grant
+from elastane.jobs.kinds import JobClass
 from elastane.jobs.states import Event, State
-from elastane.policies.plan import Verdict
+from elastane.scheduling.changes import End, Move, Refuse, Renew, Resize, Start, Suspend, changes
+from elastane.scheduling.decide import Decision
 from elastane.service.control.active_job import LiveJob, places_of
 from elastane.service.control.ingest import Hearing
-from elastane.service.control.policy_runner import Decision
 from elastane.service.control.requested_places import named_for, waits, words
 from elastane.service.control.transitions import Outcome, overlap
 from elastane.service.store import Transaction
@@ -20,35 +21,67 @@ from elastane.service.wording import plainly, without_foreign
 class Applying(Hearing):
     """A control plane that gives and takes."""
 
-    def _turn_away(self, t: Transaction, answer: Decision) -> None:
-        for job_id, admission in answer.plan.admissions.items():
-            job = self.live.get(job_id)
-            if admission.verdict is Verdict.REJECT and job is not None and job.row.state is State.QUEUED:
-                reason = self.told(job, admission.reason)
-                row = replace(job.moved(Event.REJECT, self.clock()), reason=reason, ended_s=self.clock())
-                self.follow(t, job, Outcome(row, ((Event.REJECT, reason),)))
-
-    def _apply(self, t: Transaction, grants: Mapping[str, Grant], withheld: Mapping[str, str]) -> list[str]:
-        """Take what has to be given up first; what others have not left yet is given later."""
-        changed = []
-        # Much may have been asked for while the policy was thinking.
-        movable = [j for j in self.live.values() if j.movable]
-        for job in movable:
-            if job.row.grant is not None and job.id not in grants:
-                gone = sorted(places_of(job.row.grant).keys() - self._nodes.keys())
-                if gone and len(gone) == len(places_of(job.row.grant)):
-                    self._lose(t, job, f"{', '.join(gone)} was lost")
-                else:
-                    why = f"{', '.join(gone)} was lost" if gone else "another job needs its place"
-                    self._suspend(t, job, withheld.get(job.id, why))
-                changed.append(job.id)
-        for job in sorted(movable, key=lambda j: _growth(j, grants.get(j.id))):
-            wanted = grants.get(job.id)
-            if wanted is None or (job.row.grant is not None and wanted.same_place(job.row.grant)):
-                continue
-            if self._give(t, job, wanted):
-                changed.append(job.id)
+    def _apply(self, t: Transaction, decision: Decision, withheld: Mapping[str, str]) -> list[str]:
+        """Make the changes that a decision means, in their order; the jobs that it changed."""
+        changed = [job for job in decision.downgraded if self._downgrade(t, job)]
+        for change in changes(self._present(decision), decision):
+            job = self.live[change.job]
+            match change:
+                case Refuse() | End():
+                    self._turn_away(t, job, self.told(job, change.reason))
+                case Suspend():
+                    self._take_away(t, job, withheld.get(job.id, ""))
+                case Renew():
+                    self._renew(t, job, change.grant)
+                    continue
+                case Start() | Resize() | Move():
+                    if not self._give(t, job, change.grant):
+                        continue
+            changed.append(job.id)
         return changed
+
+    def _present(self, decision: Decision) -> dict[str, Grant | None]:
+        """What jobs hold that may be changed now: much may have been asked for while the policy was thinking.
+
+        What runs and must not be stopped is among them only where its policy ends it: that is no preemption.
+        """
+        return {
+            job.id: job.row.grant
+            for job in self.live.values()
+            if job.movable or (job.id in decision.ended and not job.leaving)
+        }
+
+    def _downgrade(self, t: Transaction, job_id: str) -> bool:
+        """Lower a job's class for good; whether it had another."""
+        job = self.live.get(job_id)
+        if job is None or job.klass is JobClass.OPPORTUNISTIC or job.row.verdict:
+            return False
+        self.follow(t, job, Outcome(replace(job.row, verdict="downgrade")))
+        return True
+
+    def _turn_away(self, t: Transaction, job: LiveJob, reason: str) -> None:
+        """Refuse a job that holds nothing, for good; have one that runs leave, after which it is as if refused."""
+        now_s = self.clock()
+        if job.row.grant is None:
+            row = replace(job.moved(Event.REJECT, now_s), reason=reason, ended_s=now_s, held=False)
+            self.follow(t, job, Outcome(row, ((Event.REJECT, reason),)))
+            return
+        row = replace(job.moved(Event.END, now_s), ending="cancel", verdict="reject", reason=reason)
+        self.follow(t, job, Outcome(row, ((Event.END, reason),)))
+
+    def _take_away(self, t: Transaction, job: LiveJob, why: str) -> None:
+        """Take all that a job holds: it saves its work first, if any of its nodes is left."""
+        held = places_of(job.row.grant)
+        gone = sorted(held.keys() - self._nodes.keys())
+        if gone and len(gone) == len(held):
+            self._lose(t, job, f"{', '.join(gone)} was lost")
+        else:
+            lost = f"{', '.join(gone)} was lost" if gone else "another job needs its place"
+            self._suspend(t, job, why or lost)
+
+    def _renew(self, t: Transaction, job: LiveJob, grant: Grant) -> None:
+        """Another lease for the same place: nothing is to be done about it, and nothing to be told."""
+        self.follow(t, job, Outcome(replace(job.row, grant=grant)))
 
     def _suspend(self, t: Transaction, job: LiveJob, why: str) -> None:
         if job.row.state is State.LOST:
@@ -119,8 +152,3 @@ class Applying(Hearing):
                 if node in free:
                     free[node] -= job.slots(count)
         return free
-
-
-def _growth(job: LiveJob, wanted: Grant | None) -> int:
-    """Who gives something up comes first."""
-    return (wanted.workers if wanted else 0) - (job.row.grant.workers if job.row.grant else 0)

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 
 from elastane.engines.contract import Report
+from elastane.policies.view import Info
 from elastane.service.control.active_job import LiveJob
 from elastane.service.control.job_measurements import Learned, fit_together
 from elastane.service.control.state import Holding
@@ -16,6 +17,7 @@ log = logging.getLogger("elastane")
 
 SERVICE_WIDE = (StaleControlPlane, StoreError)
 """Failures that are no single job's."""
+EVERYTHING = ~Info.NONE
 _AHEAD_S = 60.0
 _LONGEST_WORDS = 200
 
@@ -51,7 +53,7 @@ class Containing(Holding):
             try:
                 with self.suspects.looking_at(job.id):
                     fit_together([job.learned])
-                    job.view(1, self.accelerator())
+                    job.view(job.facts(1, self.accelerator()), EVERYTHING)
             except Exception as error:  # whatever was made of its reports
                 self.set_aside(job, error)
                 found = True

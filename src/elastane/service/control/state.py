@@ -25,7 +25,7 @@ from elastane.policies.contract import Policy
 from elastane.policies.registry import make_policy
 from elastane.service.control.active_job import LiveJob, places_of
 from elastane.service.control.crash_suspects import Suspects
-from elastane.service.control.policy_runner import PATIENCE_S, Asker, ShadowPolicy
+from elastane.service.control.policy_runner import PATIENCE_S, PolicyRunner, ShadowPolicy
 from elastane.service.control.transitions import Outcome
 from elastane.service.history import Past
 from elastane.service.limits import Limits
@@ -88,7 +88,7 @@ class Holding:
         self.settled = asyncio.Event()
         """Set once the first round was made."""
         self.suspects = Suspects(settings.home)
-        self._asker = Asker(settings.patience_s)
+        self._runner = PolicyRunner(settings.patience_s)
         self._trigger = ""
         self._wake = asyncio.Event()
         self._unsaved: set[str] = set()
