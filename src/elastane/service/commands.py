@@ -121,9 +121,8 @@ class Steering(Looking):
     def _unread(self, job: str) -> LiveJob:
         """A job without what cannot be read of it: enough to end it, and whatever processes it has."""
         row = replace(self._row(job), training={}, profile={})
-        self._plane.unread.pop(job)
         live = LiveJob(row, parse_spec({"command": "true"}), Learned(row.kind), places_of(row.grant))
-        self._plane.live[job] = live
+        self._plane.ledger.add(live)
         return live
 
     def _moved(self, live: LiveJob, event: Event) -> JobRow:
@@ -140,8 +139,7 @@ class Steering(Looking):
         except BaseException:
             live.row = before  # what is not stored has not happened
             raise
-        if live.row.terminal:
-            self._plane.live.pop(live.id, None)
+        self._plane.ledger.drop_ended()
         self._plane.ensure(live)
         self._plane.poke(trigger)
 
@@ -160,7 +158,7 @@ class Steering(Looking):
         with self._store.transaction() as t:
             t.set_setting("draining", sorted(changed))
             t.append_event("node", None, {"node": node, "state": "draining" if draining else "up"})
-        self._plane.draining = frozenset(changed)
+        self._plane.cluster.drain(frozenset(changed))
         self._plane.poke("node")
         return next(info for info in self.nodes() if info.id == node)
 
@@ -170,7 +168,7 @@ class Steering(Looking):
         with self._store.transaction() as t:
             t.set_setting("policy", written)
             t.append_event("policy", None, {"policy": policy.label()})
-        self._plane.policy, self._plane.rounds.memory = policy, None
+        self._plane.decisions.use_policy(policy)
         self._plane.poke("policy")
         return self.policy()
 
@@ -179,7 +177,7 @@ class Steering(Looking):
         shadow = ShadowPolicy(make_live_policy(written)) if written is not None else None
         with self._store.transaction() as t:
             t.set_setting("shadow", written)
-        self._plane.shadow = shadow
+        self._plane.decisions.use_shadow(shadow)
         return self.policy()
 
     def set_quota(

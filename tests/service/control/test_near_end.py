@@ -26,7 +26,9 @@ def near_its_end(w: World) -> str:
 def suspend_everything(w: World) -> None:
     """From now on the policy wants the slot for whoever came last, and for nobody else."""
     other = w.submit(samples=100)
-    w.plane.policy = Strange(lambda view: Plan(Order((other,) if other in view.jobs else (), Fill.SKIP)))
+    w.plane.decisions.use_policy(
+        Strange(lambda view: Plan(Order((other,) if other in view.jobs else (), Fill.SKIP)))
+    )
 
 
 @pytest.mark.parametrize("killed", [False, True])

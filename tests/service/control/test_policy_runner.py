@@ -137,8 +137,8 @@ def test_the_last_plan_stands_while_a_policy_is_of_no_use(tmp_path: Path, proble
     with world(tmp_path) as w, hangs() as hanging:
         job = started(w, samples=100_000, workers=1)
         grant = w.row(job).grant
-        w.plane._runner = PolicyRunner(0.05 if problem == "hangs" else 30.0)
-        w.plane.policy = hanging if problem == "hangs" else raises(ValueError("no"))
+        w.plane.decisions._runner = PolicyRunner(0.05 if problem == "hangs" else 30.0)
+        w.plane.decisions.use_policy(hanging if problem == "hangs" else raises(ValueError("no")))
         waiting = w.submit()
         w.round()
         words = "did not answer" if problem == "hangs" else "crashed: ValueError: no"
@@ -147,7 +147,7 @@ def test_the_last_plan_stands_while_a_policy_is_of_no_use(tmp_path: Path, proble
         assert (w.row(job).grant, w.state(job)) == (grant, State.RUNNING)
         assert w.state(waiting) is State.QUEUED
         assert w.service.why(waiting, instead=True).instead == []
-        w.plane._runner = PolicyRunner(30.0)
+        w.plane.decisions._runner = PolicyRunner(30.0)
         w.service.set_policy(ANN, "fifo")
         w.round()
         assert w.service.policy().problem == ""
@@ -157,7 +157,7 @@ def test_the_last_plan_stands_while_a_policy_is_of_no_use(tmp_path: Path, proble
 def test_jobs_end_while_a_policy_is_of_no_use(tmp_path: Path) -> None:
     with world(tmp_path) as w:
         job = started(w)
-        w.plane.policy = raises(ValueError("no"))
+        w.plane.decisions.use_policy(raises(ValueError("no")))
         w.until_state(job, State.SUCCEEDED)
 
 
@@ -168,9 +168,9 @@ def test_a_shadow_that_crashes_or_hangs_holds_nobody_up(tmp_path: Path) -> None:
             return await super().ask(policy, view)
 
     with world(tmp_path) as w, hangs() as hanging:
-        w.plane._runner = Impatient(30.0)
+        w.plane.decisions._runner = Impatient(30.0)
         for policy in (raises(ValueError("no")), hanging):
-            w.plane.shadow = ShadowPolicy(policy)
+            w.plane.decisions.use_shadow(ShadowPolicy(policy))
             job = w.submit(workers=1)
             w.round()
             assert w.state(job) is State.STARTING
@@ -188,7 +188,7 @@ def test_an_answer_of_a_policy_that_was_replaced_meanwhile_is_not_taken(tmp_path
 
     with world(tmp_path) as w:
         job = started(w)
-        w.plane.policy = Strange(slowly)
+        w.plane.decisions.use_policy(Strange(slowly))
 
         async def replaced() -> None:
             w.plane.poke("test")

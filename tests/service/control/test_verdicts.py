@@ -34,7 +34,7 @@ def judging(verdict: Verdict, *jobs: str, ends_jobs: bool = False) -> Strange:
 
 def judged(w: World, policy: Strange) -> None:
     """Have a policy asked once more."""
-    w.plane.policy = policy
+    w.plane.decisions.use_policy(policy)
     w.plane.poke("test")
     w.round()
 
@@ -73,7 +73,7 @@ def test_a_job_that_finishes_while_it_is_ended_has_succeeded(tmp_path: Path) -> 
 def test_a_suspended_job_is_ended_where_it_waits(tmp_path: Path) -> None:
     with world(tmp_path, min_run_s=0.0) as w:
         job = started(w, samples=100_000)
-        w.plane.policy = Strange(lambda view: Plan(Order(())))
+        w.plane.decisions.use_policy(Strange(lambda view: Plan(Order(()))))
         w.plane.poke("test")
         w.until_state(job, State.SUSPENDED)
         judged(w, judging(Verdict.REJECT, job, ends_jobs=True))
@@ -92,7 +92,7 @@ def test_what_is_said_of_new_jobs_means_nothing_to_one_that_runs(tmp_path: Path,
 
 def test_a_deferred_job_waits_although_there_is_room_and_says_why(tmp_path: Path) -> None:
     with world(tmp_path) as w:
-        w.plane.policy = judging(Verdict.DEFER, "j1")
+        w.plane.decisions.use_policy(judging(Verdict.DEFER, "j1"))
         job = w.submit()
         w.pass_time(5.0)
         assert w.state(job) is State.QUEUED
@@ -103,7 +103,7 @@ def test_a_deferred_job_waits_although_there_is_room_and_says_why(tmp_path: Path
 
 def test_a_refused_job_has_ended_and_is_not_there_any_more(tmp_path: Path) -> None:
     with world(tmp_path) as w:
-        w.plane.policy = judging(Verdict.REJECT, "j1")
+        w.plane.decisions.use_policy(judging(Verdict.REJECT, "j1"))
         job = w.submit()
         w.round()
         assert (w.state(job), w.row(job).reason) == (State.REJECTED, f"because of {job}")
@@ -112,7 +112,7 @@ def test_a_refused_job_has_ended_and_is_not_there_any_more(tmp_path: Path) -> No
 
 def test_a_downgraded_job_is_opportunistic_from_then_on_whoever_asks(tmp_path: Path) -> None:
     with world(tmp_path) as w:
-        w.plane.policy = judging(Verdict.DOWNGRADE, "j1")
+        w.plane.decisions.use_policy(judging(Verdict.DOWNGRADE, "j1"))
         job = w.submit(**{"class": "guaranteed"})
         w.round()
         w.crash()
@@ -126,7 +126,7 @@ def test_a_job_that_runs_longer_than_estimated_is_ended_at_its_limit(tmp_path: P
     with world(tmp_path, nodes=1, slots=1, interval_s=1.0) as w:
         job = started(w, kind=kind, samples=100_000)
         easy = _easy_with_limit(w, job, in_s=20.0)
-        w.plane.policy, w.plane.rounds.memory = easy, {job: w.clock.now_s + 20.0}
+        w.plane.decisions.use_policy(easy, memory={job: w.clock.now_s + 20.0})
         w.pass_time(19.0)
         assert w.state(job) is State.RUNNING
         w.until_state(job, State.REJECTED, most_s=60.0)
