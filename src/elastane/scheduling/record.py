@@ -37,7 +37,7 @@ def view_to_json(view: View) -> dict[str, Any]:
 
 
 def view_from_json(values: Mapping[str, Any]) -> View:
-    """The inverse of ``view_to_json``."""
+    """The view that ``view_to_json`` wrote down."""
     visible = Info(values["visible"])
     jobs = [_job_from_json(job, visible) for job in values["jobs"]]
     return View(

@@ -52,7 +52,7 @@ class LiveJob:
 
     @classmethod
     def of(cls, row: JobRow) -> LiveJob:
-        """From the store."""
+        """A job as its stored row describes it; a profile that cannot be read is learned anew."""
         spec = parse_spec(dict(row.spec))
         try:
             learned = Learned.restored(row.kind, row.training, row.profile)
@@ -61,13 +61,13 @@ class LiveJob:
         return cls(row, spec, learned, places_of(row.grant))
 
     def recall(self, memory: Memory, accelerator: str) -> None:
-        """Be told of past jobs like it."""
+        """Take in what past jobs like it tell of its work and speed."""
         self.learned.recall(memory, accelerator)
         self._facts = None
 
     @property
     def id(self) -> str:
-        """The job's."""
+        """The id that people call the job by."""
         return self.row.id
 
     @property
@@ -77,7 +77,7 @@ class LiveJob:
 
     @property
     def abilities(self) -> Ability:
-        """What its kind allows."""
+        """What a scheduler may do with a job of its kind."""
         return ABILITIES[self.kind]
 
     @property
@@ -87,7 +87,7 @@ class LiveJob:
 
     @property
     def attempt(self) -> Attempt:
-        """The latest."""
+        """The latest execution of the job, which may be over; number 0 before the first."""
         return Attempt(self.row.id, self.row.attempt)
 
     @property
@@ -199,7 +199,7 @@ class LiveJob:
 
 
 def places_of(grant: Grant | None) -> dict[str, int]:
-    """Workers by node."""
+    """Workers by node, without nodes that have none; no grant is no workers."""
     return {part.node: part.workers for part in grant.slices if part.workers} if grant is not None else {}
 
 

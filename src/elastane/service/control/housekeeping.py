@@ -24,7 +24,7 @@ class Housekeeping:
         self._closed_s = 0.0
 
     async def keep(self) -> None:
-        """Do whatever is due."""
+        """Close expired tokens and, when one is due, make a copy of the store and prune old entries."""
         self._close_expired(self._clock())
         if not self._store.backup_due():
             return

@@ -32,7 +32,7 @@ class Ledger:
 
     @property
     def live(self) -> Mapping[str, LiveJob]:
-        """Active jobs by id."""
+        """Jobs by id that have not ended, in the order in which they were taken in."""
         return self._live
 
     @property

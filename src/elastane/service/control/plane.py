@@ -100,7 +100,7 @@ class ControlPlane:
 
     @property
     def live(self) -> Mapping[str, LiveJob]:
-        """Active jobs by id."""
+        """The ledger's jobs by id: those that have not ended."""
         return self.ledger.live
 
     @property
@@ -115,7 +115,7 @@ class ControlPlane:
 
     @property
     def policy(self) -> Policy:
-        """The policy in force."""
+        """The policy that decides now."""
         return self.decisions.policy
 
     @property
@@ -130,7 +130,7 @@ class ControlPlane:
 
     @property
     def draining(self) -> frozenset[str]:
-        """Nodes that run empty."""
+        """Names of nodes that take nothing new and run empty."""
         return self.cluster.draining
 
     def poke(self, trigger: str) -> None:

@@ -41,7 +41,7 @@ def as_it_is(job: LiveJob, facts: JobFacts) -> JobFacts:
 
 
 def place_of(job: LiveJob, facts: JobFacts) -> Grant:
-    """Where its owner put it."""
+    """The grant that its owner asked for: all its workers on the node of their choice."""
     assert job.row.pinned_node is not None
     return Grant.of([(job.row.pinned_node, facts.request.workers)])
 

@@ -42,7 +42,7 @@ class Rounds:
         return now_s >= self.due_s or any(now_s >= moment for moment in self.wake_s)
 
     def next_s(self) -> float:
-        """When that will be so."""
+        """The earliest of all appointments: when a decision is due unless something happens before."""
         return min((self.due_s, *self.wake_s))
 
     def set_back(self, by_s: float) -> None:
@@ -74,7 +74,7 @@ class DecisionRound:
 
     @property
     def policy(self) -> Policy:
-        """The policy in force."""
+        """The policy that decides now."""
         return self._policy
 
     @property

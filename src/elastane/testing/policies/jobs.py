@@ -36,7 +36,7 @@ class Trial:
 
     @property
     def work(self) -> float:
-        """All there is to do."""
+        """The work of the whole job, in the unit of its rates."""
         return self.seconds * self.rate(1, self.request.workers)
 
     @property
@@ -50,7 +50,7 @@ class Trial:
 
 @dataclass(slots=True)
 class Run:
-    """One job on its way."""
+    """The state of one job of the small world while it is there."""
 
     trial: Trial
     left: float
