@@ -181,7 +181,7 @@ class Live:
 
     def step(self, plan: Plan) -> Step:
         with watched(live) as seen:
-            self._follow(plan)
+            self._follow(plan, most=1)
             # Asked again, because a place has become free, it stands by what it said when nothing had moved.
             decided = replace(plan, intent=Exact(dict(seen[0][0].grants)))
             self._follow(decided)
@@ -200,11 +200,11 @@ class Live:
             {job: there.klass.value for job, there in active.items()},
         )
 
-    def _follow(self, plan: Plan) -> None:
+    def _follow(self, plan: Plan, most: int = 20) -> None:
         """Rounds under one plan, until it asks for nothing more."""
         self._policy.plan[:] = [plan]
         self.world.plane.poke("step")
-        for _ in range(20):
+        for _ in range(most):
             self.world.round()
             if self._is_settled() and not self.world.plane.wakeup.trigger:
                 break
