@@ -200,7 +200,7 @@ def test_a_policy_that_crashes_is_no_answer_and_no_error(tmp_path: Path) -> None
     with world(tmp_path) as w:
         job = full(w)
         w.round()
-        w.plane.policy = raises(ValueError("no"))
+        w.plane.decisions.use_policy(raises(ValueError("no")))
         offers = asked(w, job, instead=True).instead
         assert {offer.starts for offer in offers} == {"unknown: policy strange crashed: ValueError: no"}
 

@@ -79,8 +79,8 @@ def _rehearse(store: Store, written: str | None, *, as_json: bool) -> None:
 
 
 def _again(decision: Decision, written: str | None) -> dict[str, Any]:
-    from elastane.policies.record import decide_again
     from elastane.policies.registry import make_policy
+    from elastane.scheduling.record import decide_again
 
     policy = make_policy(written or decision.policy)
     recorded = dict(decision.plan)

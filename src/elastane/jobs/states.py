@@ -6,7 +6,7 @@ submitted ─► queued ─► starting ─► running ⇄ resizing
                │◄── suspended ◄── suspending
                │◄── retrying / lost ◄─┤
                                       ▼
-                       succeeded · failed · cancelled (through stopping) · rejected
+                       succeeded · failed · cancelled or rejected (through stopping, if it held anything)
 ```
 
 Who asked for a change, and whether a person put the job on hold, is not a state: the first is in the
@@ -38,7 +38,7 @@ class State(Enum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
-    REJECTED = "rejected"  # refused by admission
+    REJECTED = "rejected"  # refused or ended by its policy
 
 
 class Event(Enum):
@@ -53,6 +53,7 @@ class Event(Enum):
     SUSPEND = "suspend"
     SAVED = "report the suspension of"
     CANCEL = "cancel"
+    END = "end by policy"  # its policy ends it, unfinished
     STOPPED = "report the end of"
     FINISH = "finish"
     FAIL = "fail"  # ended with an error and has no attempt left
@@ -68,6 +69,7 @@ _S, _E = State, Event
 _HOLDING: Mapping[Event, State] = {
     _E.SUSPEND: _S.SUSPENDING,
     _E.CANCEL: _S.STOPPING,
+    _E.END: _S.STOPPING,
     _E.FAIL: _S.FAILED,
     _E.CRASH: _S.RETRYING,
     _E.LOSE: _S.LOST,
@@ -87,9 +89,10 @@ EDGES: Mapping[State, Mapping[Event, State]] = {
         **{event: target for event, target in _WORKING.items() if event is not _E.SUSPEND},
         _E.SAVED: _S.SUSPENDED,
     },
-    _S.SUSPENDED: _WAITING,
-    # The owner no longer wants it, so errors on the way out change nothing; a finished result still counts.
+    _S.SUSPENDED: {**_WAITING, _E.REJECT: _S.REJECTED},
+    # Nobody wants it any longer, so errors on the way out change nothing; a finished result still counts.
     _S.STOPPING: {
+        _E.REJECT: _S.REJECTED,
         _E.STOPPED: _S.CANCELLED,
         _E.FAIL: _S.CANCELLED,
         _E.LOSE: _S.CANCELLED,
@@ -102,6 +105,7 @@ EDGES: Mapping[State, Mapping[Event, State]] = {
         _E.FAIL: _S.FAILED,
         _E.FINISH: _S.SUCCEEDED,
         _E.CANCEL: _S.STOPPING,
+        _E.END: _S.STOPPING,
     },
     _S.SUCCEEDED: {},
     _S.FAILED: {},

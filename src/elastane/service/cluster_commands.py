@@ -26,7 +26,7 @@ class ClusterCommands:
         with self._plane.store.transaction() as t:
             t.set_setting("draining", sorted(changed))
             t.append_event("node", None, {"node": node, "state": "draining" if draining else "up"})
-        self._plane.draining = frozenset(changed)
+        self._plane.cluster.drain(frozenset(changed))
         self._plane.poke("node")
         return next(info for info in self._queries.nodes() if info.id == node)
 
@@ -36,7 +36,7 @@ class ClusterCommands:
         with self._plane.store.transaction() as t:
             t.set_setting("policy", written)
             t.append_event("policy", None, {"policy": policy.label()})
-        self._plane.policy, self._plane.rounds.memory = policy, None
+        self._plane.decisions.use_policy(policy)
         self._plane.poke("policy")
         return self._queries.policy()
 
@@ -45,7 +45,7 @@ class ClusterCommands:
         shadow = ShadowPolicy(make_live_policy(written)) if written is not None else None
         with self._plane.store.transaction() as t:
             t.set_setting("shadow", written)
-        self._plane.shadow = shadow
+        self._plane.decisions.use_shadow(shadow)
         return self._queries.policy()
 
     def set_quota(

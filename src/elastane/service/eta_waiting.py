@@ -17,7 +17,7 @@ from typing import TypeVar
 from elastane.cluster import Node
 from elastane.jobs.states import State
 from elastane.policies.view import Ability
-from elastane.service.control.active_job import ABILITIES, LiveJob
+from elastane.service.control.active_job import LiveJob
 from elastane.service.eta import NONSENSE, end_of, nodes_for
 from elastane.service.messages import Eta
 from elastane.service.run_kinds import is_command
@@ -169,7 +169,7 @@ def _holder(job: LiveJob, ground: Ground) -> _Holder:
     if eta.high_s is None:
         eta = starting(job, ground) or eta
     slots = sum(job.slots(count) for count in job.places.values())
-    stays = ABILITIES[job.row.kind] is Ability.NONE or not job.spec.preemptible
+    stays = job.abilities is Ability.NONE or not job.spec.preemptible
     return _Holder(job.id, job.row.tenant, slots, eta.low_s or math.inf, eta.high_s or math.inf, stays)
 
 

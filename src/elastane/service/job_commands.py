@@ -120,9 +120,8 @@ class JobCommands:
     def _unread(self, job: str) -> LiveJob:
         """A job without what cannot be read of it: enough to end it, and whatever processes it has."""
         row = replace(self._queries.row(job), training={}, profile={})
-        self._plane.unread.pop(job)
         live = LiveJob(row, parse_spec({"command": "true"}), Learned(row.kind), places_of(row.grant))
-        self._plane.live[job] = live
+        self._plane.ledger.add(live)
         return live
 
     def _moved(self, live: LiveJob, event: Event) -> JobRow:
@@ -139,7 +138,6 @@ class JobCommands:
         except BaseException:
             live.row = before  # what is not stored has not happened
             raise
-        if live.row.terminal:
-            self._plane.live.pop(live.id, None)
+        self._plane.ledger.drop_ended()
         self._plane.ensure(live)
         self._plane.poke(trigger)

@@ -8,10 +8,10 @@ from elastane.jobs.kinds import Kind
 from elastane.jobs.states import State
 from elastane.policies.view import View
 from elastane.scheduling.abilities import ONE_SIZE
+from elastane.scheduling.decide import decide
 from elastane.service.control.active_job import LiveJob, slots_of
-from elastane.service.control.facts import build_view
 from elastane.service.control.plane import ControlPlane
-from elastane.service.control.policy_runner import crash_of, decide_now
+from elastane.service.control.policy_runner import crash_of
 from elastane.service.control.requested_places import holders, waits
 from elastane.service.eta import end_of
 from elastane.service.messages import Ahead, Instead, Why
@@ -104,7 +104,7 @@ def _advice(job: LiveJob, free: int, *, instead: bool) -> list[str]:
 
 def _alternatives(plane: ControlPlane, job: LiveJob) -> list[Instead]:
     """Ask the policy again with this job's wishes changed one at a time."""
-    seen = build_view(plane.scene(plane.rounds.memory), plane.live.values(), "arrival", plane.policy)
+    seen = plane.seen_by(plane.policy, plane.rounds.memory, "arrival")
     if job.id not in seen.view.jobs or plane.rounds.problem:
         return []
     found = []
@@ -126,7 +126,7 @@ def _alternatives(plane: ControlPlane, job: LiveJob) -> list[Instead]:
 
 def _try(plane: ControlPlane, view: View, job: LiveJob, change: str) -> Instead:
     try:
-        grant = decide_now(plane.policy, view).lowered.grants.get(job.id)
+        grant = decide(plane.policy, view).grants.get(job.id)
     except Exception as error:  # a policy may be anybody's code
         return Instead(change=change, starts=f"unknown: {crash_of(plane.policy, error)}", helps=False)
     starts = f"it would start now, with {_workers(grant.workers)}" if grant else "it would still wait"

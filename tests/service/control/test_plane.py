@@ -218,10 +218,10 @@ def test_a_late_report_does_not_make_places_look_empty(tmp_path: Path) -> None:
         w.service.move(ANN, job, "n0")
         w.round()
         assert w.live(job).places == {"n0": 1, "n1": 1}
-        w.plane._take([late])
+        w.plane.ingest.take([late])
         w.service.move(ANN, job, "n1")
         w.round()
-        w.plane._take([late])
+        w.plane.ingest.take([late])
         assert w.live(job).places == {"n0": 1, "n1": 1}
 
 
@@ -231,7 +231,7 @@ def test_nobody_is_on_a_node_that_was_lost(tmp_path: Path) -> None:
         w.service.scale(ANN, job, 4)
         w.round()
         assert w.live(job).places == {"n0": 2, "n1": 2}
-        w.plane.policy = raises(ValueError("no"))
+        w.plane.decisions.use_policy(raises(ValueError("no")))
         w.engine.lose_node("n1")
         w.round()
         assert w.live(job).places == {"n0": 2}
@@ -241,11 +241,12 @@ def test_a_grant_that_follows_what_has_happened_is_no_resize(tmp_path: Path) -> 
     with world(tmp_path, interval_s=5.0) as w:
         job = started(w, samples=100_000)
         w.until(lambda: w.workers(job) == 4 and w.state(job) is State.RUNNING)
-        w.plane.policy, policy = raises(ValueError("no")), w.plane.policy
+        policy = w.plane.policy
+        w.plane.decisions.use_policy(raises(ValueError("no")))
         w.engine.lose_node("n1")
         w.pass_time(3.0)
         assert w.engine.workers_of(job) == {"n0": 2}
-        w.plane.policy = policy
+        w.plane.decisions.use_policy(policy)
         w.until(lambda: w.workers(job) == 2, most_s=10.0)
         assert w.state(job) is State.RUNNING
 
@@ -440,7 +441,8 @@ def test_what_is_asked_while_a_policy_thinks_is_not_overruled_by_its_answer(tmp_
 
     with world(tmp_path) as w:
         held, cancelled = w.submit(), w.submit()
-        w.plane.policy = slow = Slow(w.plane.policy)  # type: ignore[assignment]
+        slow = Slow(w.plane.policy)
+        w.plane.decisions.use_policy(slow)  # type: ignore[arg-type]
 
         def change() -> None:
             w.service.suspend(ANN, held)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from elastane.jobs.kinds import Kind
 from elastane.service.control.active_job import LiveJob
 from elastane.service.wording import counted, named
 
@@ -34,9 +35,9 @@ def left_behind(jobs: Iterable[LiveJob]) -> str:
 def _fate(job: LiveJob) -> str:
     if job.row.grant is not None:
         return "stays"
-    if job.row.kind == "rigid":
+    if job.kind is Kind.COMMAND:
         return "over"
-    if job.row.kind == "resizable":
+    if job.kind is Kind.RESIZABLE:
         return "own"
     return "saved" if job.learned.training is not None else "young"
 

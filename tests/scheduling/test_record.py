@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from elastane.policies.lowering import lower
-from elastane.policies.record import decide_again, lowered_to_json, plain, view_from_json, view_to_json
 from elastane.policies.registry import make_policy
 from elastane.policies.view import masked
+from elastane.scheduling.decide import decide
+from elastane.scheduling.record import decide_again, decision_to_json, plain, view_from_json, view_to_json
 from elastane.testing.policies.views import random_view
 
 POLICIES = ["fifo", "easy", "drf", "srtf", "tiresias", "optimus", "pollux", "elastane"]
@@ -21,7 +21,7 @@ POLICIES = ["fifo", "easy", "drf", "srtf", "tiresias", "optimus", "pollux", "ela
 def test_the_same_policy_decides_the_same_again_from_its_record(name: str, seed: int) -> None:
     policy = make_policy(name)
     view = masked(random_view(Random(seed)), policy.needs.info)
-    decided = plain(lowered_to_json(lower(policy.decide(view), view)))
+    decided = plain(decision_to_json(decide(policy, view)))
     recorded = json.loads(json.dumps(view_to_json(view)))
     assert decide_again(policy, recorded) == decided
 

@@ -1,4 +1,4 @@
-"""Converts views to JSON values and back, so that a decision can be made again later, byte for byte.
+"""Converts decisions to JSON values, and their views back, so that they can be made again later, byte for byte.
 
 Only what a policy may have seen is written down: facts it did not declare are left out, as they were masked.
 """
@@ -16,8 +16,8 @@ from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.throughput import ThroughputParams
 from elastane.policies.contract import Policy
-from elastane.policies.lowering import Lowered, lower
 from elastane.policies.view import Ability, Facts, Info, JobState, JobView, Ledger, Request, Tenant, View, has
+from elastane.scheduling.decide import Decision, decide
 
 
 def view_to_json(view: View) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def view_to_json(view: View) -> dict[str, Any]:
 
 
 def view_from_json(values: Mapping[str, Any]) -> View:
-    """The inverse of ``view_to_json``."""
+    """The view that ``view_to_json`` wrote down."""
     visible = Info(values["visible"])
     jobs = [_job_from_json(job, visible) for job in values["jobs"]]
     return View(
@@ -54,16 +54,25 @@ def view_from_json(values: Mapping[str, Any]) -> View:
     )
 
 
-def lowered_to_json(lowered: Lowered) -> dict[str, Any]:
-    """Converts the outcome of a decision to JSON values: grants, reasons to wait, refusals."""
-    grants = {job: encoded(grant) for job, grant in lowered.grants.items()}
-    return {"grants": grants, "waiting": dict(lowered.waiting), "refused": dict(lowered.refused)}
+def decision_to_json(decision: Decision) -> dict[str, Any]:
+    """What a decision came to.  ``refused``: changes that the guard stopped; verdicts if there are any."""
+    verdicts = {
+        "turned_away": dict(decision.refused),
+        "ended": dict(decision.ended),
+        "downgraded": list(decision.downgraded),
+    }
+    return {
+        "grants": {job: encoded(grant) for job, grant in decision.grants.items()},
+        "waiting": dict(decision.waiting),
+        "refused": dict(decision.lowered.refused),
+        # Decisions recorded before verdicts were have none of these, and can be made again all the same.
+        **{name: jobs for name, jobs in verdicts.items() if jobs},
+    }
 
 
 def decide_again(policy: Policy, recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Asks a policy about a recorded view; returns the outcome as it would have been recorded."""
-    view = view_from_json(recorded)
-    return plain(lowered_to_json(lower(policy.decide(view), view)))
+    """Ask a policy about a recorded view; what it comes to, as it would have been written down."""
+    return plain(decision_to_json(decide(policy, view_from_json(recorded))))
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
