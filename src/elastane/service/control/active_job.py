@@ -19,10 +19,8 @@ from elastane.scheduling.views import job_view
 from elastane.service.control.evidence import LiveEvidence
 from elastane.service.control.job_measurements import Learned
 from elastane.service.control.near_end import Finish
+from elastane.service.run_kinds import kind_of
 from elastane.service.store.rows import JobRow
-
-_COMMAND = "rigid"
-"""What rows, reports and people call a command here: a program that saves nothing (``Kind.COMMAND``)."""
 
 
 @dataclass(slots=True)
@@ -73,7 +71,7 @@ class LiveJob:
     @property
     def kind(self) -> Kind:
         """What may be done to it, as far as its script has shown that by now."""
-        return Kind.COMMAND if self.row.kind == _COMMAND else Kind(self.row.kind)
+        return kind_of(self.row)
 
     @property
     def abilities(self) -> Ability:
