@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from elastane.train.coordinator.control_file import control_of
 from elastane.train.coordinator.login import connect
-from elastane.train.coordinator.supervisor import control_of
 from elastane.train.errors import TrainError
 from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Event

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 
 import elastane.compat.horovod as hvd
+from elastane.train.coordinator.control_file import control_of
 from elastane.train.coordinator.login import connect
-from elastane.train.coordinator.supervisor import control_of
 
 WANTED = [3, 2, 2, 3]
 """Workers of each phase; worker 1 dies at the end of the second and is replaced."""

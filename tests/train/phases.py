@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 import elastane.train as et
+from elastane.train.coordinator.control_file import control_of
 from elastane.train.coordinator.login import connect
-from elastane.train.coordinator.supervisor import control_of
 
 STAY = 4
 """Steps of each phase with the workers it wants."""

@@ -198,8 +198,8 @@ def status(
 
 
 def _ask(run_dir: Path, message: dict[str, Any]) -> dict[str, Any]:
+    from elastane.train.coordinator.control_file import control_of
     from elastane.train.coordinator.login import connect
-    from elastane.train.coordinator.supervisor import control_of
 
     control = control_of(run_dir)
     try:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Spawn
 from elastane.train.coordinator.elastic_coordinator import Coordinator, Settings
 from elastane.train.coordinator.membership_plan import Kind, Plan
+from elastane.train.exit_cause import FINISHED, ExitCause, cancelled
 
 SIGNATURE = {"elastane": "1", "torch": "2", "python": "3", "parameters": [], "settings": {}, "shadow": True}
 
@@ -150,7 +151,7 @@ class World:
 
     def exit(self, worker: FakeWorker, *, clean: bool) -> None:
         worker.alive = False
-        self.tell("exited", worker.name, clean, "exit" if clean else "killed by signal 9")
+        self.tell("exited", worker.name, ExitCause.of_process(0 if clean else -9))
 
     def train(self) -> None:
         """A step, if a whole generation takes part."""
@@ -307,25 +308,25 @@ def test_training_that_ends_is_finished_only_when_all_have_left() -> None:
     assert world.finish is None
     world.exit(world.workers["w2"], clean=True)
     world.settle()
-    assert world.finish == Finish("finished", "")
+    assert world.finish == Finish(FINISHED)
 
 
 def test_a_job_that_is_stopped_does_not_wait_for_newcomers() -> None:
     world = started(2)
     world.perform(world.coordinator.resize(3, world.now))
     world.calls.clear()  # the third imports and builds its model, for as long as that takes
-    asked = world.coordinator.stop("interrupted", world.now)
+    asked = world.coordinator.stop(cancelled("interrupted"), world.now)
     assert Kill("w3", "interrupted") in asked
     told = {action.worker for action in asked if isinstance(action, Send) and action.message["type"] == "stop"}
     assert told == {"w1", "w2"}
     world.perform(asked)
     world.settle()
-    assert world.finish == Finish("stopped", "interrupted")
+    assert world.finish == Finish(cancelled("interrupted"))
 
 
 def _killed(world: World, name: str) -> None:
     world.workers.pop(name)
-    world.perform(world.coordinator.exited(name, False, "killed by signal 9", world.now))
+    world.perform(world.coordinator.exited(name, ExitCause.of_process(-9), world.now))
 
 
 @pytest.mark.parametrize("victim", ["w1", "w2"])
@@ -341,7 +342,7 @@ def test_a_worker_killed_after_training_does_not_take_the_result_along(victim: s
     (other,) = {"w1", "w2"} - {victim}
     world.exit(world.workers[other], clean=True)
     world.settle()
-    assert world.finish == Finish("finished", "")
+    assert world.finish == Finish(FINISHED)
 
 
 def test_the_end_of_the_script_is_repeated_if_everybody_was_killed_after_training() -> None:
@@ -362,7 +363,7 @@ def test_an_error_of_the_script_after_training_still_fails_the_job() -> None:
     while world.deliver():
         pass
     world.coordinator.said_goodbye("w2", "ValueError: no such folder")
-    world.perform(world.coordinator.exited("w2", False, "exit code 1", world.now))
+    world.perform(world.coordinator.exited("w2", ExitCause.of_process(1), world.now))
     assert world.coordinator.outcome is not None
     assert world.coordinator.outcome.outcome == "failed"
 
@@ -373,8 +374,8 @@ def test_the_same_end_twice_before_a_word_was_said_fails_the_job_with_its_cause(
     for name in ("w1", "w2"):
         assert coordinator.outcome is None
         coordinator.said_goodbye(name, words)
-        coordinator.exited(name, False, "exit code 1", 2.0)
-    assert coordinator.outcome == Finish("failed", words)
+        coordinator.exited(name, ExitCause.of_process(1), 2.0)
+    assert coordinator.outcome == Finish(ExitCause.of_process(1).told(words))
 
 
 def test_a_restarted_coordinator_adopts_running_workers_without_touching_them() -> None:
@@ -411,7 +412,7 @@ def test_a_worker_that_ended_well_while_nobody_listened_has_finished_the_job() -
     _adopted_after_training(world)
     world.exit(world.workers["w1"], clean=True)
     world.settle()
-    assert world.finish == Finish("finished", "")
+    assert world.finish == Finish(FINISHED)
 
 
 def test_a_worker_of_whose_end_nothing_is_heard_is_replaced_even_after_training() -> None:

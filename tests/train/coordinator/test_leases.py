@@ -20,6 +20,7 @@ from elastane.train.coordinator.leases import LATE_S, AwakeClock, nursery_lease_
 from elastane.train.coordinator.login_reader import LineReader, Tokens, log_in
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.server import CoordinationServer, Hooks
+from elastane.train.exit_cause import ExitCause
 
 TOKENS = Tokens("t-workers", "t-clients")
 PATIENCE_S = 60.0
@@ -246,7 +247,7 @@ def test_a_group_that_could_not_be_connected_because_a_member_died_is_no_reason_
     coordinator = Coordinator(Settings(workers=2, max_apart=2))
     _start_group(coordinator)
     coordinator.apart("w1", 1, "connection closed", 2.0)
-    coordinator.exited("w2", False, "killed by signal 9", 2.1)
+    coordinator.exited("w2", ExitCause.of_process(-9), 2.1)
     coordinator.failed("w1", 1, None, "connection closed", 2.2)
     coordinator.hello("w3", {}, 3.0)
     coordinator.ready("w3", {}, "", 3.0)

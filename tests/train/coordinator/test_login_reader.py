@@ -11,10 +11,11 @@ import pytest
 from elastane.engines.local.agent import Agent
 from elastane.engines.local.paths import Layout
 from elastane.train.coordinator import login, login_reader, wire
+from elastane.train.coordinator.control_file import control_of
 from elastane.train.coordinator.elastic_coordinator import Coordinator, Settings
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.server import CoordinationServer, Hooks
-from elastane.train.coordinator.supervisor import JobOptions, Supervisor, control_of
+from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 
 TOKENS = login_reader.Tokens(workers="worker secret", clients="client secret")
 RESIZE = wire.encode({"type": "resize", "workers": 7})

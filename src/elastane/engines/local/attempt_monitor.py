@@ -29,6 +29,7 @@ from elastane.engines.local.paths import BEGUN, CONTROL, ENDED, JOURNAL, LAUNCH,
 from elastane.engines.local.untrusted_files import LOOK_BYTES, clean, has_more, read_bytes, read_events, size_of
 from elastane.errors import ElastaneError
 from elastane.train.coordinator.script_kind import JobKind
+from elastane.train.exit_cause import ExitKind
 from elastane.train.reports.events import Resized
 
 log = logging.getLogger("elastane")
@@ -254,11 +255,7 @@ class Tender:
         facts = read_json(self.wanted.launch.records / CONTROL)
         if facts is None:
             return
-        message = (
-            {"type": "place", "places": places_of(grant)}
-            if grant is not None
-            else {"type": "stop", "cause": f"{_WORD[self.wanted.ending]}: {self.wanted.why}".rstrip(": ")}
-        )
+        message = {"type": "place", "places": places_of(grant)} if grant is not None else _stop(self.wanted)
         answer = await ask(facts, message)
         if answer is not None and answer["type"] == "ok":
             self._told = wish
@@ -312,7 +309,11 @@ class Tender:
         return [_worker(name, facts) for name, facts in found if isinstance(facts, dict)][:_MOST_WORKERS]
 
 
-_WORD = {Ending.SUSPEND: Cause.SUSPENDED.value, Ending.CANCEL: Cause.CANCELLED.value}
+def _stop(wanted: Wanted) -> dict[str, Any]:
+    """The request to end; a supervisor of an earlier version finds the kind in the first of the words."""
+    kind = ExitKind.SUSPENDED if wanted.ending is Ending.SUSPEND else ExitKind.CANCELLED
+    return {"type": "stop", "kind": kind.value, "cause": f"{kind.value}: {wanted.why}".rstrip(": ")}
+
 
 _KINDS = frozenset(kind.value for kind in JobKind)
 _MOST_WORKERS = 10_000

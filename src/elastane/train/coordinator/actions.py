@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from elastane.train.exit_cause import ExitCause, Outcome
+
 
 @dataclass(frozen=True, slots=True)
 class Send:
@@ -56,8 +58,17 @@ class Emit:
 class Finish:
     """The job is over."""
 
-    outcome: str
-    cause: str
+    exit: ExitCause
+
+    @property
+    def outcome(self) -> Outcome:
+        """How, in one word."""
+        return self.exit.outcome
+
+    @property
+    def cause(self) -> str:
+        """Why, in words; empty where nothing went wrong."""
+        return "" if self.exit.clean else str(self.exit)
 
 
 Action = Send | Spawn | Kill | Signal | Record | Emit | Finish

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from elastane.train.coordinator.actions import Action, Finish
 from elastane.train.coordinator.membership_plan import Plan
 from elastane.train.coordinator.worker_table import Worker
+from elastane.train.exit_cause import ExitCause
 
 
 class Decider(Protocol):
@@ -60,7 +61,7 @@ class Decider(Protocol):
         """From now on ``workers`` of them, without those in ``drop``."""
         ...
 
-    def stop(self, cause: str, now_s: float) -> list[Action]:
+    def stop(self, cause: ExitCause, now_s: float) -> list[Action]:
         """End the job."""
         ...
 
@@ -76,8 +77,8 @@ class Decider(Protocol):
         """What ended a worker, as far as it said so itself; comes before ``exited``."""
         ...
 
-    def exited(self, name: str, clean: bool, how: str, now_s: float, *, blame: bool = True) -> list[Action]:
-        """A worker's process is gone; without ``blame`` it went with its node."""
+    def exited(self, name: str, cause: ExitCause, now_s: float) -> list[Action]:
+        """A worker's process is gone."""
         ...
 
     def tick(self, now_s: float) -> list[Action]:

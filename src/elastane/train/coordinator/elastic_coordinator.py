@@ -19,10 +19,10 @@ from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Recor
 from elastane.train.coordinator.cpu_activity import Effort
 from elastane.train.coordinator.hang_detection import HangLimits, first_steps, hung
 from elastane.train.coordinator.membership_plan import Kind, Plan
+from elastane.train.coordinator.plan_log import finish_entry, finish_of
 from elastane.train.coordinator.worker_table import Phase, Worker, first_difference
+from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind, given_up
 
-KILLED = "killed by signal"
-"""How the end of a process is described that did not end by itself."""
 _EARLIER = "call it earlier, or allow more time (--hello, ELASTANE_HELLO_S)"
 
 
@@ -75,10 +75,10 @@ class Coordinator:
         self._deaths = 0
         self._death_step = -1
         self._no_shadow = False
-        self._unborn_cause = ""
+        self._unborn_words = ""
         self._apart = 0
         self._apart_generation = 0
-        self._stopping = ""
+        self._stopping: ExitCause | None = None
         self._out: list[Action] = []
 
     @property
@@ -119,16 +119,16 @@ class Coordinator:
         self._out.append(Record({"type": "target", "workers": self.target}))
         return self._settle(now_s)
 
-    def stop(self, cause: str, now_s: float) -> list[Action]:
+    def stop(self, cause: ExitCause, now_s: float) -> list[Action]:
         """End the job; members leave at their next step boundary, newcomers at once: they have nothing to save."""
         self._stopping = cause
         self._drop_next()
         for worker in self._alive():
             if worker.phase in (Phase.WARMING, Phase.READY):
                 worker.phase = Phase.GONE
-                self._out += [Record({"type": "gone", "worker": worker.name}), Kill(worker.name, cause)]
+                self._out += [Record({"type": "gone", "worker": worker.name}), Kill(worker.name, str(cause))]
             else:
-                self._send(worker.name, type="stop", cause=cause)
+                self._send(worker.name, type="stop", cause=str(cause))
         return self._settle(now_s)
 
     def hello(self, name: str, account: Mapping[str, Any], now_s: float) -> list[Action]:
@@ -168,9 +168,9 @@ class Coordinator:
             cause = f"worker {name} {problem}"
             self._warn(cause)
             self._send(name, type="refused", cause=cause)
-            worker.cause = cause
+            worker.words = cause
             if self.current is None:
-                self._fail(cause)
+                self._fail(given_up(cause))
             return self._settle(now_s)
         worker.phase, worker.signature, worker.stream = Phase.READY, signature, stream
         worker.ready_s = now_s
@@ -240,7 +240,7 @@ class Coordinator:
         if self._apart >= self.settings.max_apart:
             self._apart = 0
             if plan.kind is Kind.START:
-                self._fail(cause)
+                self._fail(given_up(cause))
             else:
                 self._fence(self.workers[name], cause)
         return self._settle(now_s)
@@ -285,28 +285,29 @@ class Coordinator:
     def said_goodbye(self, name: str, cause: str) -> None:
         """A worker tells what ends it, before it ends."""
         if name in self.workers:
-            self.workers[name].cause = cause
+            self.workers[name].words = cause
 
-    def exited(self, name: str, clean: bool, how: str, now_s: float, *, blame: bool = True) -> list[Action]:
-        """A worker's process is gone (or cannot come back); without ``blame`` it went with its node."""
+    def exited(self, name: str, cause: ExitCause, now_s: float) -> list[Action]:
+        """A worker's process is gone, or cannot come back."""
         worker = self.workers.get(name)
         if worker is None or not worker.alive:
             return self._settle(now_s)
         phase, worker.phase = worker.phase, Phase.GONE
-        cause = worker.cause or how
-        if clean and not worker.cause and (worker.done or phase is not Phase.MEMBER or self._stopping):
+        cause = cause.told(worker.words)
+        clean = cause.clean and not worker.words
+        if clean and (worker.done or phase is not Phase.MEMBER or self._stopping):
             return self._settle(now_s)
-        if worker.done and not worker.cause and (not blame or how.startswith(KILLED)):
-            self._killed_after_training(worker, phase, cause, blame=blame)
+        if worker.done and not worker.words and cause.kind in (ExitKind.NODE_LOST, ExitKind.SIGNAL):
+            self._killed_after_training(worker, phase, cause)
         elif worker.done:
-            self._fail(f"worker {name} failed after training: {cause}")
-        elif clean and not worker.cause:
+            self._fail(_failing(cause).told(f"worker {name} failed after training: {cause}"))
+        elif clean:
             others = sum(w.phase is Phase.MEMBER and not w.done for w in self._alive())
-            self._fail(_early(name, self.step, others))
+            self._fail(given_up(_early(name, self.step, others)))
         else:
-            if self.current is None and not worker.seen_s and worker.cause:
+            if self.current is None and not worker.seen_s and worker.words:
                 self._died_before_init(worker)
-            self._lost(worker, phase, cause, blame=blame)
+            self._lost(worker, phase, _failing(cause))
         return self._settle(now_s)
 
     def tick(self, now_s: float) -> list[Action]:
@@ -362,7 +363,7 @@ class Coordinator:
                     self.current = Plan.from_json(entry["plan"])
                     self._published = self.current.generation
                 case "finish":
-                    self.outcome = Finish(entry["outcome"], entry["cause"])
+                    self.outcome = finish_of(entry)
         self._adopting_until_s = now_s + settings.lease_s
         return self
 
@@ -428,46 +429,47 @@ class Coordinator:
         if self.step > self._death_step:
             self._deaths = 0
 
-    def _lost(self, worker: Worker, phase: Phase, cause: str, *, blame: bool = True) -> None:
+    def _lost(self, worker: Worker, phase: Phase, cause: ExitCause) -> None:
         self._apart = 0  # who could not be connected may have been this one
         self._out.append(Record({"type": "gone", "worker": worker.name}))
         self._out.append(
-            Emit({"type": "worker_lost", "worker": worker.name, "cause": cause, "step": self.step})
+            Emit({"type": "worker_lost", "worker": worker.name, "cause": str(cause), "step": self.step})
         )
-        if blame:
+        if cause.kind is not ExitKind.NODE_LOST:  # a machine's end is not the script's
             self._deaths = self._deaths + 1 if self.step <= self._death_step else 1
             self._death_step = self.step
         trains = [w for w in self._alive() if w.phase in (Phase.MEMBER, Phase.JOINING)]
-        if phase is Phase.MEMBER and worker.cause and not trains:
+        if phase is Phase.MEMBER and worker.words and not trains:
             self._fail(cause)
         elif self._deaths >= self.settings.max_deaths:
-            self._fail(f"{self._deaths} workers died without a step between them; the last: {cause}")
+            words = f"{self._deaths} workers died without a step between them; the last: {cause}"
+            self._fail(cause.told(words))
         elif phase is Phase.MEMBER or (phase is Phase.JOINING and self._going):
             self._break(f"worker {worker.name} was lost: {cause}")
         elif phase is Phase.JOINING:
             self._drop_next()
-        elif self.current is None and worker.cause:
+        elif self.current is None and worker.words:
             self._fail(cause)
 
-    def _killed_after_training(self, worker: Worker, phase: Phase, cause: str, *, blame: bool) -> None:
+    def _killed_after_training(self, worker: Worker, phase: Phase, cause: ExitCause) -> None:
         """Others have the same result; if there are none, the end of the script is repeated."""
         worker.done = False  # how far it came in the rest of its script nobody knows
         if any(other.done for other in self.workers.values()):
             self._out.append(Record({"type": "gone", "worker": worker.name}))
             self._warn(f"worker {worker.name} was lost after training ({cause}); the others have its result")
         else:
-            self._lost(worker, phase, cause, blame=blame)
+            self._lost(worker, phase, cause)
 
     def _died_before_init(self, worker: Worker) -> None:
         """The first time may be bad luck: only the same end twice in a row is the script's own."""
-        if worker.cause != self._unborn_cause:
-            self._unborn_cause, worker.cause = worker.cause, ""
+        if worker.words != self._unborn_words:
+            self._unborn_words, worker.words = worker.words, ""
 
     def _unheard(self, worker: Worker, since_s: float) -> None:
         limit_s = self.settings.hello_s
         if since_s > limit_s:
             why = f"its process runs, but did not come to et.init() within {limit_s:g} s; {_EARLIER}"
-            worker.cause = why
+            worker.words = why
             if self.current is None:
                 self._died_before_init(worker)
             self._fence(worker, why)
@@ -476,17 +478,17 @@ class Coordinator:
         self._out.append(Kill(worker.name, why))
         phase, worker.phase = worker.phase, Phase.GONE
         if not worker.done:
-            self._lost(worker, phase, why)
+            self._lost(worker, phase, given_up(why))
 
-    def _fail(self, cause: str) -> None:
+    def _fail(self, cause: ExitCause) -> None:
         if self.outcome is None:
-            self._finish("failed", cause)
+            self._finish(cause)
 
-    def _finish(self, outcome: str, cause: str) -> None:
-        self.outcome = Finish(outcome, cause)
-        self._out.append(Record({"type": "finish", "outcome": outcome, "cause": cause}))
+    def _finish(self, cause: ExitCause) -> None:
+        self.outcome = end = Finish(cause)
+        self._out.append(Record(finish_entry(end)))
         for worker in self._alive():
-            self._send(worker.name, type="stop", cause=cause, failed=outcome == "failed")
+            self._send(worker.name, type="stop", cause=end.cause, failed=end.outcome == "failed")
         self._out.append(self.outcome)
 
     def _let_go(self) -> None:
@@ -502,9 +504,9 @@ class Coordinator:
         self._let_go()
         trained = [w for w in self.workers.values() if w.entered or w.done]
         if self._stopping and not any(w.alive for w in trained):
-            self._finish("stopped", self._stopping)
+            self._finish(self._stopping)
         elif any(w.done for w in trained) and not any(w.alive for w in trained):
-            self._finish("finished", "")
+            self._finish(FINISHED)
         for worker in self._alive() if any(w.done for w in trained) else ():
             if not worker.entered and not worker.done:
                 worker.phase = Phase.GONE
@@ -711,7 +713,7 @@ class Coordinator:
         gone = [w for w in members if w.done]
         waiting = [w for w in members if w.beat.doing == "waiting" and not w.done]
         if gone and any(now_s - w.beat.since_s > self.settings.hang_floor_s for w in waiting):
-            self._fail(_early(gone[0].name, gone[0].beat.step, len(waiting)))
+            self._fail(given_up(_early(gone[0].name, gone[0].beat.step, len(waiting))))
 
     _step_s = 0.0
 
@@ -723,3 +725,8 @@ class Coordinator:
 def _early(name: str, step: int, others: int) -> str:
     rest = f" while {others} others were still training" if others else ""
     return f"worker {name} left the training loop early, at step {step}{rest}"
+
+
+def _failing(cause: ExitCause) -> ExitCause:
+    """The cause of a process that says it failed, even where its exit code is 0."""
+    return given_up(str(cause)) if cause.clean else cause

@@ -21,7 +21,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from elastane.train.coordinator import script_runner
+from elastane.train.coordinator import exit_note, script_runner
 from elastane.train.coordinator.job_user import become_told
 from elastane.train.coordinator.leases import BEAT_S
 from elastane.train.coordinator.login import connect
@@ -79,6 +79,8 @@ class Nursery:
         self._token = os.environ[TOKEN]
         self._node = os.environ.get(NODE, "local")
         self._children: dict[int, str] = {}
+        self._notes: dict[int, int] = {}
+        """By process, the end of a pipe from which its exit note is read."""
         self._unsent: list[dict[str, Any]] = []
         self._connection: Connection | None = None
         self._pending = b""
@@ -174,7 +176,7 @@ class Nursery:
     def _obey(self, message: Mapping[str, Any]) -> None:
         if message["type"] == "spawn":
             order = script_runner.Order.from_json(message["order"])
-            pid = self._fork(order) if self._single_threaded() else script_runner.start_cold(order)
+            pid = self._start(order)
             self._children[pid] = order.worker
             self._tell({"type": "started", "worker": order.worker, "pid": pid})
         elif message["type"] == "kill":
@@ -185,7 +187,15 @@ class Nursery:
     def _single_threaded(self) -> bool:
         return len(os.listdir("/proc/self/task")) == 1 if os.path.isdir("/proc/self/task") else True  # noqa: PTH208, PTH112
 
-    def _fork(self, order: script_runner.Order) -> int:
+    def _start(self, order: script_runner.Order) -> int:
+        reading, writing = os.pipe()
+        warm = self._single_threaded()
+        pid = self._fork(order, writing) if warm else script_runner.start_cold(order, writing)
+        os.close(writing)
+        self._notes[pid] = reading
+        return pid
+
+    def _fork(self, order: script_runner.Order, note: int) -> int:
         parent, pid = os.getpid(), os.fork()
         if pid:
             with contextlib.suppress(OSError):  # both sides, so that it is done for whoever looks first
@@ -201,6 +211,9 @@ class Nursery:
         for fd in (self._wake, self._alarm, self._connection.fileno() if self._connection else -1):
             if fd >= 0:
                 os.close(fd)
+        for fd in self._notes.values():
+            os.close(fd)
+        exit_note.write_to(note)
         script_runner.run(order)
         raise AssertionError("a worker came back")
 
@@ -215,7 +228,8 @@ class Nursery:
             worker = self._children.pop(pid, None)
             if worker is not None:
                 code = os.waitstatus_to_exitcode(status)
-                self._tell({"type": "exited", "worker": worker, "code": code})
+                no_memory = exit_note.read_note(self._notes.pop(pid))
+                self._tell({"type": "exited", "worker": worker, "code": code, "out_of_memory": no_memory})
 
     def _kill_all(self) -> None:
         for pid in self._children:

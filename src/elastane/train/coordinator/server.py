@@ -16,11 +16,12 @@ from typing import Any
 from elastane.train.coordinator import wire
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
 from elastane.train.coordinator.contract import Decider
-from elastane.train.coordinator.elastic_coordinator import KILLED, Coordinator
+from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.leases import LEASE_S, AwakeClock, nursery_lease_s
 from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, Tokens, admit
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.worker_places import LOCAL
+from elastane.train.exit_cause import NODE_LOST, ExitCause, ExitKind
 
 TICK_S = 0.25
 UNCONFIRMED_S = 1.0
@@ -28,7 +29,6 @@ UNCONFIRMED_S = 1.0
 RETURN_S = 4.0
 """How long a nursery may take to find a supervisor that has replaced its own; it looks every second."""
 
-NODE_LOST = "its node was lost"
 STOP_S = 5.0
 """How long nurseries may take to end their workers and themselves."""
 
@@ -85,7 +85,7 @@ class CoordinationServer:
     _nurseries: dict[str, _Peer] = field(default_factory=dict)
     _returning: dict[str, _Peer] = field(default_factory=dict)
     _unspawned: dict[str, list[str]] = field(default_factory=dict)
-    _exits: dict[str, int] = field(default_factory=dict)
+    _exits: dict[str, ExitCause] = field(default_factory=dict)
     _blobs: dict[int, dict[int, str]] = field(default_factory=dict)
     _met: set[str] = field(default_factory=set)
     _misunderstood: set[str] = field(default_factory=set)
@@ -210,7 +210,7 @@ class CoordinationServer:
         self.hooks.silent(peer.name)
         for worker in self._on(peer.name):
             if worker in self._workers:  # its process may be well; it must not go on all the same
-                self._write(self._workers[worker], {"type": "refused", "cause": NODE_LOST})
+                self._write(self._workers[worker], {"type": "refused", "cause": str(NODE_LOST)})
             self._lost(worker)
 
     def _forget_nursery(self, peer: _Peer) -> bool:
@@ -323,7 +323,7 @@ class CoordinationServer:
                 self._lost(worker)
 
     def _lost(self, worker: str) -> None:
-        self.perform(self.coordinator.exited(worker, False, NODE_LOST, self.now_s, blame=False))
+        self.perform(self.coordinator.exited(worker, NODE_LOST, self.now_s))
 
     def _unconfirmed(self, worker: str) -> None:
         if worker not in self._workers and self.hooks.node_of(worker) not in self._nurseries:
@@ -347,7 +347,8 @@ class CoordinationServer:
         elif message["type"] == "exited":
             peer.stale.discard(worker)
             self._count_if_clean(peer)
-            self._exits[worker] = int(message["code"])
+            no_memory = message.get("out_of_memory") is True  # earlier versions do not say
+            self._exits[worker] = ExitCause.of_process(int(message["code"]), out_of_memory=no_memory)
             # Its last words may still be on their way: they are read before the end of its connection is.
             if worker in self._workers:
                 asyncio.get_running_loop().call_later(UNCONFIRMED_S, self._exited, worker)
@@ -355,15 +356,14 @@ class CoordinationServer:
                 self._exited(worker)
 
     def _exited(self, worker: str) -> None:
-        code = self._exits.pop(worker, None)
-        if code is not None:
-            how = f"{KILLED} {-code}" if code < 0 else f"exit code {code}"
+        cause = self._exits.pop(worker, None)
+        if cause is not None:
             known = self.coordinator.workers.get(worker)
             unheard = known is not None and not known.seen_s
-            words = self.hooks.last_words(worker) if code and unheard else ""
+            words = self.hooks.last_words(worker) if not cause.clean and unheard else ""
             if words:
                 self.coordinator.said_goodbye(worker, words)
-            self.perform(self.coordinator.exited(worker, code == 0, how, self.now_s))
+            self.perform(self.coordinator.exited(worker, cause, self.now_s))
 
     def _hear_client(self, peer: _Peer, message: Mapping[str, Any]) -> None:
         answer: Mapping[str, Any] | None
@@ -372,7 +372,7 @@ class CoordinationServer:
             self.perform(self.coordinator.resize(int(message["workers"]), self.now_s, drop))
             answer = {"type": "ok", "workers": self.coordinator.target}
         elif message["type"] == "stop":
-            self.perform(self.coordinator.stop(str(message.get("cause", "asked to stop")), self.now_s))
+            self.perform(self.coordinator.stop(_asked_to_stop(message), self.now_s))
             answer = {"type": "ok"}
         elif message["type"] == "signal":
             self.signal(str(message["worker"]), int(message["signal"]))
@@ -465,3 +465,10 @@ class CoordinationServer:
             for peer in self._workers.values():
                 if peer.name != name:
                     self._write(peer, news)
+
+
+def _asked_to_stop(message: Mapping[str, Any]) -> ExitCause:
+    """Why a client wants the job to end: for good, unless it says that it is to go on later."""
+    suspends = message.get("kind") == ExitKind.SUSPENDED.value
+    kind = ExitKind.SUSPENDED if suspends else ExitKind.CANCELLED
+    return ExitCause(kind, detail=str(message.get("cause", "asked to stop")))

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import os
 import random
 import signal
 import time
@@ -21,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from elastane import __version__
+from elastane.train.coordinator.actions import Finish
 from elastane.train.coordinator.contract import Decider
+from elastane.train.coordinator.control_file import Control, ControlFile
 from elastane.train.coordinator.elastic_coordinator import Coordinator, Settings
 from elastane.train.coordinator.exit_reason import last_words
 from elastane.train.coordinator.forkserver import ENDPOINT, NODE, TOKEN
@@ -38,12 +38,12 @@ from elastane.train.coordinator.spawners import Nurseries, OwnNursery, Parentage
 from elastane.train.coordinator.startup_notices import WarmingWatch
 from elastane.train.coordinator.worker_places import LOCAL, Places
 from elastane.train.errors import TrainError
+from elastane.train.exit_cause import cancelled
 from elastane.train.reports.event_file import FILE_NAME, Journal
 from elastane.train.reports.events import Ended, Event, Saved, Started, from_json
 
 GRACE_S = 10.0
 """How long workers may take to leave once the job is over."""
-CONTROL_FILE = "control.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,7 @@ class Supervisor:
         self._show = show
         from_start = options.kind is not JobKind.ADAPTIVE
         self._echo = LeaderEcho(self._log_of, echo, from_start=from_start) if echo is not None else None
+        self._control = ControlFile(self._records)
         self._tokens = Tokens()
         self._port = 0
         self._nurseries = nurseries or OwnNursery(options.run)
@@ -200,24 +201,18 @@ class Supervisor:
         return self.options.run / "logs" / f"{worker}.log"
 
     def _remembered(self, *, adopt: bool) -> int:
-        path = self._records / CONTROL_FILE
+        """The port to listen at: that of the supervisor before, whose tokens are taken over; 0 is any."""
         if not adopt:
             return 0
         try:
-            known = json.loads(path.read_text())
+            known = self._control.read()
         except (OSError, ValueError) as error:
             raise TrainError(f"{self.options.run} has no running job to take over: {error}") from error
-        # Of an earlier version, whose workers had the token of clients, they keep it.
-        self._tokens = Tokens(known.get("workers_token", known["token"]), known["token"])
-        return int(known["port"])
+        self._tokens = known.tokens
+        return known.port
 
     def _remember(self) -> None:
-        path = self._records / CONTROL_FILE
-        facts = {"host": self.options.host, "port": self._port, "pid": os.getpid()}
-        tokens = {"token": self._tokens.clients, "workers_token": self._tokens.workers}
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "w") as file:
-            json.dump({**facts, **tokens}, file)
+        self._control.write(Control(self.options.host, self._port, self._tokens))
 
     def _ask_for_nurseries(self, server: CoordinationServer) -> None:
         """Wherever workers are wanted and nobody is there who could start them."""
@@ -309,17 +304,18 @@ class Supervisor:
         if self._echo is not None:
             self._echo.finish()
         log.close()
-        (self._records / CONTROL_FILE).unlink(missing_ok=True)
+        self._control.remove()
 
     def _ended(self, coordinator: Decider) -> Ended:
-        outcome = coordinator.outcome
+        outcome = coordinator.outcome or Finish(cancelled("interrupted"))
         now = time.time()
         ended = Ended(
             now,
-            outcome.outcome if outcome else "stopped",  # type: ignore[arg-type]
-            outcome.cause if outcome else "interrupted",
+            outcome.outcome,
+            outcome.cause,
             max(coordinator.step, self._saved),
             now - self._began_s,
+            outcome.exit,
         )
         self._tell(ended)
         if self._journal is not None:
@@ -354,7 +350,7 @@ class Supervisor:
         if server is None:
             return
         if self._interrupted == 1:
-            server.perform(server.coordinator.stop("interrupted", server.now_s))
+            server.perform(server.coordinator.stop(cancelled("interrupted"), server.now_s))
             if server.coordinator.current is None:
                 server.finished.set()
         else:
@@ -436,12 +432,3 @@ class Supervisor:
             coordinator = self._server.coordinator
             plan = coordinator.current
             self._echo.look(plan.members[0] if plan else next(iter(coordinator.workers), None))
-
-
-def control_of(run: Path) -> Mapping[str, Any]:
-    """Where a running job can be reached."""
-    try:
-        facts: Mapping[str, Any] = json.loads((run / CONTROL_FILE).read_text())
-    except (OSError, ValueError) as error:
-        raise TrainError(f"no job is running in {run}") from error
-    return facts

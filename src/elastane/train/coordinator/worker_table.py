@@ -59,8 +59,8 @@ class Worker:
     applied: int = -1
     """Last optimizer step it has applied, while parked."""
     done: bool = False
-    cause: str = ""
-    """What it said (or what was seen) when it ended badly."""
+    words: str = ""
+    """What it said itself, or what was seen of it, before it ended badly."""
 
     @property
     def alive(self) -> bool:
