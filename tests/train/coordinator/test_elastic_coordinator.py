@@ -13,6 +13,19 @@ from hypothesis import strategies as st
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Spawn
 from elastane.train.coordinator.elastic_coordinator import Coordinator, Settings
 from elastane.train.coordinator.membership_plan import Kind, Plan
+from elastane.train.coordinator.messages import (
+    Aborted,
+    Cancelled,
+    Go,
+    Note,
+    Planned,
+    Refused,
+    StopTraining,
+    ToWorker,
+    WorkerHello,
+)
+from elastane.train.coordinator.worker_activity import Activity
+from elastane.train.coordinator.worker_table import Phase
 from elastane.train.exit_cause import FINISHED, ExitCause, cancelled
 
 SIGNATURE = {"elastane": "1", "torch": "2", "python": "3", "parameters": [], "settings": {}, "shadow": True}
@@ -27,24 +40,24 @@ class FakeWorker:
         self.generation = self.step = self.acknowledged = self.aborted = 0
         self.holds_state = False
         self.plan: Plan | None = None
-        self.inbox: deque[dict[str, Any]] = deque()
+        self.inbox: deque[ToWorker] = deque()
 
-    def hear(self, message: dict[str, Any]) -> None:
-        match message["type"]:
-            case "plan":
-                self.plan = Plan.from_json(message["plan"])
-                if self.plan.urgent:
-                    self.enter(self.plan)
+    def hear(self, message: ToWorker) -> None:
+        match message:
+            case Planned(plan):
+                self.plan = plan
+                if plan.urgent:
+                    self.enter(plan)
                 else:
-                    self.prepare(self.plan)
-            case "go":
-                self.world.switch(self.generation, message["generation"])
-            case "abort":
-                self.aborted = max(self.aborted, message["generation"])
+                    self.prepare(plan)
+            case Go(generation):
+                self.world.switch(self.generation, generation)
+            case Aborted(generation):
+                self.aborted = max(self.aborted, generation)
                 self.acknowledge()
-            case "cancel":
+            case Cancelled():
                 self.plan = None
-            case "stop" | "refused":
+            case StopTraining() | Refused():
                 self.world.exit(self, clean=True)
 
     def prepare(self, plan: Plan) -> None:
@@ -91,10 +104,10 @@ class World:
         for action in actions:
             match action:
                 case Send(worker, message) if worker in self.workers and self.workers[worker].alive:
-                    self.workers[worker].inbox.append(dict(message))
+                    self.workers[worker].inbox.append(message)
                 case Spawn(worker):
                     self.workers[worker] = FakeWorker(worker, self)
-                    self.tell("hello", worker, {})
+                    self.tell("hello", WorkerHello(worker))
                     self.tell("ready", worker, SIGNATURE, "host:1")
                 case Kill(worker, _):
                     self.workers[worker].alive = False
@@ -160,7 +173,7 @@ class World:
             if all(w.alive and w.generation == plan.generation > w.aborted for w in members):
                 for worker in members:
                     worker.step += 1
-                    self.tell("beat", worker.name, worker.step, "computing")
+                    self.tell("beat", worker.name, worker.step, Activity.COMPUTING)
 
     def settle(self) -> None:
         for _ in range(400):
@@ -169,7 +182,7 @@ class World:
             self.now += 0.1
             for worker in self.workers.values():
                 if worker.alive:
-                    self.tell("beat", worker.name, worker.step, "outside")
+                    self.tell("beat", worker.name, worker.step, Activity.OUTSIDE)
             self.perform(self.coordinator.tick(self.now))
         while self.deliver():
             pass
@@ -258,7 +271,7 @@ def test_a_worker_that_leaves_the_loop_early_ends_the_job_and_is_named() -> None
 def test_silence_longer_than_the_lease_is_fenced() -> None:
     world = started(2)
     world.now += 10.0
-    world.tell("beat", "w1", 5, "waiting")
+    world.tell("beat", "w1", 5, Activity.WAITING)
     while world.deliver():
         pass
     actions = world.coordinator.tick(world.now)
@@ -269,12 +282,14 @@ def test_silence_longer_than_the_lease_is_fenced() -> None:
 def test_a_worker_that_beats_but_makes_no_progress_while_others_wait_is_fenced() -> None:
     world = started(2)
     world.coordinator.step = 10
-    world.perform(world.coordinator.beat("w2", 5, "computing", world.now))  # its first steps are long past
+    world.perform(
+        world.coordinator.beat("w2", 5, Activity.COMPUTING, world.now)
+    )  # its first steps are long past
     killed: list[str] = []
     for _ in range(100):
         world.now += 0.1
-        world.perform(world.coordinator.beat("w1", 10, "waiting", world.now))
-        world.perform(world.coordinator.beat("w2", 10, "computing", world.now))
+        world.perform(world.coordinator.beat("w1", 10, Activity.WAITING, world.now))
+        world.perform(world.coordinator.beat("w2", 10, Activity.COMPUTING, world.now))
         killed += [a.worker for a in world.coordinator.tick(world.now) if isinstance(a, Kill)]
     assert killed == ["w2"]
 
@@ -291,12 +306,12 @@ def test_a_worker_that_differs_is_refused_with_the_first_difference(change: dict
     world = started(1)
     world.perform(world.coordinator.resize(2, world.now))
     world.calls.clear()
-    world.perform(world.coordinator.hello("w2", {}, world.now))
+    world.perform(world.coordinator.hello(WorkerHello("w2"), world.now))
     world.perform(world.coordinator.ready("w2", {**SIGNATURE, **change}, "", world.now))
-    refusals = [m for m in world.workers["w2"].inbox if m["type"] == "refused"]
-    assert words in refusals[0]["cause"]
-    notes = [m for m in world.workers["w1"].inbox if m["type"] == "note"]
-    assert words in notes[0]["text"]
+    refusals = [m for m in world.workers["w2"].inbox if isinstance(m, Refused)]
+    assert words in refusals[0].cause
+    notes = [m for m in world.workers["w1"].inbox if isinstance(m, Note)]
+    assert words in notes[0].text
 
 
 def test_training_that_ends_is_finished_only_when_all_have_left() -> None:
@@ -317,7 +332,11 @@ def test_a_job_that_is_stopped_does_not_wait_for_newcomers() -> None:
     world.calls.clear()  # the third imports and builds its model, for as long as that takes
     asked = world.coordinator.stop(cancelled("interrupted"), world.now)
     assert Kill("w3", "interrupted") in asked
-    told = {action.worker for action in asked if isinstance(action, Send) and action.message["type"] == "stop"}
+    told = {
+        action.worker
+        for action in asked
+        if isinstance(action, Send) and isinstance(action.message, StopTraining)
+    }
     assert told == {"w1", "w2"}
     world.perform(asked)
     world.settle()
@@ -388,8 +407,8 @@ def test_a_restarted_coordinator_adopts_running_workers_without_touching_them() 
     ]
     world.coordinator = Coordinator.adopt(Settings(workers=2), entries, world.now)
     for name in ("w1", "w2"):
-        account = {"phase": "member", "generation": 1, "signature": SIGNATURE, "applied": 7}
-        world.tell("hello", name, account)
+        account = {"phase": Phase.MEMBER, "generation": 1, "signature": SIGNATURE, "applied": 7}
+        world.tell("hello", WorkerHello(name, **account))
     world.settle()
     assert len(world.plans) == 1
     world.perform(world.coordinator.resize(3, world.now))
@@ -452,7 +471,7 @@ def test_a_coordinator_restarted_in_the_middle_of_a_change_re_forms_the_group() 
     ]
     world.coordinator = Coordinator.adopt(Settings(workers=2), entries, world.now)
     for name in ("w1", "w2"):
-        world.tell("hello", name, {"phase": "member", "generation": 1, "signature": SIGNATURE})
+        world.tell("hello", WorkerHello(name, phase=Phase.MEMBER, generation=1, signature=SIGNATURE))
     world.settle()
     assert world.plans[-1].kind is Kind.RECOVER
     assert world.plans[-1].generation == 3

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
 from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.gang_coordinator import Meeting, PlainCoordinator
+from elastane.train.coordinator.messages import Refused, WorkerHello
 from elastane.train.exit_cause import FINISHED, ExitCause, cancelled
 
 GRACE_S = 5.0
@@ -396,9 +397,9 @@ def test_names_and_generations_of_an_earlier_run_are_not_used_again() -> None:
 
 
 def test_a_worker_that_wants_to_talk_is_refused() -> None:
-    (answer,) = running().told.hello("w1", {}, 0.0)
+    (answer,) = running().told.hello(WorkerHello("w1"), 0.0)
     assert isinstance(answer, Send)
-    assert answer.message["type"] == "refused"
+    assert isinstance(answer.message, Refused)
 
 
 def test_a_job_whose_processes_were_never_started_can_be_stopped() -> None:

@@ -28,6 +28,7 @@ from elastane.engines.local.marked_processes import kill_marked
 from elastane.engines.local.paths import BEGUN, CONTROL, ENDED, JOURNAL, LAUNCH, LOCK, MEMBERS, Layout
 from elastane.engines.local.untrusted_files import LOOK_BYTES, clean, has_more, read_bytes, read_events, size_of
 from elastane.errors import ElastaneError
+from elastane.train.coordinator.messages import TO_CLIENT, Ok, Place, StopJob
 from elastane.train.coordinator.script_kind import JobKind
 from elastane.train.exit_cause import ExitKind
 from elastane.train.reports.events import Resized
@@ -255,9 +256,8 @@ class Tender:
         facts = read_json(self.wanted.launch.records / CONTROL)
         if facts is None:
             return
-        message = {"type": "place", "places": places_of(grant)} if grant is not None else _stop(self.wanted)
-        answer = await ask(facts, message)
-        if answer is not None and answer["type"] == "ok":
+        message = Place(places_of(grant)) if grant is not None else _stop(self.wanted)
+        if isinstance(await ask(facts, message, TO_CLIENT), Ok):
             self._told = wish
 
     # What it says.
@@ -309,10 +309,10 @@ class Tender:
         return [_worker(name, facts) for name, facts in found if isinstance(facts, dict)][:_MOST_WORKERS]
 
 
-def _stop(wanted: Wanted) -> dict[str, Any]:
+def _stop(wanted: Wanted) -> StopJob:
     """The request to end; a supervisor of an earlier version finds the kind in the first of the words."""
     kind = ExitKind.SUSPENDED if wanted.ending is Ending.SUSPEND else ExitKind.CANCELLED
-    return {"type": "stop", "kind": kind.value, "cause": f"{kind.value}: {wanted.why}".rstrip(": ")}
+    return StopJob(f"{kind.value}: {wanted.why}".rstrip(": "), kind.value)
 
 
 _KINDS = frozenset(kind.value for kind in JobKind)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from elastane.train.coordinator.messages import ToWorker
 from elastane.train.exit_cause import ExitCause, Outcome
 
 
@@ -14,7 +15,7 @@ class Send:
     """A message for one worker."""
 
     worker: str
-    message: Mapping[str, Any]
+    message: ToWorker
 
 
 @dataclass(frozen=True, slots=True)

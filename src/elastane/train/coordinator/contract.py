@@ -7,10 +7,11 @@ us.  What only talking workers need (ready, built, entered ...) is between them,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from elastane.train.coordinator.actions import Action, Finish
 from elastane.train.coordinator.membership_plan import Plan
+from elastane.train.coordinator.messages import WorkerHello
 from elastane.train.coordinator.worker_table import Worker
 from elastane.train.exit_cause import ExitCause
 
@@ -65,7 +66,7 @@ class Decider(Protocol):
         """End the job."""
         ...
 
-    def hello(self, name: str, account: Mapping[str, Any], now_s: float) -> list[Action]:
+    def hello(self, hello: WorkerHello, now_s: float) -> list[Action]:
         """A worker connects."""
         ...
 

@@ -19,7 +19,22 @@ from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Recor
 from elastane.train.coordinator.cpu_activity import Effort
 from elastane.train.coordinator.hang_detection import HangLimits, first_steps, hung
 from elastane.train.coordinator.membership_plan import Kind, Plan
+from elastane.train.coordinator.messages import (
+    Aborted,
+    Cancelled,
+    Go,
+    Note,
+    Over,
+    Planned,
+    Refused,
+    Settled,
+    StopTraining,
+    ToWorker,
+    Welcome,
+    WorkerHello,
+)
 from elastane.train.coordinator.plan_log import finish_entry, finish_of
+from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_table import Phase, Worker, first_difference
 from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind, given_up
 
@@ -128,26 +143,23 @@ class Coordinator:
                 worker.phase = Phase.GONE
                 self._out += [Record({"type": "gone", "worker": worker.name}), Kill(worker.name, str(cause))]
             else:
-                self._send(worker.name, type="stop", cause=str(cause))
+                self._send(worker.name, StopTraining(str(cause)))
         return self._settle(now_s)
 
-    def hello(self, name: str, account: Mapping[str, Any], now_s: float) -> list[Action]:
+    def hello(self, hello: WorkerHello, now_s: float) -> list[Action]:
         """A worker connects, for the first time or again."""
+        name = hello.worker
         worker = self.workers.get(name)
         if worker is None or not worker.alive:
-            self._send(name, type="refused", cause="this worker is no longer part of the job")
+            self._send(name, Refused("this worker is no longer part of the job"))
             return self._settle(now_s)
         worker.seen_s = now_s
-        worker.node = str(account.get("node", ""))
-        worker.host = str(account.get("host", ""))
-        self._send(name, type="welcome", lease_s=self.settings.lease_s)
+        worker.node, worker.host = hello.node, hello.host
+        self._send(name, Welcome(self.settings.lease_s))
         if self._adopting_until_s is not None:
-            worker.entered = int(account.get("generation", 0))
-            worker.signature = account.get("signature", {})
-            worker.stream = str(account.get("stream", ""))
-            worker.phase = Phase(account.get("phase", Phase.WARMING))
-            worker.applied = int(account.get("applied", -1))
-            worker.done = bool(account.get("done", False))
+            worker.entered, worker.phase = hello.generation, hello.phase
+            worker.signature, worker.stream = hello.signature, hello.stream
+            worker.applied, worker.done = hello.applied, hello.done
         return self._settle(now_s)
 
     def started(self, name: str, now_s: float) -> list[Action]:
@@ -167,7 +179,7 @@ class Coordinator:
         if problem is not None:
             cause = f"worker {name} {problem}"
             self._warn(cause)
-            self._send(name, type="refused", cause=cause)
+            self._send(name, Refused(cause))
             worker.words = cause
             if self.current is None:
                 self._fail(given_up(cause))
@@ -260,7 +272,9 @@ class Coordinator:
             worker.phase = Phase.LEAVING
         return self._settle(now_s)
 
-    def beat(self, name: str, step: int, doing: str, now_s: float, cpu_s: float | None = None) -> list[Action]:
+    def beat(
+        self, name: str, step: int, doing: Activity, now_s: float, cpu_s: float | None = None
+    ) -> list[Action]:
         """A sign of life, about twice a second; in its first steps a worker tells what it has computed."""
         worker = self._seen(name, now_s)
         if worker is not None:
@@ -411,13 +425,13 @@ class Coordinator:
             worker.seen_s = now_s
         return worker
 
-    def _send(self, name: str, **message: Any) -> None:
+    def _send(self, name: str, message: ToWorker) -> None:
         self._out.append(Send(name, message))
 
     def _warn(self, text: str) -> None:
         self._out.append(Emit({"type": "warned", "text": text}))
         if self.current is not None and self.workers[self.current.members[0]].alive:
-            self._send(self.current.members[0], type="note", text=text)
+            self._send(self.current.members[0], Note(text))
 
     def _reference(self) -> Mapping[str, Any] | None:
         known = (w.signature for w in self._alive() if w.phase is not Phase.WARMING and w.signature)
@@ -488,7 +502,7 @@ class Coordinator:
         self.outcome = end = Finish(cause)
         self._out.append(Record(finish_entry(end)))
         for worker in self._alive():
-            self._send(worker.name, type="stop", cause=end.cause, failed=end.outcome == "failed")
+            self._send(worker.name, StopTraining(end.cause, end.outcome == "failed"))
         self._out.append(self.outcome)
 
     def _let_go(self) -> None:
@@ -498,7 +512,7 @@ class Coordinator:
             for worker in members:
                 if worker.name not in self._let_gone:
                     self._let_gone.add(worker.name)
-                    self._send(worker.name, type="over")
+                    self._send(worker.name, Over())
 
     def _finished(self) -> bool:
         self._let_go()
@@ -520,7 +534,7 @@ class Coordinator:
         for name in dict.fromkeys((*plan.members, *plan.leavers)):
             if name in plan.joiners or plan.kind is Kind.START:
                 self.workers[name].phase = Phase.JOINING
-            self._send(name, type="plan", plan=plan.to_json())
+            self._send(name, Planned(plan))
 
     def _drop_next(self) -> None:
         """Give up a plan that nobody has entered yet; the old generation simply goes on."""
@@ -533,7 +547,7 @@ class Coordinator:
         for name in dict.fromkeys((*plan.members, *plan.leavers)):
             worker = self.workers[name]
             if worker.alive:
-                self._send(name, type="cancel", generation=plan.generation)
+                self._send(name, Cancelled(plan.generation))
                 if worker.phase is Phase.JOINING:
                     worker.phase = Phase.READY
 
@@ -545,7 +559,7 @@ class Coordinator:
         self._next, self._going, self._recovering = None, False, True
         for worker in self._alive():
             if worker.phase in (Phase.MEMBER, Phase.JOINING) and not worker.done:
-                self._send(worker.name, type="abort", generation=self._published, cause=why)
+                self._send(worker.name, Aborted(self._published, why))
 
     def _recover(self, now_s: float) -> None:
         if self._next is not None:
@@ -588,7 +602,7 @@ class Coordinator:
         self._dropped -= set(plan.leavers)
         for name in (*plan.members, *plan.leavers):
             if self.workers[name].alive:
-                self._send(name, type="settled", generation=plan.generation)
+                self._send(name, Settled(plan.generation))
 
     def _go(self) -> None:
         """Let the leader name the boundary once everybody is prepared."""
@@ -599,7 +613,7 @@ class Coordinator:
         followed = not plan.shadow or all(self.workers[n].caught_up >= plan.generation for n in plan.joiners)
         if everybody and followed:
             self._going = True
-            self._send(self.current.members[0], type="go", generation=plan.generation)
+            self._send(self.current.members[0], Go(plan.generation))
 
     def _reconcile(self, now_s: float) -> None:
         useful = [w for w in self._alive() if w.useful and w.name not in self._dropped]
@@ -691,8 +705,12 @@ class Coordinator:
             self._next_s = now_s
             late = [w for w in map(self.workers.__getitem__, plan.members) if w.entered < plan.generation]
             for worker in late:
-                early = worker.beat.doing == "computing" and worker.effort.early(worker.beat.step)
-                if worker.alive and worker.beat.doing not in ("evaluating", "outside") and not early:
+                early = worker.beat.doing is Activity.COMPUTING and worker.effort.early(worker.beat.step)
+                if (
+                    worker.alive
+                    and worker.beat.doing not in (Activity.EVALUATING, Activity.OUTSIDE)
+                    and not early
+                ):
                     self._fence(worker, f"did not enter generation {plan.generation}")
 
     def _hung(self, now_s: float) -> Worker | None:
@@ -711,7 +729,7 @@ class Coordinator:
         """Somebody has ended training while others wait for him in the next step."""
         members = [w for w in self._alive() if w.phase is Phase.MEMBER]
         gone = [w for w in members if w.done]
-        waiting = [w for w in members if w.beat.doing == "waiting" and not w.done]
+        waiting = [w for w in members if w.beat.doing is Activity.WAITING and not w.done]
         if gone and any(now_s - w.beat.since_s > self.settings.hang_floor_s for w in waiting):
             self._fail(given_up(_early(gone[0].name, gone[0].beat.step, len(waiting))))
 

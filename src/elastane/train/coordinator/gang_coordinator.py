@@ -18,7 +18,9 @@ from typing import Any
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
 from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.membership_plan import Kind, Plan
+from elastane.train.coordinator.messages import Refused, WorkerHello
 from elastane.train.coordinator.plan_log import finish_entry
+from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_places import LOCAL
 from elastane.train.coordinator.worker_table import Phase, Worker
 from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind
@@ -170,11 +172,11 @@ class PlainCoordinator:
             self._end_gang(now_s, Finish(cause))
         return self._actions()
 
-    def hello(self, name: str, account: Mapping[str, Any], now_s: float) -> list[Action]:  # noqa: ARG002
+    def hello(self, hello: WorkerHello, now_s: float) -> list[Action]:  # noqa: ARG002
         """Somebody wants to talk; nobody here is expected to."""
         self.spoken_to = True
         kind = "resizable" if self.elastic else "rigid"
-        self._out.append(Send(name, {"type": "refused", "cause": f"the workers of a {kind} job do not talk"}))
+        self._out.append(Send(hello.worker, Refused(f"the workers of a {kind} job do not talk")))
         return self._actions()
 
     def said_goodbye(self, name: str, cause: str) -> None:
@@ -187,7 +189,7 @@ class PlainCoordinator:
         worker = self.workers.get(name)
         if worker is None or worker.phase is not Phase.WARMING:
             return []
-        worker.phase, worker.beat.doing, worker.beat.since_s = Phase.MEMBER, "running", now_s
+        worker.phase, worker.beat.doing, worker.beat.since_s = Phase.MEMBER, Activity.RUNNING, now_s
         if self._ending is not None:
             self._ask_to_leave(worker)
         elif all(each.phase is not Phase.WARMING for each in self.workers.values()):

@@ -33,7 +33,7 @@ from elastane.train.coordinator.ports import free_port
 from elastane.train.coordinator.script_kind import JobKind
 from elastane.train.coordinator.script_runner import Order
 from elastane.train.coordinator.scripted_events import Wish
-from elastane.train.coordinator.server import CoordinationServer, Hooks
+from elastane.train.coordinator.server import CoordinationServer
 from elastane.train.coordinator.spawners import Nurseries, OwnNursery, Parentage
 from elastane.train.coordinator.startup_notices import WarmingWatch
 from elastane.train.coordinator.worker_places import LOCAL, Places
@@ -116,7 +116,7 @@ class Supervisor:
         self._journal = Journal(self._records / FILE_NAME)
         coordinator = self._coordinator(log, adopt=adopt)
         port = self._remembered(adopt=adopt)
-        server = CoordinationServer(coordinator, log, self._tokens, self._hooks())
+        server = CoordinationServer(coordinator, log, self._tokens, self)
         server.lease_s = self.options.settings.lease_s
         self._server = server
         self._port = await server.open(self.options.host, port)
@@ -166,14 +166,21 @@ class Supervisor:
     def _address_of(self, node: str) -> str:
         return self._server.addresses.get(node, "") if self._server is not None else ""
 
-    def _hooks(self) -> Hooks:
-        hooks = Hooks(event=self._event, order=self._order, place=self._place)
-        hooks.node_of, hooks.client = self._places.node_of, self._client
-        hooks.silent = self._nurseries.lost
-        hooks.last_words = lambda worker: last_words(self._log_of(worker))
-        return hooks
+    # What the server asks (``Host``).
 
-    def _place(self, worker: str) -> str:
+    def node_of(self, worker: str) -> str:
+        """Where a worker is."""
+        return self._places.node_of(worker)
+
+    def silent(self, node: str) -> None:
+        """The nursery of a node was given up: it is ended before another is started there."""
+        self._nurseries.lost(node)
+
+    def last_words(self, worker: str) -> str:
+        """What the log of a worker ends with."""
+        return last_words(self._log_of(worker))
+
+    def choose_node(self, worker: str) -> str:
         """Find a node for a new worker; it is on disk before anything runs there."""
         assert self._server is not None
         coordinator = self._server.coordinator
@@ -182,12 +189,6 @@ class Supervisor:
         node = self._places.assign(worker, coordinator.staying)
         self._server.log.append({"type": "placed", "worker": worker, "node": node})
         return node
-
-    def _client(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        if message["type"] != "place":
-            return None
-        self.place({str(node): int(count) for node, count in message["places"].items()})
-        return {"type": "ok"}
 
     def place(self, places: Mapping[str, int]) -> None:
         """So many workers on these nodes from now on."""
@@ -237,7 +238,8 @@ class Supervisor:
             options.directory.resolve(),
         )
 
-    def _order(self, worker: str) -> Mapping[str, Any] | None:
+    def order(self, worker: str) -> Order | None:
+        """What a new worker is to run; None while the others of its gang could not be told where to meet."""
         assert self._server is not None
         coordinator = self._server.coordinator
         if isinstance(coordinator, PlainCoordinator):
@@ -257,7 +259,7 @@ class Supervisor:
             directory=str(self.options.directory.resolve()),
             module=self.options.module,
             nice=self.options.warm_nice if joins else 0,
-        ).to_json()
+        )
 
     def _elastic_environment(self, worker: str) -> dict[str, str]:
         return {
@@ -331,7 +333,8 @@ class Supervisor:
             workers = options.settings.workers
             self._tell(Started(time.time(), str(options.run), script, options.kind.value, workers, 0, 0, facts))
 
-    def _event(self, values: Mapping[str, Any]) -> None:
+    def event(self, values: Mapping[str, Any]) -> None:
+        """Report an event; what is none is passed over."""
         with contextlib.suppress(ValueError):
             event = from_json({"at_s": time.time(), **values})
             if event is not None:
@@ -390,10 +393,10 @@ class Supervisor:
             return {"generation": 0, "members": [], "workers": {}}
         status = server.status()
         workers = {
-            name: {key: facts[key] for key in ("node", "pid", "phase")}
-            for name, facts in status["workers"].items()
+            name: {"node": facts.node, "pid": facts.pid, "phase": facts.phase}
+            for name, facts in status.workers.items()
         }
-        return {"generation": status["generation"], "members": status["members"], "workers": workers}
+        return {"generation": status.generation, "members": list(status.members), "workers": workers}
 
     def workers_by_node(self) -> Mapping[str, int]:
         """Workers on each node: as many as are wanted there, or are there, whichever is more."""
@@ -414,10 +417,10 @@ class Supervisor:
         if wish.action == "resize":
             server.perform(server.coordinator.resize(wish.workers, server.now_s))
             return None
-        members = server.status()["members"]
+        members = server.status().members
         if not members:
             return None
-        victim: str = members[0] if wish.action == "kill-leader" else chance.choice(members)
+        victim = members[0] if wish.action == "kill-leader" else chance.choice(members)
         server.signal(victim, signal.SIGSTOP if wish.action == "stop" else signal.SIGKILL)
         return victim
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from elastane.train.coordinator.cpu_activity import Effort
+from elastane.train.coordinator.worker_activity import Activity
 
 
 class Phase(StrEnum):
@@ -30,7 +31,7 @@ class Beat:
     """A worker's own account of where it is; ``since_s`` is when it got there, on our clock."""
 
     step: int = 0
-    doing: str = "warming"
+    doing: Activity = Activity.WARMING
     since_s: float = 0.0
 
 
