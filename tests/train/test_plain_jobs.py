@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from elastane.train.coordinator.control_file import control_of
-from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.login import connect
 from elastane.train.coordinator.messages import TO_CLIENT, FromClient, Ok, StopJob, ToClient
 from elastane.train.coordinator.script_kind import JobKind
 from elastane.train.coordinator.scripted_events import Wish
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.errors import TrainError
 from elastane.train.exit_cause import NODE_LOST

@@ -65,9 +65,9 @@ def run(
     """Run a script alone on this machine."""
     from rich.console import Console
 
-    from elastane.train.coordinator.elastic_coordinator import Settings
     from elastane.train.coordinator.script_kind import JobKind, choose_kind, source_of_module
     from elastane.train.coordinator.scripted_events import parse_wishes
+    from elastane.train.coordinator.settings import Settings
     from elastane.train.coordinator.supervisor import JobOptions, Supervisor
     from elastane.train.coordinator.torchrun_env import told_alone
     from elastane.train.reports.event_file import load_run

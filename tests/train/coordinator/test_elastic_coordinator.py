@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Spawn
-from elastane.train.coordinator.elastic_coordinator import Coordinator, Settings
+from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.membership_plan import Kind, Plan
 from elastane.train.coordinator.messages import (
     Aborted,
@@ -24,6 +24,7 @@ from elastane.train.coordinator.messages import (
     ToWorker,
     WorkerHello,
 )
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_table import Phase
 from elastane.train.exit_cause import FINISHED, ExitCause, cancelled

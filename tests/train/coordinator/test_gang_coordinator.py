@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
-from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.gang_coordinator import Meeting, PlainCoordinator
 from elastane.train.coordinator.messages import Refused, WorkerHello
+from elastane.train.coordinator.settings import Settings
 from elastane.train.exit_cause import FINISHED, ExitCause, cancelled
 
 GRACE_S = 5.0

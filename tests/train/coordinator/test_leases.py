@@ -15,12 +15,13 @@ import pytest
 
 from elastane.train.coordinator import wire
 from elastane.train.coordinator.actions import Finish, Kill, Spawn
-from elastane.train.coordinator.elastic_coordinator import Coordinator, Settings
+from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.leases import LATE_S, AwakeClock, nursery_lease_s
 from elastane.train.coordinator.login_reader import LineReader, Tokens, log_in
 from elastane.train.coordinator.messages import WorkerHello
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.server import CoordinationServer
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.exit_cause import ExitCause
 from train.coordinator.hosts import FakeHost

@@ -12,9 +12,10 @@ from elastane.engines.local.agent import Agent
 from elastane.engines.local.paths import Layout
 from elastane.train.coordinator import login, login_reader, wire
 from elastane.train.coordinator.control_file import control_of
-from elastane.train.coordinator.elastic_coordinator import Coordinator, Settings
+from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.server import CoordinationServer
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from train.coordinator.hosts import FakeHost
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from elastane.engines.local.agent_messages import FROM_AGENT, TO_AGENT, BeginNursery
 from elastane.train.coordinator import messages, wire
-from elastane.train.coordinator.elastic_coordinator import Coordinator, Settings
+from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.login_reader import LineReader, Tokens, log_in
 from elastane.train.coordinator.membership_plan import Kind, Plan
 from elastane.train.coordinator.messages import (
@@ -44,6 +44,7 @@ from elastane.train.coordinator.messages import (
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.script_runner import Order
 from elastane.train.coordinator.server import CoordinationServer
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.wire import BadMessageError, Line, Message, UnknownTypeError, encode_message
 from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.exit_cause import ExitKind

@@ -25,9 +25,9 @@ from elastane.engines.local.paths import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, ME
 from elastane.engines.local.remedies import with_remedy
 from elastane.engines.local.survive_errors import Trouble
 from elastane.train.coordinator.device_locks import WORKER_DEVICES
-from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.job_user import Identity
 from elastane.train.coordinator.script_kind import Choice, JobKind
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.coordinator.torchrun_env import told_alone
 from elastane.train.errors import TrainError

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
-from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.membership_plan import Kind, Plan
 from elastane.train.coordinator.messages import Refused, WorkerHello
 from elastane.train.coordinator.plan_log import finish_entry
+from elastane.train.coordinator.replay import counted
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_places import LOCAL
 from elastane.train.coordinator.worker_table import Phase, Worker
@@ -103,11 +104,7 @@ class PlainCoordinator:
 
     def resume(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Begin after an earlier run with this log: names and generations are never used twice."""
-        for entry in entries:
-            if entry["type"] == "spawn":
-                self._born += 1
-            elif entry["type"] == "plan":
-                self._published = int(entry["plan"]["generation"])
+        self._born, self._published = counted(entries)
 
     @property
     def meets_at(self) -> str:

@@ -22,7 +22,7 @@ from elastane import __version__
 from elastane.train.coordinator.actions import Finish
 from elastane.train.coordinator.contract import Decider
 from elastane.train.coordinator.control_file import Control, ControlFile
-from elastane.train.coordinator.elastic_coordinator import Coordinator, Settings
+from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.exit_reason import last_words
 from elastane.train.coordinator.forkserver import ENDPOINT, NODE, TOKEN
 from elastane.train.coordinator.gang_coordinator import Meeting, PlainCoordinator
@@ -34,6 +34,7 @@ from elastane.train.coordinator.script_kind import JobKind
 from elastane.train.coordinator.script_runner import Order
 from elastane.train.coordinator.scripted_events import Wish
 from elastane.train.coordinator.server import CoordinationServer
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.spawners import Nurseries, OwnNursery, Parentage
 from elastane.train.coordinator.startup_notices import WarmingWatch
 from elastane.train.coordinator.worker_places import LOCAL, Places
