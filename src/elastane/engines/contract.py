@@ -84,6 +84,11 @@ class Wanted:
     """The number of the last report that is stored, for an engine that does not remember it."""
 
 
+def places_of(grant: Grant | None) -> dict[str, int]:
+    """Workers by node; none without a grant."""
+    return {part.node: part.workers for part in grant.slices if part.workers} if grant is not None else {}
+
+
 class Cause(Enum):
     """Why an attempt ended."""
 

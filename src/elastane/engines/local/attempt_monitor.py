@@ -11,7 +11,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from elastane.engines.contract import Attempt, Cause, Ending, Over, Report, Running, Told, Wanted, WorkerFacts
+from elastane.engines.contract import (
+    Attempt,
+    Cause,
+    Ending,
+    Over,
+    Report,
+    Running,
+    Told,
+    Wanted,
+    WorkerFacts,
+    places_of,
+)
 from elastane.engines.local.agent_client import ask, end_nurseries
 from elastane.engines.local.job_users import JobsAs
 from elastane.engines.local.json_files import Lock, read_json, write_json
@@ -21,7 +32,6 @@ from elastane.engines.local.launch_file import (
     ended_json,
     launch_to_json,
     moment,
-    places_of,
 )
 from elastane.engines.local.lock_holders import kill_holders
 from elastane.engines.local.marked_processes import kill_marked

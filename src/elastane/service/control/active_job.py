@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from elastane.cluster import Grant
 from elastane.engines.contract import Attempt
+from elastane.engines.contract import places_of as places_of
 from elastane.jobs import JobSpec, parse_spec
 from elastane.jobs.states import HOLDING, Event, State, advance
 from elastane.models.history import Memory
@@ -177,11 +177,6 @@ class LiveJob:
                 deadline_s=spec.deadline_s(row.submitted_s),
             ),
         )
-
-
-def places_of(grant: Grant | None) -> dict[str, int]:
-    """Workers by node."""
-    return {part.node: part.workers for part in grant.slices if part.workers} if grant is not None else {}
 
 
 def slots_of(spec: JobSpec, workers: int) -> int:

@@ -8,47 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
 
 from elastane.train.coordinator import wire
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Signal
 from elastane.train.coordinator.actions import Spawn as SpawnWorker
+from elastane.train.coordinator.address_book import AddressBook, news_of
 from elastane.train.coordinator.contract import Decider
 from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.host import Host
 from elastane.train.coordinator.leases import LEASE_S, AwakeClock, nursery_lease_s
 from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, Tokens, admit
+from elastane.train.coordinator.membership_status import status_of
 from elastane.train.coordinator.messages import (
     FROM_CLIENT,
     FROM_NURSERY,
     FROM_WORKER,
     Address,
-    Apart,
     AskStatus,
-    Built,
-    CaughtUp,
-    Done,
-    Entered,
     Exited,
-    Failed,
     FromClient,
     FromNursery,
     FromWorker,
     Goodbye,
-    Lagging,
-    Leave,
-    Left,
-    MemberAddress,
     NotUnderstood,
     NurseryBeat,
     NurseryHello,
     Ok,
     Place,
-    Ready,
     Refused,
     Reported,
     Resize,
@@ -60,13 +49,11 @@ from elastane.train.coordinator.messages import (
     StopJob,
     StopNursery,
     ToClient,
-    WorkerBeat,
     WorkerHello,
-    WorkerStatus,
 )
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.wire import Message
-from elastane.train.coordinator.worker_table import Worker
+from elastane.train.coordinator.worker_messages import seconds, told
 from elastane.train.exit_cause import NODE_LOST, ExitCause
 
 TICK_S = 0.25
@@ -113,7 +100,7 @@ class CoordinationServer:
     _returning: dict[str, _Peer] = field(default_factory=dict)
     _unspawned: dict[str, list[str]] = field(default_factory=dict)
     _exits: dict[str, ExitCause] = field(default_factory=dict)
-    _addresses: dict[int, dict[int, str]] = field(default_factory=dict)
+    _book: AddressBook = field(default_factory=AddressBook)
     _met: set[str] = field(default_factory=set)
     _misunderstood: set[str] = field(default_factory=set)
     _closing: bool = False
@@ -162,7 +149,7 @@ class CoordinationServer:
             case Record(entry):
                 self.log.append(entry)
                 if entry["type"] == "plan":
-                    self._new_generation(entry["plan"])
+                    self._book.begin(entry["plan"]["generation"])
             case Send(worker, message):
                 if worker in self._workers:
                     self._write(self._workers[worker], message)
@@ -176,10 +163,6 @@ class CoordinationServer:
                 self.host.event(event)
             case Finish():
                 self.finished.set()
-
-    def _new_generation(self, plan: Mapping[str, Any]) -> None:
-        self._addresses = {g: blobs for g, blobs in self._addresses.items() if g >= plan["generation"] - 2}
-        self._addresses[plan["generation"]] = {}
 
     def _spawn(self, worker: str) -> None:
         node = self.host.node_of(worker)
@@ -298,9 +281,8 @@ class CoordinationServer:
     def _admit_worker(self, hello: WorkerHello, writer: asyncio.StreamWriter) -> _Peer:
         peer = self._workers[hello.worker] = _Peer("worker", hello.worker, writer)
         self.perform(self.coordinator.hello(hello, self.now_s))
-        for generation, blobs in self._addresses.items():
-            for rank, data in blobs.items():
-                self._write(peer, MemberAddress(generation, rank, data))
+        for news in self._book.all():
+            self._write(peer, news)
         return peer
 
     def _admit_nursery(self, hello: NurseryHello, writer: asyncio.StreamWriter) -> _Peer:
@@ -426,74 +408,27 @@ class CoordinationServer:
 
     def status(self) -> Status:
         """The job's membership."""
-        plan = self.coordinator.current
-        return Status(
-            generation=plan.generation if plan else 0,
-            members=plan.members if plan else (),
-            target=self.coordinator.target,
-            step=self.coordinator.step,
-            workers={w.name: self._status_of(w) for w in self.coordinator.workers.values() if w.alive},
-        )
-
-    def _status_of(self, worker: Worker) -> WorkerStatus:
-        node, beat = self.host.node_of(worker.name), worker.beat
-        return WorkerStatus(worker.phase.value, self.pids.get(worker.name), node, beat.step, beat.doing.value)
+        return status_of(self.coordinator, self.pids, self.host.node_of)
 
     def _hear_worker(self, name: str, message: FromWorker) -> None:
-        told = self.coordinator
-        if not isinstance(told, Coordinator):
+        coordinator = self.coordinator
+        if not isinstance(coordinator, Coordinator):
             return  # it was refused at its hello: workers of other jobs have nothing to tell
         match message:
             case Reported(event):
                 if event.get("type") == "stepped":
-                    told.pace(_seconds(event.get("step_s")))
+                    coordinator.pace(seconds(event.get("step_s")))
                 self.host.event(event)
             case Address():
                 self._relay(name, message)
             case Goodbye(cause):
-                told.said_goodbye(name, cause)
+                coordinator.said_goodbye(name, cause)
             case _:
-                self.perform(_told(told, name, message, self.now_s))
+                self.perform(told(coordinator, name, message, self.now_s))
 
     def _relay(self, name: str, address: Address) -> None:
         """Pass a member's group address on to everybody in the same generation."""
-        if address.generation in self._addresses:
-            self._addresses[address.generation][address.rank] = address.data
-            news = MemberAddress(address.generation, address.rank, address.data)
+        if self._book.take(address):
             for peer in self._workers.values():
                 if peer.name != name:
-                    self._write(peer, news)
-
-
-def _seconds(value: object) -> float:
-    """A duration that a worker measured; what is none counts as not measured."""
-    return float(value) if isinstance(value, int | float) and 0.0 <= value < math.inf else 0.0
-
-
-def _told(told: Coordinator, name: str, message: FromWorker, now: float) -> list[Action]:
-    """What the coordinator makes of a worker's message."""
-    match message:
-        case WorkerBeat(step, doing, cpu_s):
-            return told.beat(name, step, doing, now, cpu_s)
-        case Ready(signature, stream):
-            return told.ready(name, signature, stream, now)
-        case Built(generation):
-            return told.built(name, generation, now)
-        case CaughtUp(generation):
-            return told.caught_up(name, generation, now)
-        case Lagging(generation, why):
-            return told.lagging(name, generation, why, now)
-        case Apart(generation, why):
-            return told.apart(name, generation, why[:500], now)
-        case Entered(generation, step):
-            return told.entered(name, generation, step, now)
-        case Failed(generation, applied, why):
-            return told.failed(name, generation, applied, why, now)
-        case Left():
-            return told.left(name, now)
-        case Leave():
-            return told.resize(told.target, now, [name])
-        case Done(step):
-            return told.done(name, step, now)
-        case _:  # said at its hello, or passed on
-            return []
+                    self._write(peer, news_of(address))
