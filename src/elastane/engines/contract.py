@@ -139,7 +139,7 @@ class Over(Report):
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """One worker process."""
+    """What the engine knows of one worker process."""
 
     name: str
     node: str

@@ -63,7 +63,7 @@ _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_TH
 
 
 class Agent:
-    """One node's nurseries."""
+    """Starts, limits and ends the nurseries of one node, as it is asked to."""
 
     def __init__(self, layout: Layout, node: str, *, alone: bool = False) -> None:
         """``alone``: nothing else goes on in this process, so it may adopt orphans."""

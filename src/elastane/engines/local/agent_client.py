@@ -223,7 +223,7 @@ class AgentWatch:
         self._trouble = Trouble(f"node {node}: its agent cannot be looked after")
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Look after the node's agent until cancelled."""
         while True:
             with self._trouble.logged():
                 await self._look_after()

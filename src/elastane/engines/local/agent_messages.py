@@ -66,7 +66,7 @@ TO_AGENT: Line[ToAgent] = Line("the service", *get_args(ToAgent))
 
 
 class Ok(Message, frozen=True, tag="ok"):
-    """It is done."""
+    """The request has been carried out."""
 
 
 class Hopeless(Message, frozen=True, tag="hopeless"):
@@ -95,7 +95,7 @@ class AgentBeat(Message, frozen=True, tag="beat"):
 
 
 class NotUnderstood(Message, frozen=True, tag="unknown"):
-    """Nothing was done."""
+    """The agent did not know the request, and did nothing."""
 
     cause: str = ""
 

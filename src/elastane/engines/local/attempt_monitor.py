@@ -94,7 +94,7 @@ class Tender:
 
     @property
     def attempt(self) -> Attempt:
-        """Which one."""
+        """The attempt that this monitor looks after."""
         return self.wanted.launch.attempt
 
     def want(self, wanted: Wanted) -> None:

@@ -67,7 +67,7 @@ class AttemptProcess:
         )
 
     async def run(self) -> None:
-        """Train; leaves ``ended.json``."""
+        """Supervise the attempt to its end, and write down how it ended (``ended.json``)."""
         launch = self.launch
         begun = self._folder / BEGUN
         adopt = begun.exists() and (launch.records / CONTROL).exists() and self._choice.kind is JobKind.ADAPTIVE

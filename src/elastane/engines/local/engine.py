@@ -147,12 +147,12 @@ class LocalEngine:
         self._news.set()
 
     def reports(self) -> list[Report]:
-        """What is new."""
+        """Return the reports that came since the last call, oldest first."""
         reports, self._reports = self._reports, []
         return reports
 
     async def changed(self, timeout_s: float) -> bool:
-        """Wait for news."""
+        """Wait until there may be new reports or other nodes."""
         try:
             await asyncio.wait_for(self._news.wait(), timeout_s)
         except TimeoutError:
@@ -172,7 +172,7 @@ class LocalEngine:
         return tender.processes() if tender is not None else []
 
     def facts(self) -> Mapping[str, Any]:
-        """Agents, by node."""
+        """Describe the agents of all nodes, for people."""
         return {
             "engine": "local",
             "limits_memory": self._limits_memory,

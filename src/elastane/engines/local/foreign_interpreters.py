@@ -54,7 +54,7 @@ class Strangers:
         return attempt in self._hopeless
 
     def forget(self, attempt: str) -> None:
-        """It has ended."""
+        """Drop what is known of an attempt that has ended."""
         self._hopeless.pop(attempt, None)
 
 

@@ -63,11 +63,11 @@ class Decider(Protocol):
         ...
 
     def stop(self, cause: ExitCause, now_s: float) -> list[Action]:
-        """End the job."""
+        """End the job; ``cause`` becomes that of its outcome."""
         ...
 
     def hello(self, hello: WorkerHello, now_s: float) -> list[Action]:
-        """A worker connects."""
+        """A worker connects, for the first time or again."""
         ...
 
     def started(self, name: str, now_s: float) -> list[Action]:
@@ -83,5 +83,5 @@ class Decider(Protocol):
         ...
 
     def tick(self, now_s: float) -> list[Action]:
-        """Time has passed."""
+        """Time has passed: deadlines are looked at."""
         ...

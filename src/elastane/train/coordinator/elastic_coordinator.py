@@ -55,7 +55,7 @@ from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind, given_up
 
 
 class Coordinator:
-    """One job's membership."""
+    """Decides over the members of one adaptive job."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

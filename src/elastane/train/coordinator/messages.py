@@ -202,7 +202,7 @@ class Aborted(Message, frozen=True, tag="abort"):
 
 
 class StopTraining(Message, frozen=True, tag="stop"):
-    """The job ends."""
+    """The job ends; the worker leaves at its next boundary."""
 
     cause: str
     failed: bool = False
@@ -298,7 +298,7 @@ FROM_NURSERY: Line[FromNursery] = Line("a nursery", *get_args(FromNursery))
 
 
 class Spawn(Message, frozen=True, tag="spawn"):
-    """Start a worker."""
+    """Start a worker's process by this order."""
 
     order: Order
 
@@ -370,7 +370,7 @@ class Ok(Message, frozen=True, tag="ok"):
 
 
 class WorkerStatus(Struct, frozen=True):
-    """One living worker."""
+    """What a client is told of one living worker."""
 
     phase: str
     pid: int | None
@@ -380,7 +380,7 @@ class WorkerStatus(Struct, frozen=True):
 
 
 class Status(Message, frozen=True, tag="status"):
-    """The job's membership."""
+    """Who trains, how far they are, and every living worker."""
 
     generation: Count
     members: tuple[str, ...]
@@ -391,7 +391,7 @@ class Status(Message, frozen=True, tag="status"):
 
 
 class NotUnderstood(Message, frozen=True, tag="unknown"):
-    """Nothing was done."""
+    """The supervisor did not understand the request, and did nothing."""
 
     cause: str
 

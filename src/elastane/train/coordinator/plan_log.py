@@ -14,7 +14,7 @@ from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind
 
 
 class PlanLog:
-    """Append and replay."""
+    """Appends entries to a job's plan log, and reads them again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

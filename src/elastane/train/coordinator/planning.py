@@ -46,7 +46,7 @@ class Change:
 
     @property
     def after(self) -> Sequence[Worker]:
-        """Who will train."""
+        """The members after the change, in rank order."""
         return [*self.keep, *self.joiners]
 
     def waits(self, target: int, now_s: float, patience_s: float) -> bool:

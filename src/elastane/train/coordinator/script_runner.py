@@ -64,7 +64,7 @@ class Order:
     program: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Encode the order as JSON values."""
         return {
             "worker": self.worker,
             "script": self.script,

@@ -65,7 +65,7 @@ class Stage(Protocol):
 
     @property
     def now_s(self) -> float:
-        """The coordinator's time."""
+        """Seconds on the coordinator's clock."""
         ...
 
     def perform(self, actions: list[Action]) -> None:

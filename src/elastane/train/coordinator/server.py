@@ -1,4 +1,4 @@
-"""The coordinator's ears and hands: connections, the clock, and the actions it asks for.
+"""Serves one coordinator: accepts connections, tells it what is said and what time it is, performs its actions.
 
 One asyncio loop per job, without PyTorch.  Workers and nurseries (the parents of workers) connect here with one
 token, clients (the command line, the live system) with another.
@@ -58,7 +58,7 @@ from elastane.train.exit_cause import NODE_LOST, ExitCause
 
 TICK_S = 0.25
 UNCONFIRMED_S = 1.0
-"""How long a broken connection may mean less than a death, when the process cannot be asked after."""
+"""Grace period before a disconnected worker counts as dead when the nursery of its node cannot be asked."""
 RETURN_S = 4.0
 """How long a nursery may take to find a supervisor that has replaced its own; it looks every second."""
 
@@ -407,7 +407,7 @@ class CoordinationServer:
         return self._nurseries.keys() | self._returning.keys()
 
     def status(self) -> Status:
-        """The job's membership."""
+        """Describe the job's membership for a client."""
         return status_of(self.coordinator, self.pids, self.host.node_of)
 
     def _hear_worker(self, name: str, message: FromWorker) -> None:

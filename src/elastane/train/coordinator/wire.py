@@ -30,7 +30,7 @@ _IDLE_S, _PROBE_S = 5, 3
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """One line."""
+    """Encode a JSON object as one line."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
@@ -179,7 +179,7 @@ class Connection:
         return str(self._socket.getsockname()[0])
 
     def fileno(self) -> int:
-        """For ``select``."""
+        """The socket's file descriptor, for ``select``."""
         return self._socket.fileno()
 
     def send(self, message: Message) -> None:

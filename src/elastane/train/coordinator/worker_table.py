@@ -37,7 +37,7 @@ class Beat:
 
 @dataclass(slots=True)
 class Worker:
-    """One worker process."""
+    """What the coordinator knows of one worker process."""
 
     name: str
     phase: Phase = Phase.WARMING

@@ -263,5 +263,5 @@ class AddressExchange:
         self._link.put_address(self._generation, rank, data)
 
     def get(self, rank: int, timeout_s: float) -> bytes:
-        """Wait for another's."""
+        """Wait for the address of another member."""
         return self._link.get_address(self._generation, rank, timeout_s)
