@@ -477,3 +477,24 @@ def test_a_coordinator_restarted_in_the_middle_of_a_change_re_forms_the_group() 
     assert world.plans[-1].kind is Kind.RECOVER
     assert world.plans[-1].generation == 3
     assert world.members() == ["w1", "w2"]
+
+
+def test_members_have_their_time_to_enter_from_when_they_may_however_long_the_preparation_took() -> None:
+    coordinator = Coordinator(
+        Settings(workers=1, lease_s=1000.0, warm_lease_s=1000.0, enter_s=60.0, prepare_s=120.0)
+    )
+    coordinator.start(0.0)
+    coordinator.hello(WorkerHello("w1"), 0.0)
+    coordinator.ready("w1", SIGNATURE, "", 0.0)
+    coordinator.entered("w1", 1, 0, 0.0)
+    coordinator.resize(2, 0.0)
+    coordinator.hello(WorkerHello("w2"), 0.0)
+    coordinator.ready("w2", SIGNATURE, "", 0.0)
+    coordinator.beat("w1", 9, Activity.WAITING, 99.0)
+    coordinator.built("w1", 2, 100.0)
+    coordinator.built("w2", 2, 100.0)
+    assert any(
+        isinstance(each, Send) and each.message == Go(2) for each in coordinator.caught_up("w2", 2, 100.0)
+    )
+    assert not [each for each in coordinator.tick(159.0) if isinstance(each, Kill)]
+    assert {each.worker for each in coordinator.tick(161.0) if isinstance(each, Kill)} == {"w1", "w2"}

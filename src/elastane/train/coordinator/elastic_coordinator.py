@@ -546,19 +546,18 @@ class Coordinator:
             if self.workers[name].alive:
                 self._send(name, Settled(plan.generation))
 
-    def _go(self, preparing: Preparing, leader: str) -> None:
+    def _go(self, plan: Plan, leader: str, now_s: float) -> None:
         """Let the leader name the boundary once everybody is prepared."""
-        plan = preparing.plan
         everybody = all(self.workers[n].built >= plan.generation for n in plan.members)
         followed = not plan.shadow or all(self.workers[n].caught_up >= plan.generation for n in plan.joiners)
         if everybody and followed:
-            self._transition = Entering(plan, preparing.since_s)
+            self._transition = Entering(plan, now_s)
             self._send(leader, Go(plan.generation))
 
     def _advance(self, now_s: float) -> None:
         """Go on from a plan that is prepared; start whoever is missing; plan the next change."""
         if isinstance(self._transition, Preparing) and self.current is not None:
-            self._go(self._transition, self.current.members[0])
+            self._go(self._transition.plan, self.current.members[0], now_s)
         useful = [w for w in self._alive() if w.useful and w.name not in self._dropped]
         fresh = self._deaths == 0 or self.settings.replace or self.current is None
         for _ in range(self.target - len(useful) if fresh else 0):
