@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from elastane.cluster import Grant
-from elastane.engines.contract import Attempt
+from elastane.engines.contract import Attempt, places_of
 from elastane.jobs import JobSpec, parse_spec
 from elastane.jobs.kinds import JobClass, Kind
 from elastane.jobs.states import HOLDING, Event, State, advance
@@ -194,11 +193,6 @@ class LiveJob:
             restart_s=self.learned.change_s if row.grant else self.learned.start_s,
             settled=self.leaving or row.pinned_node is not None,
         )
-
-
-def places_of(grant: Grant | None) -> dict[str, int]:
-    """Workers by node, without nodes that have none; no grant is no workers."""
-    return {part.node: part.workers for part in grant.slices if part.workers} if grant is not None else {}
 
 
 def slots_of(spec: JobSpec, workers: int) -> int:
