@@ -58,7 +58,7 @@ def run(
     lease: float = typer.Option(6.0, min=0.5, help="Seconds of silence after which a worker counts as lost."),
     hello: float = typer.Option(600.0, min=1.0, help="Seconds a worker may take until it calls et.init()."),
     seed: int = typer.Option(0, help="Chooses the victims of --chaos."),
-    kind: str = typer.Option("auto", help="auto (by what SCRIPT uses), adaptive, resizable or rigid."),
+    kind: str = typer.Option("auto", help="auto (by what SCRIPT uses), adaptive, resizable or command."),
     module: bool = typer.Option(False, "-m", help="SCRIPT is a module name, as with python -m."),
     as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON."),
 ) -> None:
