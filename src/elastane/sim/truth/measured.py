@@ -23,7 +23,12 @@ from elastane.textfiles import UNREADABLE, lines_of, open_text
 
 _MOST_ROWS = 500_000
 _LARGEST = 1e12
-_RANGES = {"step_time": (1e-9, 86_400.0), "local_bsz": (1.0, 1e9)}
+_RANGES = {
+    "step_time": (1e-9, 86_400.0),
+    "local_bsz": (1.0, 1e9),
+    "grad_sqr": (0.0, 1e24),  # squares of gradients that were scaled up for half precision
+    "grad_var": (0.0, 1e24),
+}
 """The range of a column, where that is not from 0 to ``_LARGEST``."""
 _MAX_NODES = 16  # the largest cluster measured; beyond it the time of 16 nodes is used
 
