@@ -56,7 +56,9 @@ class Preconditioner:
                 continue
             seen = True
             if self._diagonal is None:
-                self._diagonal = torch.ones(self._layout.size, dtype=self._layout.dtype)
+                self._diagonal = torch.ones(
+                    self._layout.size, dtype=self._layout.dtype, device=self._layout.device.as_torch()
+                )
             _write_inverse(self._diagonal[place.start : place.stop], state, group)
         if not seen:
             self._diagonal = None
@@ -68,6 +70,16 @@ class Preconditioner:
     def products(self, one: Tensor, other: Tensor) -> list[float]:
         """The inner product (P g)·(P h) of each parameter group's slice, summed in double precision."""
         return [self._product(one, other, group) for group in self._layout.groups]
+
+    def products_there(self, one: Tensor, other: Tensor) -> Tensor:
+        """The same without a wait for the device: one number per group, in double precision, where the vectors are."""
+        whole = self._stretched(one)
+        right = whole if one is other else self._stretched(other)
+        parts = [(whole[group] * right[group]).sum(dtype=torch.float64) for group in self._layout.groups]
+        return torch.stack(parts)
+
+    def _stretched(self, vector: Tensor) -> Tensor:
+        return vector if self._diagonal is None else vector * self._diagonal
 
     def _product(self, one: Tensor, other: Tensor, group: slice) -> float:
         left, right = _chunks(one[group]), _chunks(other[group])
@@ -112,7 +124,7 @@ def _write_inverse(target: Tensor, state: dict[str, Any], group: dict[str, Any])
     """P as √v / (√v·(√v + ε/c)·c + tiny) with c = 1/√(1 − β2^t): few passes, and 0 at v = 0 without a mask."""
     correction = 1.0 / math.sqrt(1.0 - float(group["betas"][1]) ** float(state["step"]))
     epsilon = float(group["eps"]) / correction
-    tiny = torch.tensor(_TINY, dtype=target.dtype)
+    tiny = torch.full((), _TINY, dtype=target.dtype, device=target.device)
     moment = state.get("max_exp_avg_sq", state["exp_avg_sq"]).reshape(-1)
     for part, second in zip(_chunks(target), _chunks(moment), strict=True):
         root = second.to(part.dtype).sqrt()

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions, AllToAllOptions
 
-from elastane.train.device import Device
+from elastane.train.device import Device, Mark
 from elastane.train.errors import MembershipChanged
 from elastane.train.transports.alarm import Alarm
 from elastane.train.transports.contract import NoTransport, Pending, Transport, TransportKind
@@ -114,26 +114,32 @@ class NcclLike(Transport):
         """Begins to sum a vector over all members with the communicator."""
         return self._begin([vector], lambda: self._backend.allreduce([vector], AllreduceOptions()))
 
-    def all_gather(self, output: Tensor, tensor: Tensor) -> None:
-        """Gathers equal blocks of all members with the communicator."""
-        self._begin(
+    def gather(self, output: Tensor, tensor: Tensor) -> Pending:
+        """Begins to gather equal blocks of all members with the communicator."""
+        return self._begin(
             [output, tensor], lambda: self._backend._allgather_base(output, tensor, AllgatherOptions())
-        ).finish()
+        )
 
-    def all_to_all(
+    def swap(
         self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int]
-    ) -> None:
-        """Exchanges blocks between all members with the communicator."""
+    ) -> Pending:
+        """Begins to exchange blocks between all members with the communicator."""
         splits = list(output_splits), list(input_splits)
-        self._begin(
+        return self._begin(
             [output, tensor], lambda: self._backend.alltoall_base(output, tensor, *splits, AllToAllOptions())
-        ).finish()
+        )
 
     def finish(self, work: Any) -> None:
         """Wait for a collective on the host, and believe it only if nobody has aborted."""
         with self._alarm.within(self._patience.collective_s):
             work.wait()
             self._trusted(self._device.mark().wait)
+        self.check()
+
+    def confirm(self, moment: Mark) -> None:
+        """Wait for a moment behind a collective, no longer than our patience lasts."""
+        with self._alarm.within(self._patience.collective_s):
+            self._trusted(moment.wait)
         self.check()
 
     def abort(self) -> None:
