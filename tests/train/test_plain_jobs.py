@@ -15,13 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from elastane.train.coordinator.elastic_coordinator import Settings
+from elastane.train.coordinator.control_file import control_of
 from elastane.train.coordinator.login import connect
+from elastane.train.coordinator.messages import TO_CLIENT, FromClient, Ok, StopJob, ToClient
 from elastane.train.coordinator.script_kind import JobKind
 from elastane.train.coordinator.scripted_events import Wish
-from elastane.train.coordinator.server import NODE_LOST
-from elastane.train.coordinator.supervisor import JobOptions, Supervisor, control_of
+from elastane.train.coordinator.settings import Settings
+from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.errors import TrainError
+from elastane.train.exit_cause import NODE_LOST
 from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Ended, Event, Resized, WorkerLost
 
@@ -105,11 +107,11 @@ def alive(pid: int) -> bool:
     return not readable
 
 
-def ask(run: Path, message: dict[str, object]) -> dict[str, object]:
+def ask(run: Path, message: FromClient) -> ToClient:
     control = control_of(run)
     connection = connect(control["host"], control["port"], "client", control["token"])
     connection.send(message)
-    answer = next(connection.messages())
+    answer = next(connection.messages(TO_CLIENT))
     connection.close()
     return answer
 
@@ -146,7 +148,7 @@ def test_a_torchrun_script_survives_a_death_and_can_be_stopped(tmp_path: Path) -
         await job.until(lambda: job.said("epoch 0: .*"))
         job.do("kill")
         await job.until(lambda: len(job.said("begin with .*")) == 2)
-        assert (await asyncio.to_thread(ask, job.run, {"type": "stop", "cause": "enough"}))["type"] == "ok"
+        assert await asyncio.to_thread(ask, job.run, StopJob("enough")) == Ok()
 
     async def main() -> tuple[Watched, Ended]:
         job = Watched(tmp_path, 2, "--epochs", "100000")
@@ -183,7 +185,7 @@ def test_workers_do_not_outlive_the_process_that_started_them(tmp_path: Path) ->
         job.supervisor._nurseries.process.send_signal(signal.SIGKILL)
 
     async def main() -> None:
-        job = Watched(tmp_path, 2, script=script, kind=JobKind.RIGID)
+        job = Watched(tmp_path, 2, script=script, kind=JobKind.COMMAND)
         causes = (TrainError, NodeLost)  # whichever is seen first: the end of the nursery, or of its connection
         with pytest.raises(causes, match=f"workers cannot be started|{NODE_LOST}"):
             await lost_in(job.to_the_end(story))
@@ -211,14 +213,14 @@ def elastane(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_a_failing_worker_ends_a_rigid_job_with_its_cause(tmp_path: Path) -> None:
+def test_a_failing_worker_ends_a_command_with_its_cause(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(FAILING)
     os.mkfifo(tmp_path / "both")
     done = elastane(tmp_path, "--workers", "2", "--run", "run", "job.py", str(tmp_path))
     assert done.returncode == 1, done.stderr
     cause = "worker w2 (rank 1): exit code 1; its last words: ValueError: there is no mauve"
     assert f"elastane: failed: {cause}" in done.stderr
-    assert "kind: rigid, because it uses neither elastane.train nor torch.distributed" in done.stderr
+    assert "kind: command, because it uses neither elastane.train nor torch.distributed" in done.stderr
     ended = load_run(tmp_path / "run")[-1]
     assert isinstance(ended, Ended)
     assert (ended.outcome, ended.cause) == ("failed", cause)
@@ -227,7 +229,7 @@ def test_a_failing_worker_ends_a_rigid_job_with_its_cause(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_rigid_script_prints_what_it_would_print_alone(tmp_path: Path) -> None:
+def test_a_command_prints_what_it_would_print_alone(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(
         "import sys\nprint('one')\nprint(sys.argv[1:])\nsys.stdout.write('no end')"
     )

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.gang_coordinator import Meeting, PlainCoordinator
 from elastane.train.coordinator.script_kind import JobKind
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.coordinator.torchrun_env import told_alone
+from elastane.train.exit_cause import ExitCause
 
 _LIKE_NANOGPT = """
 import os
@@ -62,7 +63,7 @@ _ELSEWHERE = "import torch.distributed as dist\nimport mine\nmine.setup(dist)"
 _NONE = "print('hello')"
 
 
-@pytest.mark.parametrize("kind", [JobKind.RESIZABLE, JobKind.RIGID])
+@pytest.mark.parametrize("kind", [JobKind.RESIZABLE, JobKind.COMMAND])
 @pytest.mark.parametrize(
     ("source", "told"),
     [
@@ -84,7 +85,7 @@ def test_what_a_script_asks_decides(tmp_path: Path, kind: JobKind, source: str, 
 def test_without_a_source_the_kind_decides(tmp_path: Path) -> None:
     for unknown in (None, tmp_path / "missing.py"):
         assert told_alone(JobKind.RESIZABLE, unknown)
-        assert not told_alone(JobKind.RIGID, unknown)
+        assert not told_alone(JobKind.COMMAND, unknown)
 
 
 def test_a_gang_of_one_is_told_nothing_and_one_of_two_everything() -> None:
@@ -95,12 +96,12 @@ def test_a_gang_of_one_is_told_nothing_and_one_of_two_everything() -> None:
     assert decider.environment("w1") == {}
     decider.started("w1", 1.0)
     decider.resize(2, 2.0)
-    decider.exited("w1", False, "killed by signal 15", 3.0)
+    decider.exited("w1", ExitCause.of_process(-15), 3.0)
     told = decider.environment("w3")
     assert (told["RANK"], told["WORLD_SIZE"], told["MASTER_PORT"]) == ("1", "2", "20001")
 
 
-@pytest.mark.parametrize("kind", [JobKind.RESIZABLE, JobKind.RIGID])
+@pytest.mark.parametrize("kind", [JobKind.RESIZABLE, JobKind.COMMAND])
 def test_a_script_that_looks_for_rank_trains_by_itself(tmp_path: Path, kind: JobKind) -> None:
     script = tmp_path / "train.py"
     script.write_text(_LIKE_NANOGPT)

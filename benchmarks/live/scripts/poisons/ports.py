@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from benchmarks.live.scripts.poisons.place import CONTROL, Place, deed
 from elastane.train.coordinator.login import connect
+from elastane.train.coordinator.wire import encode
 
 _JUNK = (
     os.urandom(5000) + b"\n",
@@ -26,7 +27,7 @@ _VALUES: tuple[object, ...] = (None, [], {}, -1, 10**300, "\ud800")
 
 
 def _coordinator(place: Place) -> tuple[int, str]:
-    """(port, token), as the environment or, in a rigid job, the records tell."""
+    """(port, token), as the environment or, in a command, the records tell."""
     port = int(os.environ.get("ELASTANE_COORDINATOR", ":0").rpartition(":")[2])
     token = os.environ.get("ELASTANE_JOB_TOKEN", "")
     with contextlib.suppress(OSError, ValueError, KeyError):
@@ -96,7 +97,7 @@ def _tell(port: int, role: str, token: str, lines: list[dict[str, object]]) -> N
     with contextlib.suppress(OSError):  # most roles have another token
         connection = connect("127.0.0.1", port, role, token, timeout_s=2.0)
         for each in lines:
-            connection.send(each)
+            connection.line.sendall(encode(each))
         connection.close()
 
 
