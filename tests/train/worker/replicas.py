@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from elastane.train.errors import MembershipChanged
 from elastane.train.reduce.gradients import GradientLayout, GradientVector
+from elastane.train.script.optimizer_hooks import gate_scaler
 from elastane.train.worker.live_join import ShadowReceiver, ShadowSender
+from elastane.train.worker.recipe import Recipe
 from elastane.train.worker.replica_state import TrainingState
 
 Make = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
@@ -51,18 +54,61 @@ class Donor(Side):
         self.chance = torch.Generator().manual_seed(7)
         self.step = 0
 
+    def gradient(self) -> Tensor:
+        """What the reduction gives."""
+        return torch.randn(self.layout.size, generator=self.chance)
+
+    def update(self) -> None:
+        """Make the optimizer's step."""
+        self.optimizer.step()
+
     def train(self, sender: ShadowSender | None) -> None:
         if sender is not None:
             sender.yield_gradients()
-        self.vector.gradients.copy_(torch.randn(self.layout.size, generator=self.chance))
+        self.vector.gradients.copy_(self.gradient())
         self.layout.publish(self.vector)
         if sender is not None:
             sender.yield_parameters()
-        self.optimizer.step()
+        self.update()
         self.step += 1
         if sender is not None:
             groups = [{k: v for k, v in g.items() if k != "params"} for g in self.optimizer.param_groups]
             sender.applied(self.step, self.vector.gradients, groups)
+
+
+class ScaledDonor(Donor):
+    """Its loss is scaled, and every third gradient is not finite."""
+
+    def __init__(self, make: Make, device: str = "cpu") -> None:
+        super().__init__(make, device)
+        self.scaler = torch.amp.GradScaler(device, init_scale=256.0, growth_interval=2)
+        self.scaler.scale(torch.ones((), device=device))  # which is how it learns where it is
+        self.recipe = Recipe(self.state)
+        self.recipe.enlist(self.optimizer.step)
+        self.left_out = 0
+        gate_scaler(self.scaler, _Stepped(self.recipe, self.state))  # type: ignore[arg-type]
+
+    def gradient(self) -> Tensor:
+        """Scaled."""
+        gradient = super().gradient() * self.scaler.get_scale()
+        if self.step % 3 == 2:
+            gradient[-1] = torch.inf
+        return gradient
+
+    def update(self) -> None:
+        """Through the scaler."""
+        self.recipe.raw_step()()
+        self.left_out += self.recipe.left_out
+        self.scaler.update()
+
+
+@dataclass(frozen=True)
+class _Stepped:
+    """The part of a training that a gated loss scaler looks at, behind each step."""
+
+    recipe: Recipe
+    state: TrainingState
+    stepped: bool = True
 
 
 class Follower(Side):
@@ -94,12 +140,13 @@ class Follower(Side):
         return self.result
 
 
-def join_while_training(make: Make, trained: int, device: str = "cpu") -> None:
+def join_while_training(donor: Donor, make: Make, trained: int, device: str = "cpu") -> None:
     """A newcomer comes after so many steps, and has the donor's bits when it has caught up."""
-    donor, follower = Donor(make, device), Follower(make, device)
+    follower = Follower(make, device)
     for _ in range(trained):
         donor.train(None)
-    sender = ShadowSender(follower.receiver.address, "word", donor.state, donor.layout)
+    left_out = (lambda: donor.recipe.left_out) if isinstance(donor, ScaledDonor) else (lambda: False)
+    sender = ShadowSender(follower.receiver.address, "word", donor.state, donor.layout, left_out=left_out)
     sender.boundary(donor.step)
     # As fast as it can: on a CPU hardly anything is sent before its memory is needed again, and all of it is copied.
     while not follower.caught_up.is_set() and donor.step < STEPS_MAX:

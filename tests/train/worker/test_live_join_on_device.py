@@ -11,7 +11,7 @@ from elastane.train.errors import MembershipChanged
 from elastane.train.worker.host_copies import HostCopies
 from elastane.train.worker.live_join import ShadowSender
 from elastane.train.worker.live_join.copy_budget import FIRST_BYTES, LEAST_BYTES, MOST_BYTES, SHARE, CopyBudget
-from train.worker.replicas import OPTIMIZERS, Donor, Follower, Make, join_while_training, same_bits
+from train.worker.replicas import OPTIMIZERS, Donor, Follower, Make, ScaledDonor, join_while_training, same_bits
 
 D = "fakegpu"
 on_late = pytest.mark.parametrize("fakegpu", ["late"], indirect=True)
@@ -25,11 +25,19 @@ MAKES: dict[str, Make] = {
 
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES.keys())
 def test_a_follower_has_the_donors_bits_at_the_switch(fakegpu: ModuleType, make: Make) -> None:
-    join_while_training(make, 3, D)
+    join_while_training(Donor(make, D), make, 3, D)
 
 
 def test_a_follower_that_comes_before_the_first_step_has_them_too(fakegpu: ModuleType) -> None:
-    join_while_training(OPTIMIZERS["adamw"], 0, D)
+    make = OPTIMIZERS["adamw"]
+    join_while_training(Donor(make, D), make, 0, D)
+
+
+def test_steps_that_a_loss_scaler_makes_or_leaves_out_are_followed(fakegpu: ModuleType) -> None:
+    make = OPTIMIZERS["adamw"]
+    donor = ScaledDonor(make, D)
+    join_while_training(donor, make, 3, D)
+    assert 0 < donor.left_out < donor.step
 
 
 def late_join(donor: Donor, follower: Follower) -> bool:
