@@ -146,12 +146,12 @@ def _devices(shared: bool) -> OwnDevices:
     """The accelerators that workers are given here; those that are left out are told of."""
     from elastane.accelerators import discover
     from elastane.accelerators.probe import torch_builds
-    from elastane.train.coordinator.own_devices import own_devices
+    from elastane.train.coordinator.own_devices import locks_of_user, own_devices
 
     found = discover()
     for problem in found.problems:
         typer.echo(f"note: {problem}", err=True)
-    return own_devices(found.devices, torch_builds(), os.environ, shared=shared)
+    return own_devices(found.devices, torch_builds(), os.environ, shared=shared, locks=locks_of_user())
 
 
 def how_to_resume(options: JobOptions, workers: int, script: str, mode: str | None) -> str:

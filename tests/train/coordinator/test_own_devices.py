@@ -19,7 +19,8 @@ from elastane.train.errors import TrainError
 from fakegpu import build
 
 FOUND = tuple(Accelerator(name, "A", 40.0) for name in ("GPU-a", "MIG-b", "hip:0", "ze:1"))
-TWO = OwnDevices(("GPU-a", "GPU-b"))
+LOCKS = Path("/locks")
+TWO = OwnDevices(("GPU-a", "GPU-b"), locks=LOCKS)
 
 
 @pytest.mark.parametrize(
@@ -34,11 +35,11 @@ TWO = OwnDevices(("GPU-a", "GPU-b"))
 def test_devices_that_this_pytorch_cannot_use_are_no_devices(
     builds: dict[str, str], names: tuple[str, ...]
 ) -> None:
-    assert own_devices(FOUND, builds, {}, shared=False) == OwnDevices(names)
+    assert own_devices(FOUND, builds, {}, shared=False, locks=LOCKS) == OwnDevices(names, False, LOCKS)
 
 
 def test_who_wants_the_cpu_is_given_no_device() -> None:
-    assert own_devices(FOUND, {"cuda": "12"}, {module.CHOSEN: "cpu"}, shared=False) == OwnDevices()
+    assert own_devices(FOUND, {"cuda": "12"}, {module.CHOSEN: "cpu"}, shared=False, locks=LOCKS) == OwnDevices()
 
 
 def test_more_workers_than_devices_are_refused_in_one_line() -> None:
@@ -54,31 +55,33 @@ def test_more_workers_than_devices_are_refused_in_one_line() -> None:
 
 
 def test_who_may_share_takes_a_free_one_first(tmp_path: Path) -> None:
-    shared = OwnDevices(TWO.names, shared=True)
+    shared = OwnDevices(TWO.names, shared=True, locks=tmp_path)
     seen = []
     for worker in ("w1", "w2", "w3"):
-        values = shared.environment(worker, tmp_path)
+        values = shared.environment(worker)
         assert claim(values) == ""
         seen.append((values["CUDA_VISIBLE_DEVICES"], values[CLAIMED]))
     assert seen == [("GPU-a", "GPU-a"), ("GPU-b", "GPU-b"), ("GPU-a", "GPU-a")]
 
 
-def test_without_sharing_nobody_falls_back(tmp_path: Path) -> None:
-    values = TWO.environment("w1", tmp_path)
-    assert values == {NODE_DEVICES: f"{tmp_path}|GPU-a,GPU-b"}
+def test_without_sharing_nobody_falls_back() -> None:
+    values = TWO.environment("w1")
+    assert values == {NODE_DEVICES: "/locks|GPU-a,GPU-b"}
     assert FALL_BACK not in values
-    assert OwnDevices().environment("w1", tmp_path) == {}
+    assert OwnDevices().environment("w1") == {}
 
 
 def test_a_folder_of_somebody_else_is_not_locked_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path))
-    folder = locks_of_user(tmp_path / "run")
+    monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path))
+    folder = locks_of_user()
     assert folder == tmp_path / f"elastane-devices-{os.getuid()}"
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.rmdir()
     (tmp_path / "elsewhere").mkdir()
     folder.symlink_to(tmp_path / "elsewhere")
-    assert locks_of_user(tmp_path / "run") == tmp_path / "run" / "devices"
+    other = locks_of_user()
+    assert other.parent == tmp_path
+    assert not other.samefile(tmp_path / "elsewhere")
 
 
 SEES = """

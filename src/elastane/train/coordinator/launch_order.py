@@ -9,7 +9,7 @@ from pathlib import Path
 from elastane.train.coordinator.contract import Decider
 from elastane.train.coordinator.forkserver import ENDPOINT, NODE, TOKEN
 from elastane.train.coordinator.gang_coordinator import PlainCoordinator
-from elastane.train.coordinator.own_devices import OwnDevices, locks_of_user
+from elastane.train.coordinator.own_devices import OwnDevices
 from elastane.train.coordinator.script_kind import JobKind
 from elastane.train.coordinator.script_runner import Order
 from elastane.train.coordinator.scripted_events import Wish
@@ -97,16 +97,12 @@ class LaunchOrders:
             script=options.script,
             arguments=options.arguments,
             program=options.program,
-            environment={**options.environment, **self._device(worker), **particular},
+            environment={**options.environment, **options.devices.environment(worker), **particular},
             log=str(options.log_of(worker).resolve()),
             directory=str(options.directory.resolve()),
             module=options.module,
             nice=options.warm_nice if joins else 0,
         )
-
-    def _device(self, worker: str) -> dict[str, str]:
-        devices = self.options.devices
-        return devices.environment(worker, locks_of_user(self.options.run)) if devices.names else {}
 
     def _talk(self, worker: str, node: str) -> dict[str, str]:
         """Variables with which a worker finds its supervisor."""

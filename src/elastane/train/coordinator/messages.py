@@ -278,6 +278,8 @@ class NurseryHello(Message, frozen=True, tag="hello"):
     """Whether it promises signs of life; one of an earlier version does not."""
     problem: str | None = None
     """Why it can start no workers; it ends after that."""
+    note: str = ""
+    """What a person should know of it."""
 
 
 class NurseryBeat(Message, frozen=True, tag="beat"):

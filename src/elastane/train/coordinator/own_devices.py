@@ -28,6 +28,8 @@ class OwnDevices:
 
     names: tuple[str, ...] = ()
     shared: bool = False
+    locks: Path = Path()
+    """The folder in which they are locked."""
 
     @property
     def most_workers(self) -> int | None:
@@ -41,38 +43,38 @@ class OwnDevices:
             here = f"{most} GPU{'' if most == 1 else 's'} here"
             raise TrainError(f"{workers} workers, but {here}: --workers {most}, or --share-devices (slower)")
 
-    def environment(self, worker: str, folder: Path) -> dict[str, str]:
+    def environment(self, worker: str) -> dict[str, str]:
         """What a worker claims its device by (``device_locks``)."""
         if not self.names:
             return {}
         fall_back = {FALL_BACK: self.names[_number(worker) % len(self.names)]} if self.shared else {}
-        return {NODE_DEVICES: f"{folder}|{','.join(self.names)}", **fall_back}
+        return {NODE_DEVICES: f"{self.locks}|{','.join(self.names)}", **fall_back}
 
 
 def own_devices(
-    found: tuple[Accelerator, ...], builds: Mapping[str, str], environment: Mapping[str, str], *, shared: bool
+    found: tuple[Accelerator, ...],
+    builds: Mapping[str, str],
+    environment: Mapping[str, str],
+    *,
+    shared: bool,
+    locks: Path,
 ) -> OwnDevices:
     """Of the devices that were found, those that the installed PyTorch (``torch_builds``) can use."""
     if environment.get(CHOSEN) == "cpu":
         return OwnDevices()
-    return OwnDevices(tuple(each.id for each in found if _built_for(each.id) in builds), shared)
+    return OwnDevices(tuple(each.id for each in found if _built_for(each.id) in builds), shared, locks)
 
 
-def locks_of_user(run: Path) -> Path:
-    """The folder of the locks: the same for all runs of a user, or that of the run if somebody else has its name."""
+def locks_of_user() -> Path:
+    """The folder of the locks, the same for all runs of a user; one that nobody else knows if that is not his own."""
     folder = Path(tempfile.gettempdir()) / f"elastane-devices-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         facts = folder.lstat()
     except OSError:
-        return _made(run / "devices")
+        return Path(tempfile.mkdtemp())
     mine = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o022
-    return folder if mine else _made(run / "devices")
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder.resolve()
+    return folder if mine else Path(tempfile.mkdtemp())
 
 
 def _built_for(device: str) -> str:
