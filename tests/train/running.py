@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Ended, Event, Resized, WorkerLost
 
 SCRIPTS = Path(__file__).parent / "scripts"
+NOTHING: Mapping[str, str] = {}
 PATIENCE_S = 240.0
 """A run that takes longer hangs; it is ended, and its processes with it."""
 CHANGES = (
@@ -65,6 +66,7 @@ def train(
     mode: str = "fixed",
     seed: int = 0,
     preload: tuple[str, ...] = (),
+    environment: Mapping[str, str] = NOTHING,
 ) -> Outcome:
     """Run a script under a supervisor of its own until it ends."""
     path = SCRIPTS / script if isinstance(script, str) else script
@@ -73,7 +75,7 @@ def train(
         arguments=arguments,
         run=run,
         settings=settings or Settings(workers=workers),
-        environment={"ELASTANE_MODE": mode},
+        environment={**environment, "ELASTANE_MODE": mode},
         directory=run.parent,
         wishes=tuple(wishes),
         seed=seed,
@@ -98,13 +100,19 @@ async def _allow_the_end(supervisor: Supervisor, run: Path) -> None:
     (run / "enough").touch()
 
 
-def alone(script: Path | str, run: Path, *arguments: str, mode: str = "fixed") -> list[str]:
+def alone(
+    script: Path | str,
+    run: Path,
+    *arguments: str,
+    mode: str = "fixed",
+    environment: Mapping[str, str] = NOTHING,
+) -> list[str]:
     """The same script as a plain Python program; what it printed."""
-    environment = {**os.environ, "ELASTANE_MODE": mode, "ELASTANE_RUN": str(run), "OMP_NUM_THREADS": "1"}
+    ours = {"ELASTANE_MODE": mode, "ELASTANE_RUN": str(run), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, str(SCRIPTS / script), *arguments],
         cwd=run.parent,
-        env=environment,
+        env={**os.environ, **ours, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from torch import Tensor, device
+from torch import Tensor, device, nn
 
 from elastane.train.device import Device
 from elastane.train.errors import TrainError
@@ -31,6 +31,21 @@ def check_model(parameters: Iterable[Tensor], expected: Device) -> None:
             f"the model is on {found}, but this worker trains on {expected}: write model.to(job.device), "
             f"or init(device={str(found)!r})"
         )
+
+
+def check_first_batch(module: nn.Module, expected: Device) -> None:
+    """Refuse the first batch that a module trains on if all of it is elsewhere; later ones cost nothing."""
+    if expected.is_cpu:
+        return
+
+    def look(module: nn.Module, args: Any, kwargs: Any) -> None:
+        if module.training:
+            handle.remove()
+            found = [tensor for tensor in tensors_in((args, kwargs)) if tensor.ndim]
+            if not any(tensor.device.type == expected.kind for tensor in found):
+                check_batch(found, expected)
+
+    handle = module.register_forward_pre_hook(look, with_kwargs=True)
 
 
 def check_batch(batch: Any, expected: Device) -> None:

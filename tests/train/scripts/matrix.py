@@ -144,7 +144,7 @@ def worker(rank: int, folder: Path) -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     if VARIANT == "unseeded":
-        loop_module.seed_all = lambda key: None
+        loop_module.seed_all = lambda *_: None
     found: dict[str, dict[int, str]] = {}
     for world in WORLDS:
         if rank < world:

@@ -56,7 +56,9 @@ class Preconditioner:
                 continue
             seen = True
             if self._diagonal is None:
-                self._diagonal = torch.ones(self._layout.size, dtype=self._layout.dtype)
+                self._diagonal = torch.ones(
+                    self._layout.size, dtype=self._layout.dtype, device=self._layout.device.as_torch()
+                )
             _write_inverse(self._diagonal[place.start : place.stop], state, group)
         if not seen:
             self._diagonal = None
@@ -112,7 +114,7 @@ def _write_inverse(target: Tensor, state: dict[str, Any], group: dict[str, Any])
     """P as √v / (√v·(√v + ε/c)·c + tiny) with c = 1/√(1 − β2^t): few passes, and 0 at v = 0 without a mask."""
     correction = 1.0 / math.sqrt(1.0 - float(group["betas"][1]) ** float(state["step"]))
     epsilon = float(group["eps"]) / correction
-    tiny = torch.tensor(_TINY, dtype=target.dtype)
+    tiny = torch.full((), _TINY, dtype=target.dtype, device=target.device)
     moment = state.get("max_exp_avg_sq", state["exp_avg_sq"]).reshape(-1)
     for part, second in zip(_chunks(target), _chunks(moment), strict=True):
         root = second.to(part.dtype).sqrt()

@@ -1,7 +1,8 @@
-"""The global random number generators that data code draws from: torch's (CPU), ``random`` and NumPy's.
+"""The global random number generators that scripts draw from: torch's (CPU), ``random``, NumPy's, and the device's.
 
 Seeded for a moment and put back, so that reading data never disturbs the random numbers of the training.
-Generators on devices are not touched: data is prepared on the CPU.
+The generator of an accelerator is touched only where a ``Device`` is given, by the training loop: data is prepared
+on the CPU, in processes that must not initialise a device.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+from elastane.train.device import Device
+
+_HOST = Device()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +43,12 @@ def restore(states: RngStates) -> None:
     np.random.set_state(states.numpy)
 
 
-def seed_all(key: int) -> None:
-    """Seed all three from one 64-bit key."""
+def seed_all(key: int, device: Device = _HOST) -> None:
+    """Seed all of them from one 64-bit key, that of ``device`` included."""
     # torch.manual_seed would also visit every kind of device and costs milliseconds.
     torch.default_generator.manual_seed(key)
+    if not device.is_cpu:
+        device.seed(key)
     random.seed(key)
     np.random.seed(key & 0xFFFFFFFF)
 
@@ -64,12 +71,16 @@ def seeded(key: int) -> Iterator[None]:
         yield
 
 
-def picture() -> dict[str, Any]:
+def picture(device: Device = _HOST) -> dict[str, Any]:
     """The present states as values a checkpoint can hold."""
     states = capture()
-    return {"torch": states.torch, "python": states.python, "numpy": states.numpy}
+    values = {"torch": states.torch, "python": states.python, "numpy": states.numpy}
+    return values if device.is_cpu else {**values, "device": {"kind": device.kind, "state": device.rng_state()}}
 
 
-def put_picture(values: dict[str, Any]) -> None:
-    """Go back to a picture."""
+def put_picture(values: dict[str, Any], device: Device = _HOST) -> None:
+    """Go back to a picture; generators of another kind of device do not know its states and are left alone."""
     restore(RngStates(values["torch"], values["python"], values["numpy"]))
+    there = values.get("device")
+    if there is not None and there["kind"] == device.kind:
+        device.set_rng_state(there["state"])

@@ -23,7 +23,7 @@ class BaseReducer:
         self._layout = layout
         self._shares = Shares((), ())
         self._rank = 0
-        self._tail = torch.zeros(0, dtype=layout.dtype)
+        self._tail = self._zeros(0)
 
     def watch(self, observe: Observe | None) -> None:
         """From now on show finished units to ``observe``, or to nobody."""
@@ -41,9 +41,12 @@ class BaseReducer:
         self._layout.clear()
 
     def tail_of(self, size: int) -> Tensor:
-        """Zeros to be filled in before ``reduce``."""
-        self._tail = torch.zeros(size, dtype=self._layout.dtype)
+        """Zeros beside the gradients, to be filled in before ``reduce``."""
+        self._tail = self._zeros(size)
         return self._tail
+
+    def _zeros(self, size: int) -> Tensor:
+        return torch.zeros(size, dtype=self._layout.dtype, device=self._layout.device.as_torch())
 
     def _write_tail(self, vector: GradientVector, size: int) -> None:
         vector.tail[:size].copy_(self._tail[:size])

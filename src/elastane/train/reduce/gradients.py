@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from elastane.errors import ElastaneError
+from elastane.train.device_checks import device_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class GradientVector:
     """One flat vector and the view of each parameter into it."""
 
     def __init__(self, layout: GradientLayout, tail: int) -> None:
-        self.full = torch.zeros(layout.size + tail, dtype=layout.dtype)
+        self.full = torch.zeros(layout.size + tail, dtype=layout.dtype, device=layout.device.as_torch())
         self.gradients = self.full[: layout.size]
         self.tail = self.full[layout.size :]
         self.views = [
@@ -46,6 +47,8 @@ class GradientLayout:
         parameters = [p for group in groups for p in group if p.requires_grad]
         if not parameters:
             raise ElastaneError("the optimizer has no parameter that requires a gradient")
+        self.device = device_of(parameters)
+        """Where gradients lie, and are reduced."""
         double = any(p.dtype == torch.float64 for p in parameters)
         self.dtype = torch.float64 if double else torch.float32
         self.places: list[_Place] = []
@@ -124,7 +127,7 @@ class GradientLayout:
     def _converted(self, parameter: nn.Parameter) -> Tensor:
         gradient = parameter.grad
         if gradient is None:
-            return torch.zeros(parameter.shape, dtype=self.dtype)
+            return torch.zeros(parameter.shape, dtype=self.dtype, device=parameter.device)
         dense = gradient.detach() if gradient.layout is torch.strided else gradient.detach().to_dense()
         return dense.to(self.dtype)
 
@@ -142,12 +145,12 @@ class GradientLayout:
         self._found = [False] * len(self.places)
 
     def tell(self, tail: Tensor) -> None:
-        """Write into a part of a tail which parameters were given a gradient here."""
+        """Write into the host's part of a tail which parameters were given a gradient here."""
         tail.copy_(torch.tensor(self._found))
 
-    def hear(self, tail: Tensor) -> None:
-        """Read from the sum of these parts which parameters were given one anywhere."""
-        self.absent = frozenset(index for index, count in enumerate(tail.tolist()) if count < 0.5)
+    def hear(self, counts: Sequence[float]) -> None:
+        """Take in from the sum of these parts which parameters were given one anywhere."""
+        self.absent = frozenset(index for index, count in enumerate(counts) if count < 0.5)
 
     def hear_only_own(self) -> None:
         """The same, where there is nobody else."""

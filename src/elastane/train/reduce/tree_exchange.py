@@ -91,7 +91,7 @@ class Exchange:
         """
         own = result.full[group.rank * slices.width :][: slices.width]
         splits = [_incoming(group.rank, number, plan, slices) for number in range(plan.rounds)]
-        regions = self._reserve([sum(split) for split in splits], own.dtype)
+        regions = self._reserve([sum(split) for split in splits], own)
         parts: list[Sequence[Tensor]] = []
         for number, (split, region) in enumerate(zip(splits, regions, strict=True)):
             start, stop = slices.reach(number, len(blocks))
@@ -102,10 +102,10 @@ class Exchange:
         _finish(parts, plan, slices.overlap(group.rank, 0, slices.gradients), own)
         group.all_gather(result.full[: slices.width * slices.world], own)
 
-    def _reserve(self, sizes: Sequence[int], dtype: torch.dtype) -> Sequence[Tensor]:
+    def _reserve(self, sizes: Sequence[int], like: Tensor) -> Sequence[Tensor]:
         total = sum(sizes)
-        if len(self._buffer) < total or self._buffer.dtype != dtype:
-            self._buffer = torch.empty(total, dtype=dtype)
+        if len(self._buffer) < total or self._buffer.dtype != like.dtype or self._buffer.device != like.device:
+            self._buffer = torch.empty(total, dtype=like.dtype, device=like.device)
         return torch.split(self._buffer[:total], list(sizes))
 
 

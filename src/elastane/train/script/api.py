@@ -21,6 +21,8 @@ from elastane.suggest import did_you_mean
 from elastane.train.adapt.rules import BatchRule
 from elastane.train.data import source_of
 from elastane.train.data.torch_settings import loader_settings
+from elastane.train.device import choose
+from elastane.train.device_checks import check_first_batch
 from elastane.train.errors import TrainError
 from elastane.train.reduce.malloc_tuning import keep_freed_memory
 from elastane.train.reports.events import Evaluated
@@ -54,26 +56,32 @@ def init(
     batch_rule: BatchRule | str | None = None,
     lr_rule: LearningRateRule | str | None = None,
     threads: int | None = None,
+    device: str | torch.device | None = None,
 ) -> Job:
     """Begin a job, which runs alone, under torchrun or under Elastane.
 
     ``mode`` is ``fixed`` (the batch and the result as with one worker; the default), ``adaptive`` (batch and
     learning rate follow the workers) or ``consistent`` (bitwise the same for any number of workers; ``virtual``
     ranks share the batch).  ``run`` is where reports and checkpoints go, and where an earlier run is resumed
-    from.  ``checkpoint_every`` is in seconds; by default it is chosen from what a checkpoint costs.
+    from.  ``checkpoint_every`` is in seconds; by default it is chosen from what a checkpoint costs.  ``device`` is
+    where to train, by default an accelerator if this worker has one: put the model on ``job.device``.
     """
     chosen = _mode(mode or os.environ.get("ELASTANE_MODE", "fixed"))
     shared = virtual if virtual is not None else int(os.environ.get("ELASTANE_VIRTUAL", DEFAULT_VIRTUAL))
     if shared < 1:
         raise TrainError(f"virtual: must be 1 or more, not {shared}")
+    here = choose(device)
+    here.use()
     arrange_threads(chosen, threads)
-    keep_freed_memory()
+    if here.is_cpu:
+        keep_freed_memory()
     return Job(
         SessionOptions(
             LoopSettings(chosen, seed, shared if chosen is Mode.CONSISTENT else 0),
             run,
             checkpoint_every if checkpoint_every is not None else _asked_interval(),
             AdaptWishes(batch_rule, lr_rule),
+            here,
         )
     )
 
@@ -103,6 +111,11 @@ class Job:
         ProcessHooks(self._session).install()
 
     # Where we are.
+
+    @property
+    def device(self) -> torch.device:
+        """Where this worker trains: the model belongs there; batches of ``job.loader`` come there by themselves."""
+        return self._session.device.as_torch()
 
     @property
     def rank(self) -> int:
@@ -168,6 +181,7 @@ class Job:
                 f"job.model(name=...): give each a name of its own, like a variable's, not {name!r}"
             )
         refuse_unsuited(module)
+        check_first_batch(module, self._session.device)
         models[name] = module
         self._session.recipe.loss_of(name, loss)
         if self.mode is Mode.ADAPTIVE:

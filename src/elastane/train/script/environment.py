@@ -7,13 +7,16 @@ import os
 import torch
 
 from elastane.train.coordinator.wire import address
+from elastane.train.device import Device
 from elastane.train.worker.batch_split import Mode
 from elastane.train.worker.coordinator_client import Link
 from elastane.train.worker.elastic_membership import ElasticMembership
 from elastane.train.worker.membership import Membership, StaticMembership
 
+_HOST = Device()
 
-def membership_here() -> Membership:
+
+def membership_here(device: Device = _HOST) -> Membership:
     """Membership as the environment says: elastic, started by torchrun, or alone."""
     if "ELASTANE_COORDINATOR" in os.environ and "ELASTANE_WORKER" in os.environ:
         # Libraries that look for a fixed group would find a wrong one.
@@ -28,10 +31,10 @@ def membership_here() -> Membership:
             os.environ.get("ELASTANE_NODE", "local"),
             host,
         )
-        return ElasticMembership(link, token, host)
+        return ElasticMembership(link, token, host, device)
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ:
-        return StaticMembership()
-    return Membership()
+        return StaticMembership(device)
+    return Membership(device)
 
 
 def arrange_threads(mode: Mode, threads: int | None) -> None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from elastane.train.batch_mover import BatchMover
 from elastane.train.data.contract import Source
 from elastane.train.data.torch_settings import LoaderSettings
 from elastane.train.errors import TrainError
@@ -103,7 +104,7 @@ class ElasticLoader:
         if self.replaying:
             self._loops_seen += 1
             return
-        position = self._training.position
+        position, mover = self._training.position, BatchMover(loop.membership.device)
         while not self.replaying:
             position.arrive()
             loop.boundary()
@@ -117,7 +118,7 @@ class ElasticLoader:
             self.source.expect(loop.spans_ahead(self.position))
             while (unit := loop.next_unit()) is not None:
                 offset, count = unit
-                batch = self.source.fetch(self.position + offset, count)
+                batch = mover.start(self.source.fetch(self.position + offset, count)).arrived()
                 position.enter_body()
                 try:
                     yield batch

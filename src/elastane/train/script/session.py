@@ -10,12 +10,13 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import elastane
 from elastane.models.learning_rate import LearningRateRule
@@ -26,6 +27,8 @@ from elastane.train.coordinator import script_runner
 from elastane.train.data import rng
 from elastane.train.data.keys import Purpose, key_of
 from elastane.train.data.rng import seed_all
+from elastane.train.device import Device
+from elastane.train.device_checks import check_model
 from elastane.train.errors import TrainError
 from elastane.train.run_folder import default_run
 from elastane.train.script.chained import Chained
@@ -50,7 +53,7 @@ from elastane.train.worker.replica_state import TrainingState
 from elastane.train.worker.step_cut import LoopSettings
 from elastane.train.worker.telemetry import Reporter
 
-EXCHANGE = 2
+EXCHANGE = 3
 """The format of what workers send each other; raised when it changes, so that two versions do not train together."""
 
 
@@ -72,6 +75,7 @@ class SessionOptions:
     run: str | Path | None = None
     checkpoint_every: float | None = None
     wishes: AdaptWishes = field(default_factory=AdaptWishes)
+    device: Device = field(default_factory=Device)
 
 
 class Session:
@@ -81,7 +85,8 @@ class Session:
         self.settings = settings = options.settings
         self.declarations = Declarations(declared_here(os.environ))
         self.state = TrainingState()
-        self.membership = membership_here()
+        self.device = options.device
+        self.membership = membership_here(self.device)
         script_runner.tell_cause.append(self.membership.goodbye)
         script_runner.advise.append(advice)
         script_runner.at_clean_end.append(self.finish)
@@ -109,7 +114,7 @@ class Session:
             lambda: self.loop.reductions.state_dict(),
             lambda state: self.loop.reductions.load_state_dict(state),
         )
-        self.state.add("random", rng.picture, self._put_random_state)
+        self.state.add("random", lambda: rng.picture(self.device), self._put_random_state)
         goal = self.declarations.said.target
         self.target = TargetWatch(goal) if goal is not None else None
         if self.target is not None:
@@ -186,7 +191,8 @@ class Session:
         if m.rank == 0:
             keeper.prepare()
         if self.settings.mode is not Mode.CONSISTENT and m.rank > 0:
-            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.position.step, 1_000_000 + m.rank))
+            key = key_of(Purpose.UNIT, self.settings.seed, self.position.step, 1_000_000 + m.rank)
+            seed_all(key, self.device)
         self.reporter.begin()
         if m.rank == 0 and not m.elastic:
             self.outlet.emit(self.progress.started())
@@ -203,10 +209,18 @@ class Session:
         optimizer = self.state.optimizer
         if self.state.model is None or optimizer is None:
             raise TrainError("call job.model(...) and job.optimizer(...) before training begins")
+        check_model((t for t in self._trained_tensors() if not t.is_meta), self.device)
         if self.settings.mode is Mode.ADAPTIVE and (self.recipe.phased or isinstance(optimizer, Chained)):
             raise TrainError(
                 "mode: adaptive works with one optimizer that steps once per batch; use fixed or consistent"
             )
+
+    def _trained_tensors(self) -> Iterator[Tensor]:
+        for model in self.state.models.values():
+            yield from model.parameters()
+            yield from model.buffers()
+        for optimizer in self.state.optimizers:
+            yield from (p for group in optimizer.param_groups for p in group["params"])
 
     def _made(self, keeper: Keeper) -> Loop:
         self.recipe.close()
@@ -303,7 +317,7 @@ class Session:
     def _put_random_state(self, state: Any) -> None:
         """Only a restart takes up the old streams: replicas must not draw the same numbers."""
         if self._restoring and self.settings.mode is not Mode.CONSISTENT:
-            rng.put_picture(state)
+            rng.put_picture(state, self.device)
 
     # The end.
 

@@ -6,6 +6,7 @@ from elastane.train.transports.gloo_cpu import GlooCpu
 from elastane.train.transports.named_store import NamedExchange, NamedStore
 from elastane.train.transports.nccl_like import NcclLike, Patience
 from elastane.train.transports.staged import Staged
+from elastane.train.transports.through_host import through_host
 
 __all__ = [
     "Choice",
@@ -22,4 +23,5 @@ __all__ = [
     "Transport",
     "TransportKind",
     "choose_transport",
+    "through_host",
 ]

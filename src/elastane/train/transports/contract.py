@@ -14,6 +14,7 @@ from typing import ClassVar, Protocol
 
 from torch import Tensor
 
+from elastane.train.device import Mark
 from elastane.train.errors import MembershipChanged
 from elastane.train.reduce.contract import Collective
 from elastane.train.transport_choice import TransportKind as TransportKind
@@ -86,6 +87,11 @@ class Transport(ABC):
         """Raise ``MembershipChanged`` if aborted; to be asked after every time the host has waited for the device."""
         if self.aborted:
             raise MembershipChanged("the collective was aborted")
+
+    def confirm(self, moment: Mark) -> None:
+        """Wait for a moment of the device behind an ordered sum; raises ``MembershipChanged`` unless that is whole."""
+        moment.wait()
+        self.check()
 
     def all_reduce(self, tensor: Tensor) -> None:
         """Sum over all members, in place, and wait."""

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions, AllToAllOptions
 
-from elastane.train.device import Device
+from elastane.train.device import Device, Mark
 from elastane.train.errors import MembershipChanged
 from elastane.train.transports.alarm import Alarm
 from elastane.train.transports.contract import NoTransport, Pending, Transport, TransportKind
@@ -134,6 +134,12 @@ class NcclLike(Transport):
         with self._alarm.within(self._patience.collective_s):
             work.wait()
             self._trusted(self._device.mark().wait)
+        self.check()
+
+    def confirm(self, moment: Mark) -> None:
+        """Wait for a moment behind a collective, no longer than our patience lasts."""
+        with self._alarm.within(self._patience.collective_s):
+            self._trusted(moment.wait)
         self.check()
 
     def abort(self) -> None:

@@ -11,7 +11,7 @@ has seen them (a GAN's generator, when the discriminator has stepped), and PyTor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -65,7 +65,10 @@ class BufferKeeper:
         self._buffers = list(_buffers_of(model))
         self._saved: list[Tensor | None] = self._copies()
         self._kept = self._copies()
-        self.size = sum(1 + buffer.numbers for buffer in self._buffers)
+        self.flags = len(self._buffers)
+        """How many numbers say which buffers are there."""
+        self.size = sum(buffer.numbers for buffer in self._buffers)
+        """How many numbers their values are."""
 
     def _copies(self) -> list[Tensor | None]:
         present = (buffer.get() for buffer in self._buffers)
@@ -99,23 +102,26 @@ class BufferKeeper:
             if kept is not None and buffer.get() is not None:
                 buffer.put(kept)
 
+    def tell(self, flags: Tensor) -> None:
+        """Write into the host's part of a tail which buffers are kept here."""
+        flags.copy_(torch.tensor([kept is not None for kept in self._kept]))
+
     def write(self, tail: Tensor) -> None:
-        """Put the kept values into a tail, each behind a number that says whether it is there."""
+        """Put the kept values into a tail, where they lie."""
         at = 0
         for buffer, kept in zip(self._buffers, self._kept, strict=True):
             if kept is not None:
-                tail[at] = 1.0
-                tail[at + 1 : at + 1 + buffer.numbers] = numbers_of(kept, tail.dtype)
-            at += 1 + buffer.numbers
+                tail[at : at + buffer.numbers] = numbers_of(kept, tail.dtype)
+            at += buffer.numbers
 
-    def read(self, tail: Tensor) -> None:
-        """Take over the values of a tail."""
+    def read(self, flags: Sequence[float], tail: Tensor) -> None:
+        """Take over the values of a tail; ``flags`` are what ``tell`` wrote."""
         at = 0
-        for buffer in self._buffers:
+        for buffer, flag in zip(self._buffers, flags, strict=True):
             there = buffer.get()
-            if there is not None and tail[at] > 0.5:
-                buffer.put(from_numbers(tail[at + 1 : at + 1 + buffer.numbers], there))
-            at += 1 + buffer.numbers
+            if there is not None and flag > 0.5:
+                buffer.put(from_numbers(tail[at : at + buffer.numbers], there))
+            at += buffer.numbers
 
 
 def _buffers_of(model: nn.Module) -> Iterator[_Buffer]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from elastane.train.coordinator.membership_plan import Kind, Plan
 from elastane.train.coordinator.script_runner import hurry
+from elastane.train.device import Device
 from elastane.train.errors import MembershipChanged, Released
 from elastane.train.worker.coordinator_client import Link
 from elastane.train.worker.group import Group
@@ -28,8 +29,8 @@ ORPHAN_S = 5.0
 class ElasticMembership(Membership):
     """A worker whose group follows the plans of a coordinator."""
 
-    def __init__(self, link: Link, token: str, host: str = "127.0.0.1") -> None:
-        super().__init__()
+    def __init__(self, link: Link, token: str, host: str = "127.0.0.1", device: Device | None = None) -> None:
+        super().__init__(device or Device())
         self.elastic = True
         self.link = link
         self._token = token
@@ -89,9 +90,9 @@ class ElasticMembership(Membership):
     def _abort(self, generation: int) -> None:
         """Everything up to this generation is over: end collectives at once."""
         self._drop_built(lambda g: g <= generation)
-        group = self.group
-        if group is not None and self.generation <= generation:
-            group.kill()
+        transport = self.transport
+        if transport is not None and self.generation <= generation:
+            transport.abort()
         if self.link.account["phase"] != "member":
             self._receiver.interrupt()
 

@@ -34,6 +34,7 @@ from elastane.train.worker.consensus import Agreement
 from elastane.train.worker.crew import OTHERS_TRAINED, LoopCrew, LoopHooks
 from elastane.train.worker.digest import EVERY as DIGEST_EVERY
 from elastane.train.worker.gearbox import Gear, Gearbox
+from elastane.train.worker.host_tail import HostTail
 from elastane.train.worker.leader_duties import Host, LeaderDuties
 from elastane.train.worker.leader_results import LeaderResults
 from elastane.train.worker.loss_guard import LossGuard
@@ -111,6 +112,7 @@ class Loop:
         """The step that the loop body computes, or has just completed."""
         self._state = state
         self._cut = StepCut(settings, recipe)
+        self._host_tail = HostTail(membership.device)
         self._updates = Updates(settings, recipe, membership, state, reporter)
         self._leader = LeaderDuties(membership, reporter, parts.keeper, host)
         self._feed: Feed | None = None
@@ -278,7 +280,7 @@ class Loop:
         self.turn += 1
         if self.settings.mode is Mode.CONSISTENT:
             gear.buffers.restore()
-            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, unit))
+            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, unit), self.membership.device)
         gear.reducer.start(unit)
         if changed is not None:
             changed.reducer.start(unit)
@@ -456,7 +458,7 @@ class Loop:
 
     def _exchange(self, gear: Gear, row: Sequence[float]) -> tuple[GradientVector, Table]:
         self.membership.doing("waiting", self.step)
-        return exchange(self.membership, gear, self.shares, row)
+        return exchange(self.membership, gear, self.shares, row, self._host_tail)
 
     def _apply(self, vector: GradientVector, table: Table, sync_s: float) -> None:
         samples, made, adaptation = self.shares.total, self.begun + 1, self.adaptation
@@ -468,7 +470,7 @@ class Loop:
                 self._updates.make(self.gears.current, vector, samples, skipped, adaptation, made)
             self._count(samples, nothing=skipped == samples)
         if self.settings.mode is Mode.CONSISTENT:
-            seed_all(key_of(Purpose.UNIT, self.settings.seed, made, -1))
+            seed_all(key_of(Purpose.UNIT, self.settings.seed, made, -1), self.membership.device)
         if (made - 1) % DIGEST_EVERY == 0 and self.membership.world > 1 and self.skips.source is None:
             self._updates.compare(table, self.step)
         self.agreement.read(table, adaptation, self._fits, made)

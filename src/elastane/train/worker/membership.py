@@ -15,10 +15,14 @@ from typing import Any, Protocol
 import torch
 from torch.distributed.rendezvous import rendezvous
 
+from elastane.train.device import Device, Mark
 from elastane.train.errors import MembershipChanged, TrainError
+from elastane.train.transports import Transport, through_host
 from elastane.train.worker.group import Group
 from elastane.train.worker.live_join import ShadowReceiver, ShadowSender
 from elastane.train.worker.replica_state import TrainingState
+
+_HOST = Device()
 
 
 class Replication(Protocol):
@@ -91,14 +95,41 @@ class Change:
 class Membership:
     """A worker alone: nobody comes, nobody goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: Device = _HOST) -> None:
+        self.device = device
+        """Where this worker trains."""
         self.rank = 0
         self.world = 1
         self.generation = 0
         self.nodes = 1
-        self.group: Group | None = None
+        self.transport: Transport | None = None
+        """How gradients travel between the members of the group."""
+        self._group: Group | None = None
         self.elastic = False
         self._stop: str | None = None
+
+    @property
+    def group(self) -> Group | None:
+        """The members' group, for what lies on the host; None without others."""
+        return self._group
+
+    @group.setter
+    def group(self, group: Group | None) -> None:
+        self._use(group, through_host(group, self.device) if group is not None else None)
+
+    def _use(self, group: Group | None, transport: Transport | None) -> None:
+        """From now on train with these."""
+        before = self.transport
+        self._group, self.transport = group, transport
+        if before is not None:
+            before.close()
+
+    def believe(self, moment: Mark) -> None:
+        """Wait for a moment of the device behind a reduction; raises MembershipChanged if that was aborted."""
+        if self.transport is None:
+            moment.wait()
+        else:
+            self.transport.confirm(moment)
 
     def name_of(self, rank: int) -> str:
         """What to call a member in reports."""
@@ -173,8 +204,8 @@ class _KeptExchange:
 class StaticMembership(Membership):
     """A fixed group, as torchrun starts it; a failure ends this process, and torchrun starts it again."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, device: Device = _HOST) -> None:
+        super().__init__(device)
         store, self.rank, self.world = next(iter(rendezvous("env://")))
         local = int(os.environ.get("LOCAL_WORLD_SIZE", self.world))
         self.nodes = max(1, self.world // max(1, local))

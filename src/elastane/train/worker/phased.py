@@ -101,7 +101,7 @@ class PhasedLoop(Loop):
         self.turn += 1
         if self.settings.mode is Mode.CONSISTENT:
             self.gears.current.buffers.restore()
-            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, unit))
+            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, unit), self.membership.device)
         for gear in self.gears.all:
             gear.reducer.start(unit)
         return self._body_begins(unit)
@@ -217,7 +217,9 @@ class PhasedLoop(Loop):
     def _next_phase(self) -> None:
         """Make ready for what may come: this body goes on if that is as good as running all units again."""
         if self.settings.mode is Mode.CONSISTENT:
-            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, -1 - len(self.made)))
+            seed_all(
+                key_of(Purpose.UNIT, self.settings.seed, self.step, -1 - len(self.made)), self.membership.device
+            )
         self._plan(again=False)
         self._unit_began = time.perf_counter()
         if self.settings.mode is not Mode.CONSISTENT and len(self._pending) == 1:
@@ -270,7 +272,7 @@ class PhasedLoop(Loop):
         if self._feed is not None:
             self._feed.advance(samples)
         if self.settings.mode is Mode.CONSISTENT:
-            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, -1))
+            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, -1), self.membership.device)
         if self.adaptation is not None:
             self.adaptation.at_epoch(self.position.epoch)
             with self.adaptation.stepping(samples):

@@ -218,7 +218,7 @@ def broadcast_packed(group: Channel, root: int, packed: Packed | None) -> Packed
     tensors: dict[str, Tensor] = {}
     for name, dtype, shape in told["tensors"]:
         if packed is not None:
-            tensors[name] = packed.tensors[name].detach().contiguous()
+            tensors[name] = packed.tensors[name].detach().cpu().contiguous()
         else:
             tensors[name] = torch.empty(shape, dtype=getattr(torch, dtype))
     _broadcast_small(group, root, [t for t in tensors.values() if 0 < t.nbytes <= _MERGED_BYTES])

@@ -1,0 +1,98 @@
+"""Training on a (pretend) GPU: alone and with others, with the bits of the CPU, through deaths and changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from train.on_device import pretend_gpus
+from train.running import alone, train
+
+MISTAKES = {
+    "two devices": (
+        "net = nn.Sequential(nn.Linear(4, 4).to('fakegpu:0'), nn.Linear(4, 2))",
+        "parameters are on fakegpu:0 and cpu: put the whole model on job.device",
+    ),
+    "on the cpu": (
+        "net = nn.Linear(4, 2)",
+        "the model is on cpu, but this worker trains on fakegpu:0: write model.to(job.device), or init(device='cpu')",
+    ),
+    "another index": (
+        "net = nn.Linear(4, 2).to('fakegpu:1')",
+        "the model is on fakegpu:1, but this worker trains on",
+    ),
+    "own batches": (
+        "net = nn.Linear(4, 2).to(job.device); batch = lambda x: torch.ones(8, 4)",
+        "the model is on fakegpu:0, but its batch is on cpu: write batch.to(job.device)",
+    ),
+}
+SCRIPT = """
+import torch
+from torch import nn
+import elastane.train as et
+job = et.init({init})
+batch = lambda x: x
+{model}
+job.model(net)
+opt = job.optimizer(torch.optim.SGD(net.parameters(), lr=0.1))
+for _ in job.epochs(1):
+    for (x,) in job.loader(torch.utils.data.TensorDataset(torch.ones(32, 4)), batch_size=8):
+        net(batch(x)).sum().backward()
+        opt.step()
+"""
+
+
+def complaint(folder: Path, init: str, model: str) -> str:
+    """The last line that a plain run of a script says before it fails."""
+    script = folder / "script.py"
+    script.write_text(SCRIPT.format(init=init, model=model))
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=folder,
+        env={**os.environ, **pretend_gpus(folder)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode != 0
+    return done.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_in_one_line(tmp_path: Path, mistake: str) -> None:
+    model, told = MISTAKES[mistake]
+    assert told in complaint(tmp_path, "", model)
+
+
+def test_a_device_that_was_not_given_is_explained(tmp_path: Path) -> None:
+    assert "fakegpu:7 is not there: this worker has been given 4 devices" in complaint(
+        tmp_path, "device='fakegpu:7'", "net = nn.Linear(4, 2)"
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_it_gives_the_bits_of_the_cpu(tmp_path: Path, workers: int) -> None:
+    result = tmp_path / "result"
+    given = str(result), "--epochs", "2"
+    environment = pretend_gpus(tmp_path)
+    on_gpu = train(
+        "on_device.py", tmp_path / "run", *given, mode="consistent", workers=workers, environment=environment
+    )
+    assert on_gpu.ended.outcome == "finished", on_gpu.log()
+    bits, _, where = result.read_text().split()
+    assert where == "fakegpu"
+    alone("on_device.py", tmp_path / "cpu", *given, mode="consistent")
+    assert result.read_text().split() == [bits, "2", "cpu"]
+
+
+def test_several_workers_keep_the_owners_batch(tmp_path: Path) -> None:
+    given = str(tmp_path / "result"), "--epochs", "2", "--norm", "--opt", "adam"
+    environment = pretend_gpus(tmp_path)
+    assert (
+        train("on_device.py", tmp_path / "run", *given, workers=2, environment=environment).ended.outcome
+        == "finished"
+    )
