@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help docs install constraints demo demo-sim bench-inputs bench-live bench-predict chaos test test-slow test-all lint format bench bench-policies bench-genetic bench-scale bench-train clean
+.PHONY: help docs install constraints demo demo-sim bench-inputs bench-live bench-predict chaos test test-slow test-all lint format bench bench-policies bench-schedulers bench-genetic bench-scale bench-train clean
 
 help: ## list the targets
 	@echo "Elastane: make TARGET"
@@ -64,6 +64,9 @@ bench: install ## figures of the ground floor; fails where a gate is missed
 bench-policies: install ## our own policy against Pollux, and its waiting bound in 1,000 streams (about half an hour)
 	@ELASTANE_STREAMS=1000 $(BIN)/pytest -m slow tests/policies/test_elastane_waiting_bound.py
 	@$(BENCH) benchmarks.policies
+
+bench-schedulers: install ## published schedulers against the figures of their own simulators (needs ../shared/data)
+	@$(BENCH) benchmarks.schedulers
 
 bench-genetic: install ## fidelity of Pollux's genetic search (about 15 minutes)
 	@$(BENCH) benchmarks.fidelity --genetic

@@ -49,5 +49,42 @@ def test_the_glossary_has_a_meaning_and_a_place_for_every_word_and_fits_a_page()
     assert len(set(words)) == len(words), "a word is explained twice"
 
 
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+NAME = re.compile(r"`([a-z_]+(?:/[a-z_]+)*)`")
+NO_MODULES = {"oracle"}
+"""Words in backticks that are options."""
+
+
+def test_every_module_that_the_architecture_names_exists() -> None:
+    source = ROOT / "src" / "elastane"
+    parts = [
+        path.relative_to(source).with_suffix("").parts
+        for path in source.rglob("*")
+        if path.suffix in ("", ".py")
+    ]
+    ends = {"/".join(part[-length:]) for part in parts for length in (1, 2, 3)}
+    assert set(NAME.findall(ARCHITECTURE)) - ends <= NO_MODULES
+
+
+@pytest.mark.parametrize("walk", ["A live job", "A simulated job", "A training step"])
+def test_a_walk_through_the_house_names_at_most_thirty_modules(walk: str) -> None:
+    text = ARCHITECTURE.split(f"## {walk}\n")[1].split("\n## ")[0]
+    assert 10 < len(set(NAME.findall(text))) <= 30
+
+
+CHANGELOG = re.sub(r"\s+", " ", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+TEST = re.compile(r"(tests/[\w/]+\.py)|(?<![\w/])(test_\w+\.py)|::\s?(test_\w+)")
+"""A file, another one in the same folder, or a test in the file that was named last."""
+
+
+def test_every_test_that_the_changelog_names_exists() -> None:
+    file, missing = ROOT, list[str]()
+    for path, sibling, test in TEST.findall(CHANGELOG):
+        file = ROOT / path if path else file.parent / sibling if sibling else file
+        if not file.is_file() or (test and f"def {test}(" not in file.read_text(encoding="utf-8")):
+            missing.append(f"{file.name}::{test}" if test else str(file))
+    assert not missing
+
+
 def test_texts_are_found() -> None:
     assert len(TEXTS) > 20

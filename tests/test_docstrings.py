@@ -15,8 +15,6 @@ SOURCE = Path(__file__).parent.parent / "src" / "elastane"
 TOO_FEW = 3
 """Words with which a docstring exists for the linter alone."""
 
-NOT_YET = frozenset[str]()
-"""Files with docstrings that are still too short.  The list only shrinks: a file that has none any more leaves it."""
 
 FILES = {str(path.relative_to(SOURCE)): path for path in sorted(SOURCE.rglob("*.py"))}
 
@@ -43,14 +41,7 @@ def too_short(text: str) -> list[str]:
 @pytest.mark.parametrize("file", FILES)
 def test_a_docstring_has_more_than_three_words(file: str) -> None:
     short = too_short(FILES[file].read_text(encoding="utf-8"))
-    if file in NOT_YET:
-        assert short, f"{file} is done: take it off NOT_YET"
-    else:
-        assert not short, f"say what these are or do, in a sentence: {', '.join(short)}"
-
-
-def test_the_list_names_files_that_exist() -> None:
-    assert FILES.keys() >= NOT_YET, f"not there: {', '.join(sorted(NOT_YET - FILES.keys()))}"
+    assert not short, f"say what these are or do, in a sentence: {', '.join(short)}"
 
 
 @pytest.mark.parametrize(

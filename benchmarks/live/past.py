@@ -20,7 +20,7 @@ def write_past(home: Path, jobs: int) -> None:
     """So many jobs that have succeeded, each with the events of its life."""
     store = Store.open(home / DATABASE)
     store.claim()
-    spec = parse_spec({"command": "python train.py --lr 0.1", "kind": "rigid"}).model_dump(
+    spec = parse_spec({"command": "python train.py --lr 0.1", "kind": "command"}).model_dump(
         mode="json", by_alias=True
     )
     for first in range(0, jobs, _PER_TRANSACTION):
@@ -32,7 +32,7 @@ def write_past(home: Path, jobs: int) -> None:
                     tenant="default",
                     spec=spec,
                     directory="/",
-                    kind="rigid",
+                    kind="command",
                     state=State.QUEUED,
                 )
                 now_s = time.time()

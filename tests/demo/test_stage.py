@@ -95,7 +95,7 @@ def test_every_role_is_a_valid_job_with_a_script(role: Role) -> None:
 def test_the_cast_has_every_kind_of_job_and_arrives_over_time() -> None:
     kinds = {role.name: kind_of((SCRIPTS / f"{role.script}.py").read_bytes()).kind.value for role in CAST}
     assert kinds == {
-        "cnn": "adaptive", "grammar": "adaptive", "rows": "rigid", "mlp": "adaptive", "torchrun": "resizable",
+        "cnn": "adaptive", "grammar": "adaptive", "rows": "command", "mlp": "adaptive", "torchrun": "resizable",
     }  # fmt: skip
     arrivals = [role.arrives_s for role in CAST]
     assert arrivals == sorted(set(arrivals))

@@ -53,7 +53,7 @@ def test_an_engine_looks_at_commands_aside(tmp_path: Path, monkeypatch: pytest.M
 
     def examine(*_: Any) -> Examined:
         assert go_on.wait(60.0), "the event loop stood still"
-        return Examined("rigid", "it says so")
+        return Examined("command", "it says so")
 
     async def scene() -> Examined:
         engine = LocalEngine(tmp_path, {})
@@ -61,7 +61,7 @@ def test_an_engine_looks_at_commands_aside(tmp_path: Path, monkeypatch: pytest.M
         asyncio.get_running_loop().call_soon(go_on.set)
         return await engine.examine("auto", ["python", "train.py"], "/tmp", {}, owner="ann")
 
-    assert asyncio.run(scene()).kind == "rigid"
+    assert asyncio.run(scene()).kind == "command"
 
 
 def test_of_two_with_one_key_that_are_looked_at_at_once_one_is_stored(
@@ -69,7 +69,7 @@ def test_of_two_with_one_key_that_are_looked_at_at_once_one_is_stored(
 ) -> None:
     async def examine(*_: Any, **__: Any) -> Examined:
         await asyncio.sleep(0)
-        return Examined("rigid", "it says so")
+        return Examined("command", "it says so")
 
     with world(tmp_path) as w:
         monkeypatch.setattr(w.engine, "examine", examine)

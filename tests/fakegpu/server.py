@@ -78,7 +78,7 @@ def _import_what_tests_import() -> None:
     """Once instead of in every process: plugins of pytest, PyTorch's lazy parts, the training library."""
     for plugin in entry_points(group="pytest11"):
         plugin.load()
-    for name in ("hypothesis.internal.conjecture.providers", "torch._dynamo", "elastane.train.script.job"):
+    for name in ("hypothesis.internal.conjecture.providers", "torch._dynamo", "elastane.train.script.api"):
         importlib.import_module(name)
     gc.freeze()  # else every test's process looks through all of it again
 

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from elastane.engines.contract import Cause, places_of
 from elastane.errors import ElastaneError
+from elastane.service.run_kinds import is_command
 from elastane.service.store import JobRow
 from elastane.testing.engines.fake_work import Delays
 from service.helpers import ANN, ENDS, Crash, World, plain
@@ -185,7 +186,7 @@ class Anything(RuleBasedStateMachine):
     def commands_have_all_their_workers_or_none(self) -> None:
         for job in self.world.plane.live.values() if self.ids else ():
             there = sum(self.world.engine.workers_of(job.id).values())
-            assert job.row.kind != "rigid" or there in (0, job.spec.workers.min)
+            assert not is_command(job.row) or there in (0, job.spec.workers.min)
 
     @invariant()
     def nothing_is_started_twice(self) -> None:

@@ -30,7 +30,13 @@ def test_a_job_is_called_what_its_owner_called_it(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "kind"), [("adaptive", Kind.ADAPTIVE), ("resizable", Kind.RESIZABLE), ("rigid", Kind.COMMAND)]
+    ("run", "kind"),
+    [
+        ("adaptive", Kind.ADAPTIVE),
+        ("resizable", Kind.RESIZABLE),
+        ("command", Kind.COMMAND),
+        ("rigid", Kind.COMMAND),
+    ],
 )
 def test_a_job_whose_kind_was_found_out_is_never_rigid(run: str, kind: Kind) -> None:
     assert kind_of(row(run)) is kind

@@ -32,12 +32,12 @@ def test_those_of_the_job_win_and_that_is_said() -> None:
 
 def test_a_range_that_cannot_be_had_is_never_dropped_without_a_word() -> None:
     wanted = parse_spec({"command": "bash train.sh", "workers": {"min": 1, "max": 2}})
-    _, [warning] = as_looked_at(wanted, Examined("rigid", "it is not a Python script"))
+    _, [warning] = as_looked_at(wanted, Examined("command", "it is not a Python script"))
     assert warning == "1 to 2 workers are not possible, it keeps 1: it is not a Python script"
 
 
 def test_what_would_mend_a_rigid_job_is_said() -> None:
-    looked = Examined("rigid", "/v/python cannot import it; install it with: /v/python -m pip install x")
+    looked = Examined("command", "/v/python cannot import it; install it with: /v/python -m pip install x")
     _, [warning] = as_looked_at(parse_spec({"command": "python train.py"}), looked)
     assert "/v/python -m pip install x" in warning
 
@@ -50,7 +50,7 @@ def test_the_interpreter_that_was_chosen_is_kept() -> None:
 
 
 def test_a_rigid_job_has_one_size_whatever_its_command_says() -> None:
-    spec, warnings = as_looked_at(parse_spec({**COMMAND, "kind": "rigid"}), replace(RESIZABLE, kind="rigid"))
+    spec, warnings = as_looked_at(parse_spec({**COMMAND, "kind": "rigid"}), RESIZABLE)
     assert (spec.workers.min, spec.workers.max) == (2, 2)
     assert "the command asks for 2 to 4 workers, a rigid job has one size: 2" in warnings
     assert parse_spec(json.loads(dump_json(spec))) == spec
@@ -61,7 +61,7 @@ def test_workers_of_the_command_that_cannot_be_are_refused_as_the_owners_would_b
         as_looked_at(parse_spec(COMMAND), replace(RESIZABLE, workers=(4, 2)))
 
 
-@pytest.mark.parametrize(("kind", "warnings"), [("adaptive", 0), ("resizable", 1), ("rigid", 1)])
+@pytest.mark.parametrize(("kind", "warnings"), [("adaptive", 0), ("resizable", 1), ("command", 1)])
 def test_a_wish_that_only_the_training_library_fulfils_is_never_dropped_without_a_word(
     kind: str, warnings: int
 ) -> None:

@@ -185,7 +185,7 @@ def test_workers_do_not_outlive_the_process_that_started_them(tmp_path: Path) ->
         job.supervisor._nurseries.process.send_signal(signal.SIGKILL)
 
     async def main() -> None:
-        job = Watched(tmp_path, 2, script=script, kind=JobKind.RIGID)
+        job = Watched(tmp_path, 2, script=script, kind=JobKind.COMMAND)
         causes = (TrainError, NodeLost)  # whichever is seen first: the end of the nursery, or of its connection
         with pytest.raises(causes, match=f"workers cannot be started|{NODE_LOST}"):
             await lost_in(job.to_the_end(story))
@@ -213,14 +213,14 @@ def elastane(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_a_failing_worker_ends_a_rigid_job_with_its_cause(tmp_path: Path) -> None:
+def test_a_failing_worker_ends_a_command_with_its_cause(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(FAILING)
     os.mkfifo(tmp_path / "both")
     done = elastane(tmp_path, "--workers", "2", "--run", "run", "job.py", str(tmp_path))
     assert done.returncode == 1, done.stderr
     cause = "worker w2 (rank 1): exit code 1; its last words: ValueError: there is no mauve"
     assert f"elastane: failed: {cause}" in done.stderr
-    assert "kind: rigid, because it uses neither elastane.train nor torch.distributed" in done.stderr
+    assert "kind: command, because it uses neither elastane.train nor torch.distributed" in done.stderr
     ended = load_run(tmp_path / "run")[-1]
     assert isinstance(ended, Ended)
     assert (ended.outcome, ended.cause) == ("failed", cause)
@@ -229,7 +229,7 @@ def test_a_failing_worker_ends_a_rigid_job_with_its_cause(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_rigid_script_prints_what_it_would_print_alone(tmp_path: Path) -> None:
+def test_a_command_prints_what_it_would_print_alone(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(
         "import sys\nprint('one')\nprint(sys.argv[1:])\nsys.stdout.write('no end')"
     )

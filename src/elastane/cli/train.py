@@ -63,7 +63,7 @@ def run(
         "staged", envvar="ELASTANE_TRANSPORT", help="Gradients between GPUs: staged, nccl or auto."
     ),
     share_devices: bool = typer.Option(False, "--share-devices", help="Several workers may use the same GPU."),
-    kind: str = typer.Option("auto", help="auto (by what SCRIPT uses), adaptive, resizable or rigid."),
+    kind: str = typer.Option("auto", help="auto (by what SCRIPT uses), adaptive, resizable or command."),
     module: bool = typer.Option(False, "-m", help="SCRIPT is a module name, as with python -m."),
     as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON."),
 ) -> None:

@@ -5,10 +5,10 @@
 | adaptive | adaptive |
 | resizable | resizable: stopped and started again, goes on from its own checkpoint |
 | rigid | resizable too, but its spec allows one size only |
-| command | rigid, which is the engines' word for: started once, never touched |
+| command | command: started once, never touched |
 
-What an engine finds out about a command (``kind: auto``) is never *rigid*: that a script of one size has checkpoints of
-its own only its owner can say.  Jobs that were stored as rigid by earlier versions were commands, and still are.
+No engine finds out that a job is *rigid* (``kind: auto``): that a script of one size has checkpoints of its own only
+its owner can say.  Earlier versions stored commands as ``rigid``; such rows are still commands.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from __future__ import annotations
 from elastane.jobs.kinds import Kind
 from elastane.service.store.rows import JobRow
 
-COMMAND_RUN = "rigid"
+COMMAND_RUN = "command"
 """How engines call what is started once and never suspended, moved or resized."""
+_COMMAND_RUNS = frozenset({COMMAND_RUN, "rigid"})
 _RESTARTED = "resizable"
 
 
@@ -28,7 +29,7 @@ def run_kind(kind: Kind) -> str:
 
 def kind_of(row: JobRow) -> Kind:
     """The kind of a stored job, from how it is run and what its spec says."""
-    if row.kind == COMMAND_RUN:
+    if row.kind in _COMMAND_RUNS:
         return Kind.COMMAND
     if row.kind == _RESTARTED and row.spec.get("kind") == Kind.RIGID.value:
         return Kind.RIGID
@@ -37,4 +38,4 @@ def kind_of(row: JobRow) -> Kind:
 
 def is_command(row: JobRow) -> bool:
     """Whether the job saves nothing: it must not be stopped, and begins anew if it is lost."""
-    return row.kind == COMMAND_RUN
+    return row.kind in _COMMAND_RUNS

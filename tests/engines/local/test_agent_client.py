@@ -284,7 +284,7 @@ def test_a_full_disk_does_not_end_the_limits_and_logs_of_an_attempt(
 
     monkeypatch.setattr(attempt_process, "write_json", write)
     launch = SimpleNamespace(attempt=Attempt("j1", 1), worker_memory_gb=1.0, run=tmp_path)
-    choice = SimpleNamespace(kind=SimpleNamespace(value="rigid"), reason="")
+    choice = SimpleNamespace(kind=SimpleNamespace(value="command"), reason="")
     process: Any = SimpleNamespace(launch=launch, _choice=choice, _folder=tmp_path)
     supervisor: Any = SimpleNamespace(members=dict, workers_by_node=dict)
     nurseries: Any = SimpleNamespace(limit=limit)

@@ -45,9 +45,9 @@ def test_an_interpreter_that_has_us_makes_a_script_adaptive(tmp_path: Path, othe
     assert look(tmp_path, ADAPTIVE, python=python).kind == "adaptive"
 
 
-def test_one_that_has_not_makes_it_rigid_and_says_what_mends_it(tmp_path: Path, other: str) -> None:
+def test_one_that_has_not_makes_it_a_command_and_says_what_mends_it(tmp_path: Path, other: str) -> None:
     found = look(tmp_path, ADAPTIVE, python=Interpreter(path=other, elastane=""))
-    assert found.kind == "rigid"
+    assert found.kind == "command"
     assert found.why.endswith(f"install it with: {other} -m pip install 'elastane[torch]'")
 
 
@@ -58,7 +58,7 @@ def test_a_torchrun_script_needs_nothing_of_us(tmp_path: Path, other: str) -> No
 
 def test_without_anybodys_word_another_interpreter_is_not_tried(tmp_path: Path, other: str) -> None:
     found = look(tmp_path, ADAPTIVE, other, "train.py", python=None)
-    assert found.kind == "rigid"
+    assert found.kind == "command"
     assert "elastane submit" in found.why
 
 
@@ -74,7 +74,9 @@ def test_the_machines_own_python_without_us_or_torch_means_ours_only_where_they_
     assert look(tmp_path, MEETING, python=without_torch).python is None
     assert look(tmp_path, "import torch.nn as nn\n", python=without_torch).python is None
     assert look(tmp_path, PLAIN, python=without_torch).python == without_torch
-    assert look(tmp_path, ADAPTIVE, system.path, "train.py", python=system).kind == "rigid"  # named on purpose
+    assert (
+        look(tmp_path, ADAPTIVE, system.path, "train.py", python=system).kind == "command"
+    )  # named on purpose
 
 
 def test_an_interpreter_in_our_own_folder_is_ours(tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ def test_torchruns_workers_and_words_come_with_it(tmp_path: Path, other: str) ->
     assert (found.kind, found.workers) == ("resizable", (2, 2))
     assert "--standalone not used" in found.notes[0]
     odd = look(tmp_path, MEETING, "torchrun", "--odd", "--nproc-per-node=2", "train.py", python=None)
-    assert (odd.kind, odd.workers) == ("rigid", None)
+    assert (odd.kind, odd.workers) == ("command", None)
     assert odd.why == "torchrun's --odd is not understood, so it runs as it is"
 
 

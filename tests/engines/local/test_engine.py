@@ -231,7 +231,7 @@ def test_a_script_that_hides_its_elasticity_is_found_out_when_it_calls(tmp_path:
     async def story() -> None:
         async with house(tmp_path, nodes=1) as living:
             command = (PYTHON, str(script), str(out), "--pause=0.01")
-            job = replace(living.launch("j1", 1, *command, kind="rigid"), guessed=True)
+            job = replace(living.launch("j1", 1, *command, kind="command"), guessed=True)
             living.want(job, {"n0": 1})
             await living.until(lambda: any(told.kind == "adaptive" for told in living.running(job)))
             living.want(job, {"n0": 2})

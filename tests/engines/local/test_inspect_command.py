@@ -18,16 +18,16 @@ def test_a_script_that_appears_is_found_at_once(tmp_path: Path) -> None:
     examiner, command = Examiner(Clock()), ["python", "train.py"]
     assert "no script" in examiner.examine("auto", command, str(tmp_path), {}).missing
     (tmp_path / "train.py").write_text("print(1)\n")
-    assert examiner.examine("auto", command, str(tmp_path), {}).kind == "rigid"
+    assert examiner.examine("auto", command, str(tmp_path), {}).kind == "command"
 
 
 def test_a_script_that_changes_is_looked_at_again_a_moment_later(tmp_path: Path) -> None:
     clock = Clock()
     examiner, command, script = Examiner(clock), ["python", "train.py"], tmp_path / "train.py"
     script.write_text("print(1)\n")
-    assert examiner.examine("auto", command, str(tmp_path), {}).kind == "rigid"
+    assert examiner.examine("auto", command, str(tmp_path), {}).kind == "command"
     script.write_text("import elastane.train as et\n")
-    assert examiner.examine("auto", command, str(tmp_path), {}).kind == "rigid"
+    assert examiner.examine("auto", command, str(tmp_path), {}).kind == "command"
     clock.now_s += 1.0
     assert examiner.examine("auto", command, str(tmp_path), {}).kind == "adaptive"
 
@@ -35,7 +35,7 @@ def test_a_script_that_changes_is_looked_at_again_a_moment_later(tmp_path: Path)
 def test_the_same_words_elsewhere_or_of_another_kind_are_another_command(tmp_path: Path) -> None:
     examiner, command = Examiner(Clock()), ["python", "train.py"]
     (tmp_path / "train.py").write_text("print(1)\n")
-    assert examiner.examine("auto", command, str(tmp_path), {}).kind == "rigid"
+    assert examiner.examine("auto", command, str(tmp_path), {}).kind == "command"
     assert examiner.examine("resizable", command, str(tmp_path), {}).kind == "resizable"
     assert examiner.examine("auto", command, str(tmp_path.parent), {}).missing
 

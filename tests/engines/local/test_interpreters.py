@@ -122,13 +122,13 @@ def test_what_an_interpreter_lacks_is_said_at_once_with_the_line_that_mends_it(
     live(story)  # and the house asserts that no process is left
 
 
-def test_a_rigid_script_that_lacks_torch_is_told_where_to_install_it(tmp_path: Path) -> None:
+def test_a_command_that_lacks_torch_is_told_where_to_install_it(tmp_path: Path) -> None:
     python = make_venv(tmp_path / "bare")
     (tmp_path / "train.py").write_text("import torch\n")
 
     async def story() -> None:
         async with house(tmp_path / "home", nodes=1) as living:
-            job = foreign(living, python, str(tmp_path / "train.py"), kind="rigid")
+            job = foreign(living, python, str(tmp_path / "train.py"), kind="command")
             living.want(job, {"n0": 1})
             over = await end_of(living, job)
             assert over.detail.endswith(f"install it with: {python} -m pip install torch")
@@ -148,7 +148,7 @@ def test_an_interpreter_that_is_gone_ends_the_job(tmp_path: Path) -> None:
     live(story)
 
 
-@pytest.mark.parametrize("kind", ["adaptive", "rigid"])
+@pytest.mark.parametrize("kind", ["adaptive", "command"])
 def test_a_relative_pythonpath_is_seen_by_scripts_that_run_inside_a_process_of_ours(
     tmp_path: Path, kind: str
 ) -> None:

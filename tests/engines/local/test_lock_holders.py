@@ -65,7 +65,7 @@ def test_we_ourselves_are_spared(tmp_path: Path) -> None:
 def test_an_attempt_whose_supervisor_was_stopped_can_be_cancelled(tmp_path: Path) -> None:
     async def story() -> None:
         async with house(tmp_path, nodes=1) as living:
-            job = living.launch("j1", 1, sys.executable, "-c", "import time; time.sleep(600)", kind="rigid")
+            job = living.launch("j1", 1, sys.executable, "-c", "import time; time.sleep(600)", kind="command")
             living.want(job, {"n0": 1})
             await living.until(lambda: bool(living.running(job)))
             process = living.engine._tenders[job.attempt]._process
@@ -86,7 +86,7 @@ def test_a_job_whose_folder_is_a_link_does_not_start(tmp_path: Path, what: str) 
 
     async def story() -> None:
         async with house(tmp_path, nodes=1) as living:
-            job = living.launch("j1", 1, sys.executable, "-c", "pass", kind="rigid")
+            job = living.launch("j1", 1, sys.executable, "-c", "pass", kind="command")
             elsewhere = tmp_path / "elsewhere"
             elsewhere.mkdir()
             place = job.run if what == "run" else job.run / "logs"
@@ -106,7 +106,7 @@ def test_a_job_whose_folder_is_a_link_does_not_start(tmp_path: Path, what: str) 
 def test_an_attempt_whose_records_were_replaced_can_be_cancelled(tmp_path: Path, poison: str) -> None:
     async def story() -> None:
         async with house(tmp_path, nodes=1) as living:
-            job = living.launch("j1", 1, sys.executable, "-c", "import time; time.sleep(600)", kind="rigid")
+            job = living.launch("j1", 1, sys.executable, "-c", "import time; time.sleep(600)", kind="command")
             living.want(job, {"n0": 1})
             await living.until(lambda: bool(living.running(job)))
             if poison == "lock_that_is_a_pipe":

@@ -40,7 +40,7 @@ def enclosed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 class Escape:
     """One job on an engine whose processes try to get away."""
 
-    def __init__(self, living: House, folder: Path, seconds: float = 600.0, kind: str = "rigid") -> None:
+    def __init__(self, living: House, folder: Path, seconds: float = 600.0, kind: str = "command") -> None:
         folder.mkdir()
         self.living, self.folder = living, folder
         self.launch: Launch = living.launch(

@@ -13,9 +13,9 @@ from engines.local.house import SCRIPTS, house, live
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["rigid", "resizable"])
+@pytest.mark.parametrize("kind", ["command", "resizable"])
 def test_no_listener_of_a_torchrun_job_is_open_to_other_machines(tmp_path: Path, kind: str) -> None:
-    """A rigid job imports PyTorch itself; a resizable one is forked from a process that has."""
+    """A command imports PyTorch itself; a resizable one is forked from a process that has."""
 
     async def story() -> None:
         async with house(tmp_path, nodes=1) as living:

@@ -34,15 +34,15 @@ def test_words_change_no_verdict(words: str, kind: JobKind) -> None:
 
 
 def test_every_kind_of_end_has_a_verdict() -> None:
-    found = {kind: verdict(ExitCause(kind), JobKind.RIGID).cause for kind in ExitKind}
+    found = {kind: verdict(ExitCause(kind), JobKind.COMMAND).cause for kind in ExitKind}
     assert set(found.values()) == set(Cause)
-    assert verdict(FINISHED, JobKind.RIGID) == Verdict(Cause.FINISHED, "", 0)
-    assert verdict(ExitCause.of_process(-9), JobKind.RIGID) == Verdict(Cause.FAILED, "killed by signal 9", -9)
-    assert verdict(ExitCause.of_process(127), JobKind.RIGID).cause is Cause.UNSTARTABLE
+    assert verdict(FINISHED, JobKind.COMMAND) == Verdict(Cause.FINISHED, "", 0)
+    assert verdict(ExitCause.of_process(-9), JobKind.COMMAND) == Verdict(Cause.FAILED, "killed by signal 9", -9)
+    assert verdict(ExitCause.of_process(127), JobKind.COMMAND).cause is Cause.UNSTARTABLE
 
 
 def test_an_adaptive_job_survives_its_nodes_so_the_end_of_one_is_no_excuse() -> None:
-    causes = [verdict(NODE_LOST, kind).cause for kind in (JobKind.ADAPTIVE, JobKind.RIGID, JobKind.RESIZABLE)]
+    causes = [verdict(NODE_LOST, kind).cause for kind in (JobKind.ADAPTIVE, JobKind.COMMAND, JobKind.RESIZABLE)]
     assert causes == [Cause.FAILED, Cause.LOST, Cause.LOST]
 
 
@@ -74,11 +74,11 @@ def test_a_script_that_gets_no_memory_is_told_from_one_that_says_so(tmp_path: Pa
     async def story() -> None:
         async with house(tmp_path, nodes=1) as living:
             # Forked by a nursery that has imported PyTorch, and started by one that has not.
-            for number, kind in enumerate(("adaptive", "rigid")):
+            for number, kind in enumerate(("adaptive", "command")):
                 over = await end_of(living, number, sys.executable, str(tmp_path / "honest.py"), kind=kind)
                 assert (over.cause, over.code) == (Cause.OUT_OF_MEMORY, 1), over
                 assert "MemoryError" in over.detail
-            over = await end_of(living, 2, sys.executable, str(tmp_path / "quoting.py"), kind="rigid")
+            over = await end_of(living, 2, sys.executable, str(tmp_path / "quoting.py"), kind="command")
             assert (over.cause, over.code) == (Cause.FAILED, 1), over
 
     live(story)

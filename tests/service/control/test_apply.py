@@ -51,7 +51,7 @@ def test_a_place_is_given_when_who_had_it_has_left(tmp_path: Path) -> None:
 
 def test_a_command_is_left_alone_whatever_is_decided_unless_it_is_ended(tmp_path: Path) -> None:
     with parts(tmp_path) as p:
-        command = p.job(on(n0=1), kind="rigid")
+        command = p.job(on(n0=1), kind="command")
         p.engine.lose_node("n0")
         p.cluster.look()
         assert decided(p, {}).grants == {}

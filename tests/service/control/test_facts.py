@@ -61,7 +61,7 @@ def test_a_cluster_that_has_become_too_small_leaves_wishes_in_order() -> None:
 
 
 def test_a_rigid_job_has_one_size_and_may_not_be_touched() -> None:
-    view = seen(job(1, 2, held=2, kind="rigid")).view
+    view = seen(job(1, 2, held=2, kind="command")).view
     assert view.jobs["j1"].request.max_workers == 2
     assert view.jobs["j1"].abilities is Ability.NONE
     assert view.must_keep(view.jobs["j1"])
@@ -117,7 +117,7 @@ def test_within_a_quota_who_holds_something_comes_first_then_priority_then_age()
 
 
 def test_a_running_job_that_cannot_be_saved_is_not_ended_by_a_quota() -> None:
-    result = seen(job(1, 2, held=2, kind="rigid"), job(2), slots=1)
+    result = seen(job(1, 2, held=2, kind="command"), job(2), slots=1)
     assert set(result.view.jobs) == {"j1"}
 
 
@@ -182,7 +182,7 @@ def test_who_borrowed_gives_back_when_the_owner_needs_it_and_the_first_to_come_s
 
 
 def test_a_job_that_cannot_be_suspended_never_borrows() -> None:
-    jobs = [job(1, 2), job(2, 2, kind="rigid"), job(3, 1, kind="rigid")]
+    jobs = [job(1, 2), job(2, 2, kind="command"), job(3, 1, kind="command")]
     seen_ = lending(*jobs, a=quota("a", 2), b=quota("b", 4))
     assert set(seen_.view.jobs) == {"j1", "j2"}  # j1 borrows, so that the quota is there for j2
 

@@ -469,7 +469,7 @@ def test_what_the_store_holds_and_nobody_can_read_any_more_is_set_aside_and_told
     async def story() -> None:
         store = Store.open(tmp_path / "elastane.db")
         store.claim()
-        facts = {"name": "x", "owner": "ann", "tenant": "default", "directory": "/tmp", "kind": "rigid"}
+        facts = {"name": "x", "owner": "ann", "tenant": "default", "directory": "/tmp", "kind": "command"}
         with store.transaction() as t:
             good = t.add_job(**facts, spec={"command": ["true"]}, state=State.QUEUED)
             t.add_job(**facts, spec={"command": ["true"], "of_another_age": 1}, state=State.QUEUED)

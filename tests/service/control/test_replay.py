@@ -34,9 +34,9 @@ def busy_hour(w: World, seed: int) -> None:
 
 
 def random_job(rng: Random) -> dict[str, object]:
-    kind = rng.choice(("adaptive", "adaptive", "resizable", "rigid"))
+    kind = rng.choice(("adaptive", "adaptive", "resizable", "command"))
     least = rng.randint(1, 2)
-    workers = least if kind == "rigid" else {"min": least, "max": least + rng.randint(0, 4)}
+    workers = least if kind == "command" else {"min": least, "max": least + rng.randint(0, 4)}
     return {
         "kind": kind,
         "workers": workers,

@@ -39,7 +39,7 @@ def judged(w: World, policy: Strange) -> None:
     w.round()
 
 
-@pytest.mark.parametrize("kind", ["adaptive", "resizable", "rigid"])
+@pytest.mark.parametrize("kind", ["adaptive", "resizable", "command"])
 def test_a_job_that_runs_is_ended_by_a_policy_that_ends_jobs(tmp_path: Path, kind: str) -> None:
     with world(tmp_path) as w:
         job, other = started(w, kind=kind, samples=100_000), started(w, samples=100_000)
@@ -120,7 +120,7 @@ def test_a_downgraded_job_is_opportunistic_from_then_on_whoever_asks(tmp_path: P
         assert w.row(job).spec["class"] == "guaranteed"  # what its owner said stays as it was
 
 
-@pytest.mark.parametrize("kind", ["adaptive", "rigid"])
+@pytest.mark.parametrize("kind", ["adaptive", "command"])
 def test_a_job_that_runs_longer_than_estimated_is_ended_at_its_limit(tmp_path: Path, kind: str) -> None:
     """As ``easy(kill_on_overrun=true)`` does in the simulator; the limit is put into its memory here."""
     with world(tmp_path, nodes=1, slots=1, interval_s=1.0) as w:

@@ -184,7 +184,7 @@ def test_each_gang_has_every_rank_once_and_a_port_of_its_own(workers, taken) -> 
 
 
 @given(taken=st.lists(steps, max_size=40))
-def test_a_rigid_job_has_one_gang_only(taken) -> None:
+def test_a_command_has_one_gang_only(taken) -> None:
     world = World(False, 2).start()
     for step in taken:
         take(world, step)
@@ -348,15 +348,15 @@ def test_a_job_of_which_some_have_finished_is_not_started_again_for_a_resize() -
     assert world.told.outcome == Finish(FINISHED)
 
 
-def test_a_rigid_job_refuses_to_be_resized() -> None:
+def test_a_command_refuses_to_be_resized() -> None:
     world = running(elastic=False)
     world.resize(4)
     assert world.asked == []
     assert world.told.target == 2
-    assert world.of_type("warned")[0]["text"] == "a rigid job cannot be resized: it keeps its 2, not 4 workers"
+    assert world.of_type("warned")[0]["text"] == "a command cannot be resized: it keeps its 2, not 4 workers"
 
 
-def test_the_first_failure_ends_a_rigid_job_and_is_its_cause() -> None:
+def test_the_first_failure_ends_a_command_and_is_its_cause() -> None:
     world = running(elastic=False, workers=3)
     world.told.said_goodbye("w2", "KeyError: 'x'")
     world.exit("w2", 1)

@@ -63,7 +63,7 @@ _ELSEWHERE = "import torch.distributed as dist\nimport mine\nmine.setup(dist)"
 _NONE = "print('hello')"
 
 
-@pytest.mark.parametrize("kind", [JobKind.RESIZABLE, JobKind.RIGID])
+@pytest.mark.parametrize("kind", [JobKind.RESIZABLE, JobKind.COMMAND])
 @pytest.mark.parametrize(
     ("source", "told"),
     [
@@ -85,7 +85,7 @@ def test_what_a_script_asks_decides(tmp_path: Path, kind: JobKind, source: str, 
 def test_without_a_source_the_kind_decides(tmp_path: Path) -> None:
     for unknown in (None, tmp_path / "missing.py"):
         assert told_alone(JobKind.RESIZABLE, unknown)
-        assert not told_alone(JobKind.RIGID, unknown)
+        assert not told_alone(JobKind.COMMAND, unknown)
 
 
 def test_a_gang_of_one_is_told_nothing_and_one_of_two_everything() -> None:
@@ -101,7 +101,7 @@ def test_a_gang_of_one_is_told_nothing_and_one_of_two_everything() -> None:
     assert (told["RANK"], told["WORLD_SIZE"], told["MASTER_PORT"]) == ("1", "2", "20001")
 
 
-@pytest.mark.parametrize("kind", [JobKind.RESIZABLE, JobKind.RIGID])
+@pytest.mark.parametrize("kind", [JobKind.RESIZABLE, JobKind.COMMAND])
 def test_a_script_that_looks_for_rank_trains_by_itself(tmp_path: Path, kind: JobKind) -> None:
     script = tmp_path / "train.py"
     script.write_text(_LIKE_NANOGPT)

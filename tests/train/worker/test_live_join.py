@@ -2,114 +2,47 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from elastane.train.errors import MembershipChanged
-from elastane.train.reduce.gradients import GradientLayout, GradientVector
-from elastane.train.worker.live_join import ShadowReceiver, ShadowSender
-from elastane.train.worker.replica_state import TrainingState
-
-Make = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
-OPTIMIZERS: dict[str, Make] = {
-    "sgd with momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
-    "adamw": lambda p: torch.optim.AdamW(p, 1e-3),
-    "rmsprop": lambda p: torch.optim.RMSprop(p, 1e-3),
-}
-WIDTH = 700
-"""Parameters of about 2 MB: several pieces each, and more than a socket takes at once."""
-STEPS_MAX = 2000
-
-
-class Side:
-    """One process's worth of model, optimizer and registry."""
-
-    def __init__(self, make: Make, seed: int) -> None:
-        torch.manual_seed(seed)
-        self.model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(6)))
-        self.optimizer = make(list(self.model.parameters()))
-        self.state = TrainingState()
-        self.state.model, self.state.optimizer = self.model, self.optimizer
-        self.layout = GradientLayout([group["params"] for group in self.optimizer.param_groups])
-
-    def bits(self) -> list[Tensor]:
-        """Everything that must be equal."""
-        states = [self.optimizer.state[p] for p in self.model.parameters()]
-        tensors = [v for state in states for v in state.values() if isinstance(v, Tensor)]
-        return [*self.model.parameters(), *tensors]
-
-
-class Donor(Side):
-    """Trains on made-up gradients, always in the same vector, as a reducer does."""
-
-    def __init__(self, make: Make) -> None:
-        super().__init__(make, 1)
-        self.vector: GradientVector = self.layout.vector()
-        self.chance = torch.Generator().manual_seed(7)
-        self.step = 0
-
-    def train(self, sender: ShadowSender | None) -> None:
-        if sender is not None:
-            sender.yield_gradients()
-        self.vector.gradients.copy_(torch.randn(self.layout.size, generator=self.chance))
-        self.layout.publish(self.vector)
-        if sender is not None:
-            sender.yield_parameters()
-        self.optimizer.step()
-        self.step += 1
-        if sender is not None:
-            groups = [{k: v for k, v in g.items() if k != "params"} for g in self.optimizer.param_groups]
-            sender.applied(self.step, self.vector.gradients, groups)
-
-
-class Follower(Side):
-    """Follows in a thread."""
-
-    def __init__(self, make: Make) -> None:
-        super().__init__(make, 2)
-        self.receiver = ShadowReceiver("127.0.0.1", "word")
-        self.caught_up = threading.Event()
-        self.result: int | MembershipChanged | None = None
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-        self._thread.start()
-
-    def _follow(self) -> None:
-        try:
-            self.result = self.receiver.follow(
-                self.state, self.layout, lambda: self.optimizer.step() and None, self.caught_up.set
-            )
-        except MembershipChanged as error:
-            self.result = error
-
-    def wait(self) -> int | MembershipChanged | None:
-        self._thread.join(60.0)
-        return self.result
+from elastane.train.reduce.gradients import GradientLayout
+from elastane.train.worker.live_join import ShadowSender, unscales_in_place, update_kinds
+from train.worker.replicas import OPTIMIZERS, STEPS_MAX, Donor, Follower, Make, ScaledDonor, join_while_training
 
 
 @pytest.mark.parametrize("trained", [0, 3], ids=["before the first step", "in the middle"])
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
 def test_a_follower_has_the_donors_bits_at_the_switch(make: Make, trained: int) -> None:
-    donor, follower = Donor(make), Follower(make)
-    for _ in range(trained):
-        donor.train(None)
-    sender = ShadowSender(follower.receiver.address, "word", donor.state, donor.layout)
-    sender.boundary(donor.step)
-    # As fast as it can: hardly anything is sent before its memory is needed again, and all of it is copied.
-    while not follower.caught_up.is_set() and donor.step < STEPS_MAX:
-        donor.train(sender)
-        follower.caught_up.wait(0.02)
-    sender.finish(donor.step)
-    at = donor.step
-    kept = [t.detach().clone() for t in donor.bits()]
-    sender.yield_gradients()
-    donor.vector.gradients.zero_()  # the training goes on
-    assert follower.wait() == at
-    assert not sender.problem
-    assert all(torch.equal(a, b) for a, b in zip(kept, follower.bits(), strict=True))
+    join_while_training(Donor(make), make, trained)
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+def test_steps_that_a_loss_scaler_makes_or_leaves_out_are_followed(make: Make) -> None:
+    donor = ScaledDonor(make)
+    join_while_training(donor, make, 3)
+    assert 0 < donor.left_out < donor.step
+
+
+@pytest.mark.parametrize(
+    ("fused", "dtype", "followed"),
+    [(False, torch.float32, True), (True, torch.float32, False), (False, torch.bfloat16, False)],
+)
+def test_what_is_not_unscaled_in_the_reduced_gradient_cannot_be_followed(
+    fused: bool, dtype: torch.dtype, followed: bool
+) -> None:
+    parameter = nn.Parameter(torch.ones(3, dtype=dtype))
+    optimizer = torch.optim.AdamW([parameter], fused=fused)
+    assert unscales_in_place(optimizer, GradientLayout([[parameter]])) is followed
+
+
+def test_replicas_need_the_same_kernels() -> None:
+    kinds = [
+        update_kinds(torch.optim.AdamW([nn.Parameter(torch.ones(1))], **given))
+        for given in ({}, {"foreach": True}, {"fused": True})
+    ]
+    assert kinds == [[[None, None, False]], [[True, None, False]], [[None, True, False]]]
 
 
 def test_who_writes_into_the_gradients_of_a_finished_step_ends_the_stream() -> None:

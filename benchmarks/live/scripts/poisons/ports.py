@@ -27,7 +27,7 @@ _VALUES: tuple[object, ...] = (None, [], {}, -1, 10**300, "\ud800")
 
 
 def _coordinator(place: Place) -> tuple[int, str]:
-    """(port, token), as the environment or, in a rigid job, the records tell."""
+    """(port, token), as the environment or, in a command, the records tell."""
     port = int(os.environ.get("ELASTANE_COORDINATOR", ":0").rpartition(":")[2])
     token = os.environ.get("ELASTANE_JOB_TOKEN", "")
     with contextlib.suppress(OSError, ValueError, KeyError):

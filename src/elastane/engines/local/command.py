@@ -87,10 +87,10 @@ def kind_of(
     if asked != "auto":
         return Choice(JobKind(asked), "its spec says so")
     if what.program:
-        return Choice(JobKind.RIGID, what.wrapped.problem)
+        return Choice(JobKind.COMMAND, what.wrapped.problem)
     choice = choose_kind("auto", source_of(what, directory, environment or {}))
     if choice.kind is JobKind.ADAPTIVE and what.python and not (python and python.elastane):
-        return Choice(JobKind.RIGID, f"{choice.reason}, but {_lacking(what.python, python)}")
+        return Choice(JobKind.COMMAND, f"{choice.reason}, but {_lacking(what.python, python)}")
     return choice
 
 

@@ -224,7 +224,7 @@ class FakeEngine:
         _assert(
             before is None or before.phase is Phase.OVER, f"{attempt} begins before the one before it ended"
         )
-        done = 0.0 if wanted.launch.kind == "rigid" else self._saved.get(attempt.job, 0.0)
+        done = 0.0 if wanted.launch.kind == "command" else self._saved.get(attempt.job, 0.0)
         work = FakeWork.of(wanted.launch.environment)
         run = Run(wanted.launch, work, wanted.seen, done, now_s, safe=done, step=int(done / work.batch))
         self._runs[attempt] = self._latest[attempt.job] = run
@@ -235,7 +235,7 @@ class FakeEngine:
     def _head_for_wish(self, run: Run, now_s: float) -> None:
         """On the way to what is wanted, as far as its nodes are there."""
         target = {node: count for node, count in run.wish.items() if node in self._alive}
-        if (run.rigid and target != run.wish) or not (target or run.held):
+        if (run.one_size and target != run.wish) or not (target or run.held):
             gone = ", ".join(sorted(run.wish.keys() - self._alive.keys()))
             self._end(run, Cause.LOST, f"node lost: {gone}", None, now_s)
             return
@@ -284,7 +284,7 @@ class FakeEngine:
         run.held = {n: count for n, count in run.held.items() if n != node}
         if run.phase is Phase.LEAVING and run.taken:
             return
-        if run.rigid or not run.held:
+        if run.one_size or not run.held:
             self._end(run, Cause.LOST, f"node lost: {node}", None, now_s)
             return
         run.phase = Phase.MOVING

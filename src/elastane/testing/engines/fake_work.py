@@ -101,9 +101,9 @@ class Run:
     kept: deque[Report] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     @property
-    def rigid(self) -> bool:
+    def one_size(self) -> bool:
         """Whether it has to have all its workers."""
-        return self.launch.kind == "rigid"
+        return self.launch.kind == "command"
 
     def rate(self) -> float:
         """Samples per second now."""

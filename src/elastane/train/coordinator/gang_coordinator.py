@@ -2,7 +2,7 @@
 
 A pure state machine like ``Coordinator``, but its workers never say a word: it only hears that processes have
 started or ended.  A *resizable* (``elastic``) job is stopped and started again for a resize or after a death,
-and its script goes on from its own checkpoint.  A *rigid* job keeps its size, and dies with its first worker.
+and its script goes on from its own checkpoint.  A *command* keeps its size, and dies with its first worker.
 There is never a process of a new gang before the last one of the old gang is gone.
 
 It cannot see steps, nor a worker that hangs; and all processes of a gang must reach one address.
@@ -155,7 +155,7 @@ class PlainCoordinator:
         if self.outcome is not None or (wanted == self.target and not dropped):
             return []
         if not self.elastic:
-            self._warn(f"a rigid job cannot be resized: it keeps its {self.target}, not {wanted} workers")
+            self._warn(f"a command cannot be resized: it keeps its {self.target}, not {wanted} workers")
             return self._actions()
         self.target = wanted
         self._out.append(Record({"type": "target", "workers": wanted}))
@@ -172,7 +172,7 @@ class PlainCoordinator:
     def hello(self, hello: WorkerHello, now_s: float) -> list[Action]:  # noqa: ARG002
         """Somebody wants to talk; nobody here is expected to."""
         self.spoken_to = True
-        kind = "resizable" if self.elastic else "rigid"
+        kind = "resizable" if self.elastic else "command"
         self._out.append(Send(hello.worker, Refused(f"the workers of a {kind} job do not talk")))
         return self._actions()
 

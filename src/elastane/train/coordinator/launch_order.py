@@ -68,8 +68,8 @@ class LaunchOrders:
     def parentage(self) -> Parentage:
         """What a nursery is told."""
         options = self.options
-        # A rigid job starts once: importing PyTorch for it beforehand would only make it wait.
-        cold = options.program != () or (options.kind is JobKind.RIGID and not options.preload)
+        # A command starts once: importing PyTorch for it beforehand would only make it wait.
+        cold = options.program != () or (options.kind is JobKind.COMMAND and not options.preload)
         return Parentage(
             self.endpoint,
             self.token,

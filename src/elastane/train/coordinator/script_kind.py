@@ -20,14 +20,19 @@ from elastane.train.errors import TrainError
 
 
 class JobKind(StrEnum):
-    """From most to least elastic."""
+    """How a script is run, from most to least elastic."""
 
     ADAPTIVE = "adaptive"
     """Uses ``elastane.train``: workers come and go while it trains."""
     RESIZABLE = "resizable"
     """A torchrun script with its own checkpoints: resized by a restart."""
-    RIGID = "rigid"
-    """Anything else: never resized."""
+    COMMAND = "command"
+    """Anything else: started once, never resized."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> JobKind | None:
+        """Reads what earlier versions stored: they called a command *rigid*."""
+        return cls.COMMAND if value == "rigid" else None
 
 
 AUTO = "auto"
@@ -59,11 +64,11 @@ def choose_kind(asked: str, source: Path | None) -> Choice:
     if asked != AUTO:
         return Choice(JobKind(asked), "--kind says so")
     if source is None:
-        return Choice(JobKind.RIGID, "its source was not found")
+        return Choice(JobKind.COMMAND, "its source was not found")
     try:
         return kind_of(read_source(source))
     except Unreadable as error:
-        return Choice(JobKind.RIGID, f"its source was not read: {error}")
+        return Choice(JobKind.COMMAND, f"its source was not read: {error}")
 
 
 def kind_of(source: bytes) -> Choice:
@@ -71,15 +76,15 @@ def kind_of(source: bytes) -> Choice:
     try:
         mentions = list(_mentions(ast.parse(source)))
     except (SyntaxError, ValueError):
-        return Choice(JobKind.RIGID, "it is not valid Python")
+        return Choice(JobKind.COMMAND, "it is not valid Python")
     except (MemoryError, RecursionError):
-        return Choice(JobKind.RIGID, "its source is nested too deeply to be read")
+        return Choice(JobKind.COMMAND, "its source is nested too deeply to be read")
     for kind, names in ((JobKind.ADAPTIVE, _OURS), (JobKind.RESIZABLE, _TORCH)):
         for line, mentioned in mentions:
             for name in names:
                 if mentioned == name or mentioned.startswith(f"{name}.") or mentioned.endswith(f".{name}"):
                     return Choice(kind, f"line {line} uses {name}")
-    return Choice(JobKind.RIGID, "it uses neither elastane.train nor torch.distributed")
+    return Choice(JobKind.COMMAND, "it uses neither elastane.train nor torch.distributed")
 
 
 def uses(source: Path | None, package: str) -> bool:

@@ -70,12 +70,17 @@ def gate_scheduler(scheduler: Any, training: Training) -> None:
 def gate_scaler(scaler: Any, training: Training) -> None:
     """Let ``step`` unscale, check and step on the reduced gradients, and ``update`` follow real steps only."""
     raw_step, raw_update, raw_unscale = scaler.step, scaler.update, scaler.unscale_
-    make_step = training.recipe.raw_step()
+    recipe, bare_step = training.recipe, training.recipe.raw_step()
+
+    def make_step() -> None:
+        recipe.left_out = False
+        bare_step()
 
     def scaled_step() -> None:
         optimizer = training.state.optimizer
         assert optimizer is not None
         gated = optimizer.step
+        recipe.left_out = True
         optimizer.step = make_step  # type: ignore[method-assign,assignment]
         scaler.unscale_ = raw_unscale
         try:
@@ -98,5 +103,5 @@ def gate_scaler(scaler: Any, training: Training) -> None:
         if training.stepped:
             raw_update(*args, **kwargs)
 
-    training.recipe.scale(scaled_step, scaler.get_scale)
+    recipe.scale(scaled_step, scaler.get_scale)
     scaler.step, scaler.update, scaler.unscale_ = step, update, unscale_

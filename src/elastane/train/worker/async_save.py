@@ -32,7 +32,7 @@ from typing import Any
 
 from elastane.train.errors import TrainError
 from elastane.train.worker.checkpoint import CheckpointStore
-from elastane.train.worker.state_codec import Packed, clone_tensors, nbytes
+from elastane.train.worker.state_codec import Clone, Packed, clone_tensors, nbytes, start_clone
 
 OVERHEAD = 0.01
 """The share of the time that saves may pause the training, at most."""
@@ -54,6 +54,9 @@ class SaveFacts:
 class AsyncSaver:
     """Writes checkpoints in a thread; the caller waits only for a copy in memory.
 
+    From a device not even that: its stream makes the copy before anything that it is given later, and the thread
+    waits for it.
+
     There are two copies in turn, so that ``snapshot`` (the latest one) is whole even while, or after, the next
     one was broken off.  The thread does not outlive the process: call ``flush`` before the end.
     """
@@ -64,6 +67,8 @@ class AsyncSaver:
         self.last: SaveFacts | None = None
         self.problem: TrainError | None = None
         """Why the latest write failed; None again after one that did not."""
+        self.device_s = 0.0
+        """Seconds for which the latest copy kept a device from the training."""
         self._clock = clock
         self._spare: Packed | None = None
         self._thread: threading.Thread | None = None
@@ -87,10 +92,11 @@ class AsyncSaver:
             return False
         self._tell()
         started = self._clock()
-        copied = clone_tensors(packed, into=self._spare)
-        self._spare, self.snapshot = self.snapshot, copied
+        clone = start_clone(packed, into=self._spare)
+        clone.copies.hold_back()
+        self._spare, self.snapshot = self.snapshot, clone.packed
         blocking_s = self._clock() - started
-        work = (step, copied, copy.deepcopy(dict(info)), generation, blocking_s)
+        work = (step, clone, copy.deepcopy(dict(info)), generation, blocking_s)
         self._thread = threading.Thread(target=self._write, args=work, name="checkpoint", daemon=True)
         self._thread.start()
         return True
@@ -107,14 +113,17 @@ class AsyncSaver:
             raise problem
 
     def _write(
-        self, step: int, packed: Packed, info: Mapping[str, Any], generation: int, blocking_s: float
+        self, step: int, clone: Clone, info: Mapping[str, Any], generation: int, blocking_s: float
     ) -> None:
-        started = self._clock()
+        started, packed = self._clock(), clone.packed
         try:
+            clone.copies.wait()
             self.store.raise_fence(generation)
             self.store.save(step, packed, info, generation)
             self.problem = None
-            self.last = SaveFacts(step, nbytes(packed), blocking_s, self._clock() - started)
+            self.device_s = clone.copies.copying_s()
+            paused_s = blocking_s + self.device_s
+            self.last = SaveFacts(step, nbytes(packed), paused_s, self._clock() - started)
             if self._spare is None:
                 self.prepare(packed)  # here, where nobody waits for it
         except Exception as error:

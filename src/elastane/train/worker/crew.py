@@ -9,7 +9,13 @@ from typing import Any
 from elastane.train.reports.events import Resized
 from elastane.train.worker.gearbox import Gearbox
 from elastane.train.worker.leader_duties import Host
-from elastane.train.worker.live_join import ShadowReceiver, ShadowSender, can_follow
+from elastane.train.worker.live_join import (
+    ShadowReceiver,
+    ShadowSender,
+    can_follow,
+    unscales_in_place,
+    update_kinds,
+)
 from elastane.train.worker.membership import Change, Membership
 from elastane.train.worker.position import Position
 from elastane.train.worker.recipe import Recipe
@@ -31,14 +37,18 @@ class StepReplay:
 
     def sender(self, target: str, token: str, generation: int) -> ShadowSender:
         """A stream of this worker's state to a newcomer of this generation."""
-        sender = ShadowSender(target, token, self.state, self.gears.current.layout, generation)
+        layout, recipe = self.gears.current.layout, self.recipe
+        sender = ShadowSender(
+            target, token, self.state, layout, generation, left_out=lambda: recipe.scaled and recipe.left_out
+        )
         if self.gears.refitted:
             sender.refuse(OTHERS_TRAINED)
         return sender
 
     def follow(self, receiver: ShadowReceiver, caught_up: Callable[[], None]) -> int:
         """Become a replica of the worker that sends; returns the step."""
-        layout, step = self.gears.current.layout, self.recipe.raw_step()
+        # What the donor sends is what its optimizer saw: a loss scaler has nothing left to do.
+        layout, step = self.gears.current.layout, self.recipe.bare_step()
         self.position.follow_to(receiver.follow(self.state, layout, step, caught_up))
         return self.position.step
 
@@ -91,9 +101,11 @@ class LoopCrew:
 
     @property
     def replication(self) -> StepReplay | None:
-        """None where newcomers cannot repeat the updates: several optimizers in turn, or skipped by a loss scaler."""
-        repeatable = can_follow(self.state.optimizer) and not self._recipe.scaled and not self._recipe.phased
-        return self._replay if repeatable else None
+        """None where newcomers cannot repeat the updates, say of several optimizers in turn."""
+        optimizer, recipe = self.state.optimizer, self._recipe
+        repeatable = can_follow(optimizer) and not recipe.phased
+        scaled_away = recipe.scaled and not unscales_in_place(optimizer, self._gears.current.layout)
+        return self._replay if repeatable and not scaled_away else None
 
     def signature(self) -> Mapping[str, Any]:
         """What must be equal between workers; further optimizers by their kinds and sizes."""
@@ -108,6 +120,7 @@ class LoopCrew:
                 **self._hooks.settings,
                 "accumulate": self._recipe.accumulate,
                 "optimizer": type(self.state.optimizer).__name__,
+                "optimizer_kernels": update_kinds(self.state.optimizer),
             },
             **({"more_optimizers": more} if more else {}),
         }

@@ -26,11 +26,14 @@ class Recipe:
         """Optimizers whose gradients are of losses that are sums over samples, not means; known at ``close``."""
         self.scaled = False
         """Whether a ``GradScaler`` makes the steps."""
+        self.left_out = False
+        """Whether it left out the latest one, because of a gradient that was not finite."""
         self.inputs: object = None
         """The latest inputs that the model was given: larger batches are tried out with them."""
         self.clipping = Clipping(lambda: state.optimizers, self.loss_scale)
         self._state = state
         self._steps: list[Callable[[], None]] = []
+        self._bare_step: Callable[[], None] | None = None
         self._repeats = False
         self._loss_scale: Callable[[], float] = lambda: 1.0
         self._losses: dict[str, str | None] = {}
@@ -65,6 +68,7 @@ class Recipe:
 
     def scale(self, step: Callable[[], None], loss_scale: Callable[[], float]) -> None:
         """Let a ``GradScaler`` make the first optimizer's steps."""
+        self._bare_step = self._steps[0]
         self._steps[0], self._loss_scale, self.scaled = step, loss_scale, True
 
     def saw(self, inputs: object) -> None:
@@ -74,6 +78,10 @@ class Recipe:
     def raw_step(self, number: int = 0) -> Callable[[], None]:
         """The real ``step`` of an optimizer."""
         return self._steps[number]
+
+    def bare_step(self) -> Callable[[], None]:
+        """The first optimizer's own ``step``, for gradients that no loss scale is in any more."""
+        return self._bare_step or self._steps[0]
 
     def loss_scale(self) -> float:
         """The factor that gradients contain at present."""

@@ -1,5 +1,6 @@
 """Everything that makes two workers replicas of each other, by name; taken, put back, and sent along a group.
 
+What travels is in main memory; each tensor comes back to the device that the script has put its own on.
 Parameters and optimizer state are the bulk.  The rest (buffers, schedulers, data position, statistics and what
 the script registers) is small, and can be sent by itself when the bulk has travelled another way.
 """
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from elastane.train.errors import TrainError
+from elastane.train.worker.host_copies import on_host
 from elastane.train.worker.parameter_names import load_model_state, model_state, plain_name
 from elastane.train.worker.state_codec import Packed, pack, unpack
 
@@ -215,12 +217,12 @@ def broadcast_packed(group: Channel, root: int, packed: Packed | None) -> Packed
         ]
         header = json.dumps({"tree": packed.tree, "tensors": listed}).encode()
     told = json.loads(group.broadcast_bytes(header, root))
-    tensors: dict[str, Tensor] = {}
-    for name, dtype, shape in told["tensors"]:
-        if packed is not None:
-            tensors[name] = packed.tensors[name].detach().cpu().contiguous()
-        else:
-            tensors[name] = torch.empty(shape, dtype=getattr(torch, dtype))
+    if packed is not None:
+        tensors = dict(zip(packed.tensors, on_host(list(packed.tensors.values())), strict=True))
+    else:
+        tensors = {
+            name: torch.empty(shape, dtype=getattr(torch, dtype)) for name, dtype, shape in told["tensors"]
+        }
     _broadcast_small(group, root, [t for t in tensors.values() if 0 < t.nbytes <= _MERGED_BYTES])
     for tensor in tensors.values():
         if tensor.nbytes > _MERGED_BYTES:

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from elastane.train.errors import TrainError
+from elastane.train.worker.host_copies import HostCopies, copy_to_host
 
 _Path = tuple[str, ...]
 
@@ -64,26 +65,35 @@ def unpack(packed: Packed) -> Any:
         raise TrainError(f"this is not a packed training state: {error!r}") from error
 
 
-def clone_tensors(packed: Packed, into: Packed | None = None) -> Packed:
-    """A copy in main memory that later changes to the state do not reach.
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """A copy of a state in main memory; what comes from a device is there when ``copies`` are."""
+
+    packed: Packed
+    copies: HostCopies
+
+
+def start_clone(packed: Packed, into: Packed | None = None) -> Clone:
+    """A copy in main memory that is under way; ``copies.hold_back()`` keeps later changes from reaching it.
 
     Tensors of ``into`` with the same name, shape and type are overwritten and used again, which saves the
     system from finding new memory; whoever holds ``into`` loses what was in it.
     """
     old = into.tensors if into else {}
-    return Packed({name: _copy(tensor, old.get(name)) for name, tensor in packed.tensors.items()}, packed.tree)
+    copies = copy_to_host(list(packed.tensors.values()), [old.get(name) for name in packed.tensors])
+    return Clone(Packed(dict(zip(packed.tensors, copies.tensors, strict=True)), packed.tree), copies)
+
+
+def clone_tensors(packed: Packed, into: Packed | None = None) -> Packed:
+    """A copy in main memory that later changes to the state do not reach (``into``: see ``start_clone``)."""
+    clone = start_clone(packed, into)
+    clone.copies.wait()
+    return clone.packed
 
 
 def nbytes(packed: Packed) -> int:
     """Bytes in the tensors; the tree is small beside them."""
     return sum(tensor.nbytes for tensor in packed.tensors.values())
-
-
-def _copy(tensor: Tensor, target: Tensor | None) -> Tensor:
-    wanted = (tensor.shape, tensor.dtype, "cpu")
-    if target is None or (target.shape, target.dtype, target.device.type) != wanted:
-        target = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
-    return target.copy_(tensor.detach())
 
 
 class _Packer:

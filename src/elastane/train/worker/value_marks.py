@@ -15,33 +15,27 @@ _SAMPLES = 256
 
 
 class ValueMarks:
-    """Parameters as they were at one moment."""
+    """Parameters as they were at one moment: where each lies, how often it was written to, some of its values."""
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
-        self._marks = [(p, _Mark(p)) for p in parameters]
+        self._parameters = list(parameters)
+        self._places = _places(self._parameters)
+        self._values = _some(self._parameters)
 
     @property
     def changed(self) -> bool:
-        """Whether any of them has been written to since."""
-        return any(not mark.fits(p) for p, mark in self._marks)
-
-
-class _Mark:
-    """One parameter: where it lies, how often it was written to, some of its values."""
-
-    def __init__(self, parameter: nn.Parameter) -> None:
-        self._address, self._version = parameter.data_ptr(), parameter._version
-        self._values = _some(parameter).clone()
-
-    def fits(self, parameter: nn.Parameter) -> bool:
-        """Whether nothing has changed."""
-        same = (self._address, self._version) == (parameter.data_ptr(), parameter._version)
-        # Bit by bit: not a number is not equal to itself.
-        return same and torch.equal(
-            self._values.view(torch.uint8), _some(parameter).contiguous().view(torch.uint8)
+        """Whether any of them has been written to since; a device is waited for once, not for each."""
+        return self._places != _places(self._parameters) or not torch.equal(
+            self._values, _some(self._parameters)
         )
 
 
-def _some(parameter: nn.Parameter) -> Tensor:
-    flat = parameter.detach().reshape(-1)
-    return flat[:: max(1, len(flat) // _SAMPLES)]
+def _places(parameters: list[nn.Parameter]) -> list[tuple[int, int]]:
+    return [(p.data_ptr(), p._version) for p in parameters]
+
+
+def _some(parameters: list[nn.Parameter]) -> Tensor:
+    """Bytes, since not a number is not equal to itself."""
+    flat = [p.detach().reshape(-1) for p in parameters]
+    some = [each[:: max(1, len(each) // _SAMPLES)].contiguous().view(torch.uint8) for each in flat]
+    return torch.cat(some) if some else torch.empty(0)

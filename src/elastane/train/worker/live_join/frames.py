@@ -1,12 +1,14 @@
 """The frames of a shadow join, and their way through a socket.
 
 A frame is a header (JSON, its length in front) and the bytes of tensors in host memory.  A frame may *lend* the
-memory of the training: nothing is copied until the training needs that memory again (``copy``).
+memory of the training: nothing is copied until the training needs that memory again (``copy``).  What lies on a
+device is copied into the host's memory instead, and the frame has to wait until it has arrived there.
 
 ======== =============================================================================================
 frame    body
 ======== =============================================================================================
-part     one parameter: its values and its optimizer state, as of step ``step``
+part     one parameter: its values and its optimizer state, as of step ``step``, and which of that state
+         (``beside``) lies where the parameter does: some optimizers count steps on the host
 gradient the mean gradient of step ``step``, as far as parameters have been sent, and the settings (learning
          rate) it was applied with
 end      the small rest of the state after step ``step``, and a fingerprint of some parameters to compare
@@ -16,6 +18,7 @@ end      the small rest of the state after step ``step``, and a fingerprint of s
 from __future__ import annotations
 
 import json
+import math
 import socket
 import struct
 from collections import deque
@@ -26,6 +29,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from elastane.train.device import Device
+from elastane.train.worker.host_copies import HostCopies
 from elastane.train.worker.state_codec import Packed
 
 ROLE = "shadow"
@@ -41,7 +46,15 @@ PIECE_BYTES = 1 << 20
 class Frame:
     """A length-prefixed header and tensors' bytes on their way; ``lent`` while they are the training's own."""
 
-    def __init__(self, kind: str, packed: Packed, *, lent: Tensor | None = None, **facts: Any) -> None:
+    def __init__(
+        self,
+        kind: str,
+        packed: Packed,
+        *,
+        lent: Tensor | None = None,
+        copies: HostCopies | None = None,
+        **facts: Any,
+    ) -> None:
         tensors = [t.detach().contiguous() for t in packed.tensors.values()]
         listed = [
             [name, str(t.dtype).removeprefix("torch."), list(t.shape)]
@@ -53,11 +66,27 @@ class Frame:
         self._left = deque([memoryview(struct.pack("<Q", len(header)) + header), *bodies])
         self._lent, self._version = lent, lent._version if lent is not None else 0
         self._copied = kind == "end"
+        self._copies, self._lends = copies, copies is None
+        self.size = sum(len(body) for body in bodies)
+        """Bytes of its tensors, also when they have left."""
 
     @property
     def nbytes(self) -> int:
         """What is left of it."""
         return sum(len(view) for view in self._left)
+
+    @property
+    def here(self) -> bool:
+        """Whether all of it is in the host's memory."""
+        return self._copies is None
+
+    def arrive(self) -> float:
+        """Wait until it is; returns the seconds that the device took to copy it."""
+        if self._copies is None:
+            return 0.0
+        seconds = self._copies.copying_s()
+        self._copies = None
+        return seconds
 
     @property
     def intact(self) -> bool:
@@ -81,7 +110,11 @@ class Frame:
         """From here on the training may write where the rest came from."""
         if not self._copied:
             self._copied = True
-            self._left = deque(_copied(view) for view in self._left)
+            copies = self._copies
+            if copies is not None:
+                copies.hold_back()
+            elif self._lends:
+                self._left = deque(_copied(view) for view in self._left)
             # Whoever wrote into it before now is still found out; later writing is allowed.
             if self.intact:
                 self._lent = None
@@ -104,25 +137,32 @@ class Incoming:
     packed: Packed
 
 
-def received(connection: socket.socket, gradients: Tensor) -> Iterator[Incoming]:
-    """The frames of a connection, until it ends; each gradient is read into ``gradients``, which saves new memory."""
+def received(connection: socket.socket, gradients: Tensor, device: Device) -> Iterator[Incoming]:
+    """The frames of a connection, until it ends; each gradient is read into ``gradients``, which saves new memory.
+
+    Both are in the host's memory, from which ``device`` can copy.
+    """
     while (prefix := _exactly(connection, bytearray(8))) is not None:
         text = _exactly(connection, bytearray(struct.unpack("<Q", prefix)[0]))
         header = json.loads(text) if text is not None else None
         into = gradients if header is not None and header["kind"] == "gradient" else None
-        tensors = _tensors(connection, header["tensors"], into) if header is not None else None
+        tensors = _tensors(connection, header["tensors"], into, device) if header is not None else None
         if header is None or tensors is None:
             break
         yield Incoming(header["kind"], header, Packed(tensors, header["tree"]))
 
 
-def _tensors(connection: socket.socket, listed: list[Any], into: Tensor | None) -> dict[str, Tensor] | None:
+def _tensors(
+    connection: socket.socket, listed: list[Any], into: Tensor | None, device: Device
+) -> dict[str, Tensor] | None:
     """The tensors of a frame, the one named ``gradient`` as the beginning of ``into``."""
     tensors: dict[str, Tensor] = {}
     for name, dtype, shape in listed:
         kept = into is not None and name == "gradient"
         tensor = (
-            into[: shape[0]] if into is not None and kept else torch.empty(shape, dtype=getattr(torch, dtype))
+            into[: shape[0]]
+            if into is not None and kept
+            else device.pinned(math.prod(shape), getattr(torch, dtype)).view(shape)
         )
         if tensor.nbytes and _exactly(connection, _raw(tensor)) is None:
             return None

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from elastane.train.coordinator.login import ServerLogin, short_line
 from elastane.train.coordinator.wire import address, decode, end_when_half_open
+from elastane.train.device import Device
+from elastane.train.device_checks import device_of
 from elastane.train.errors import MembershipChanged
 from elastane.train.reduce.gradients import GradientLayout
 from elastane.train.worker.digest import digest
@@ -25,12 +27,19 @@ class _Replay:
 
     def __init__(self, state: TrainingState, layout: GradientLayout, apply: Callable[[], None]) -> None:
         assert state.optimizer is not None
-        self.vector = layout.vector()
+        self.device = device_of(layout.parameters)
+        self._vector = layout.vector()
+        self.landing = self._landing()
+        """Where gradients arrive: the vector itself, or memory that a device copies from."""
         self._state = state
         self._optimizer = state.optimizer
         self._layout = layout
         self._apply = apply
         self._since: dict[int, int] = {}
+
+    def _landing(self) -> Tensor:
+        gradients = self._vector.gradients
+        return gradients if self.device.is_cpu else self.device.pinned(len(gradients), gradients.dtype)
 
     @property
     def has_all(self) -> bool:
@@ -45,16 +54,23 @@ class _Replay:
         with torch.no_grad():
             parameter.copy_(values["values"])
         if values["state"]:
-            self._optimizer.state[parameter] = values["state"]
+            self._optimizer.state[parameter] = {
+                key: _beside(value, parameter) if key in frame.header["beside"] else value
+                for key, value in values["state"].items()
+            }
         self._since[index] = step
 
     def repeat_step(self, frame: Incoming, step: int) -> None:
         """Apply the gradient of ``step`` to the parameters that were copied before it."""
         values: Any = unpack(frame.packed)
         for group, saved in zip(self._optimizer.param_groups, values["groups"], strict=True):
-            group.update(saved)
+            group.update({key: _beside(value, group.get(key)) for key, value in saved.items()})
+        if not self.device.is_cpu:
+            gradient = values["gradient"]
+            # Waited for: the next gradient arrives in the same place.
+            self._vector.gradients[: len(gradient)].copy_(gradient)
         absent = set(frame.header.get("absent", ()))
-        for index, (place, view) in enumerate(zip(self._layout.places, self.vector.views, strict=True)):
+        for index, (place, view) in enumerate(zip(self._layout.places, self._vector.views, strict=True)):
             ready = self._since.get(index, step) < step and index not in absent
             place.parameter.grad = view.to(place.parameter.dtype) if ready else None
         self._apply()
@@ -64,6 +80,11 @@ class _Replay:
         if list(digest(list(self._layout.parameters), step)) != frame.header["digest"]:
             raise MembershipChanged("the followed state differs from the donor's")
         self._state.put_small(frame.packed)
+
+
+def _beside(value: Any, other: Any) -> Any:
+    """A tensor, on the device of another."""
+    return value.to(other.device) if isinstance(value, Tensor) and isinstance(other, Tensor) else value
 
 
 class ShadowReceiver:
@@ -100,7 +121,7 @@ class ShadowReceiver:
         """Become a replica; returns the step the state is at.  Raises MembershipChanged if it is called off."""
         replay = _Replay(state, layout, apply)
         told = False
-        for frame in self._frames(replay.vector.gradients):
+        for frame in self._frames(replay.landing, replay.device):
             step = int(frame.header["step"])
             if frame.kind == "part":
                 replay.take_part(frame, step)
@@ -124,14 +145,14 @@ class ShadowReceiver:
         except OSError:
             return False
 
-    def _frames(self, gradients: Tensor) -> Iterator[Incoming]:
+    def _frames(self, gradients: Tensor, device: Device) -> Iterator[Incoming]:
         connection, _ = self._listener.accept()
         with connection:
             end_when_half_open(connection, UNANSWERED_S)
             self._connection = connection
             if not self._trusts(connection):
                 raise MembershipChanged("called off")
-            yield from received(connection, gradients)
+            yield from received(connection, gradients, device)
         self._connection = None
 
     def _trusts(self, connection: socket.socket) -> bool:

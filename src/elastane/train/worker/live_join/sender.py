@@ -1,4 +1,8 @@
-"""The donor's side of a shadow join: a thread that sends this worker's state to one newcomer while it trains."""
+"""The donor's side of a shadow join: a thread that sends this worker's state to one newcomer while it trains.
+
+On a CPU the thread sends parameters straight from where they lie.  From a device the training thread has them copied
+at boundaries, a few at a time, beside the training; its stream, not the host, waits where it would overwrite them.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +12,20 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from elastane.train.coordinator.login import ClientLogin, short_line
 from elastane.train.coordinator.wire import address, end_when_half_open
+from elastane.train.device_checks import device_of
 from elastane.train.reduce.gradients import GradientLayout
 from elastane.train.worker.digest import digest
+from elastane.train.worker.live_join.copy_budget import CopyBudget
 from elastane.train.worker.live_join.frames import LOGIN_S, ROLE, UNANSWERED_S, Frame
 from elastane.train.worker.replica_state import TrainingState
-from elastane.train.worker.state_codec import Packed, pack
+from elastane.train.worker.state_codec import Packed, pack, start_clone
 from elastane.train.worker.value_marks import ValueMarks
 
 BACKLOG_BYTES = 2 << 30
@@ -29,36 +34,29 @@ _FULL_MS, _IDLE_S = 10, 0.1
 """How long the thread waits for room to send, and for something to send, before it looks again."""
 _YIELD_S = 0.0002
 
-FOLLOWABLE = (
-    torch.optim.SGD,
-    torch.optim.Adam,
-    torch.optim.AdamW,
-    torch.optim.NAdam,
-    torch.optim.RAdam,
-    torch.optim.RMSprop,
-    torch.optim.Adagrad,
-    torch.optim.Adadelta,
-    torch.optim.Adamax,
-    torch.optim.ASGD,
-    torch.optim.Rprop,
-)
-
-
-def can_follow(optimizer: torch.optim.Optimizer | None) -> bool:
-    """Whether an optimizer's updates can be repeated parameter by parameter."""
-    return type(optimizer) in FOLLOWABLE
-
 
 class ShadowSender:
     """The donor's side, for one newcomer."""
 
     def __init__(
-        self, target: str, token: str, state: TrainingState, layout: GradientLayout, generation: int = 0
+        self,
+        target: str,
+        token: str,
+        state: TrainingState,
+        layout: GradientLayout,
+        generation: int = 0,
+        *,
+        left_out: Callable[[], bool] = lambda: False,
     ) -> None:
+        """``left_out`` says whether the step just made was none: a loss scaler found what is not finite."""
         self.generation = generation
         self.problem = ""
         self._state = state
         self._layout = layout
+        self._left_out = left_out
+        self._device = device_of(layout.parameters)
+        self._budget = CopyBudget()
+        self._copied_at: int | None = None
         self._next = 0
         self._step: int | None = None
         """The step all parameters are at; None while they are being changed."""
@@ -80,6 +78,9 @@ class ShadowSender:
         if self._marks is None:
             self._marks = ValueMarks(self._layout.parameters)
         self._step = step
+        if not self._device.is_cpu and step != self._copied_at and not self.problem:
+            self._copied_at = step
+            self._copy_parts(step, self._budget.at_boundary())
         self._news.set()
 
     def yield_gradients(self) -> None:
@@ -93,12 +94,37 @@ class ShadowSender:
 
     def applied(self, step: int, gradient: Tensor, groups: list[dict[str, Any]]) -> None:
         """The optimizer has made this step."""
-        if self._next and not self.problem:
+        if self._next and not self.problem and not self._left_out():
             sent = gradient[: self._layout.places[self._next - 1].stop]
             packed, absent = pack({"gradient": sent, "groups": groups}), sorted(self._layout.absent)
-            self._put(Frame("gradient", packed, lent=gradient, step=step, absent=absent))
+            self._put(self._frame("gradient", packed, lent=gradient, step=step, absent=absent))
         self._marks = ValueMarks(self._layout.parameters)
         self.boundary(step)
+
+    def _frame(self, kind: str, packed: Packed, lent: Tensor | None = None, **facts: Any) -> Frame:
+        """A frame of the state as it is now; of a device's, a copy."""
+        if self._device.is_cpu:
+            return Frame(kind, packed, lent=lent, **facts)
+        clone = start_clone(packed)
+        return Frame(kind, clone.packed, lent=lent, copies=clone.copies, **facts)
+
+    def _copy_parts(self, step: int, budget: int) -> None:
+        """The next parameters, as many as fit into so many bytes; at least one."""
+        while budget > 0 and self._next < len(self._layout.places):
+            frame = self._part(step)
+            budget -= frame.size
+            self._put(frame)
+
+    def _part(self, step: int) -> Frame:
+        """The next parameter, with its optimizer state."""
+        optimizer = self._state.optimizer
+        assert optimizer is not None
+        index, self._next = self._next, self._next + 1
+        parameter = self._layout.places[index].parameter
+        state = optimizer.state.get(parameter, {})
+        beside = [k for k, v in state.items() if isinstance(v, Tensor) and v.device == parameter.device]
+        packed = pack({"values": parameter.detach(), "state": state})
+        return self._frame("part", packed, step=step, index=index, beside=beside)
 
     def _look_for_changes(self) -> None:
         """What the script does to parameters past the optimizer cannot be followed."""
@@ -112,8 +138,9 @@ class ShadowSender:
             return
         marks = digest(list(self._layout.parameters), step)
         small = self._state.take_small(self._layout.parameters)
-        copied = Packed({name: t.detach().clone() for name, t in small.tensors.items()}, small.tree)
-        self._put(Frame("end", copied, step=step, digest=list(marks)))
+        clone = start_clone(small)
+        clone.copies.hold_back()
+        self._put(Frame("end", clone.packed, copies=clone.copies, step=step, digest=list(marks)))
         self._ended = True
         self._news.set()
 
@@ -164,6 +191,7 @@ class ShadowSender:
     # The thread.
 
     def _run(self, target: str, token: str) -> None:
+        self._device.use()
         try:
             with socket.create_connection(address(target), timeout=10.0) as connection:
                 end_when_half_open(connection, UNANSWERED_S)
@@ -196,22 +224,25 @@ class ShadowSender:
             if not self._frames and not self._add_part():
                 return False
             frame = self._frames[0]
-            moved = frame.send(connection)
-            if not frame.intact:
-                self.problem = "somebody wrote into the gradients of a step that was over"
-            if not frame.nbytes:
-                self._frames.popleft()
-        if not moved:
+            moved = frame.here and self._send_piece(frame, connection)
+        if not frame.here:  # waited for without the lock, which the training may want
+            self._budget.copied(frame.size, frame.arrive())
+        elif not moved:
             writable.poll(_FULL_MS)
         return True
 
+    def _send_piece(self, frame: Frame, connection: socket.socket) -> bool:
+        moved = frame.send(connection)
+        if not frame.intact:
+            self.problem = "somebody wrote into the gradients of a step that was over"
+        if not frame.nbytes:
+            self._frames.popleft()
+        return moved
+
     def _add_part(self) -> bool:
-        optimizer = self._state.optimizer
-        assert optimizer is not None
-        if self._step is None or self._next == len(self._layout.places):
+        """From a CPU: send the next parameter, unless parameters are being changed."""
+        step = self._step
+        if not self._device.is_cpu or step is None or self._next == len(self._layout.places):
             return False
-        parameter = self._layout.places[self._next].parameter
-        packed = pack({"values": parameter.detach(), "state": optimizer.state.get(parameter, {})})
-        self._frames.append(Frame("part", packed, step=self._step, index=self._next))
-        self._next += 1
+        self._frames.append(self._part(step))
         return True

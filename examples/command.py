@@ -1,7 +1,7 @@
 """Ridge regression by gradient descent on the diabetes data of scikit-learn: a script that no scheduler can change.
 
-python examples/rigid.py
-elastane train examples/rigid.py            # the same, watched over: a rigid job
+python examples/command.py
+elastane train examples/command.py            # the same, watched over: a command
 """
 
 import argparse

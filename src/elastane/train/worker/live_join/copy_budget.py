@@ -1,0 +1,45 @@
+"""How much state a donor's device copies at one boundary, so that copying stays a small part of each step.
+
+The link between device and host is shared with the loader and the gradients: bulk goes over it a little at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+SHARE = 0.05
+"""Of a step's time may go into copying state for newcomers."""
+LEAST_BYTES, FIRST_BYTES, MOST_BYTES = 1 << 20, 4 << 20, 64 << 20
+"""At a boundary, whatever the measurements say; and before there are any."""
+_NEWEST = 0.3
+"""Weight of the latest measurement."""
+
+
+class CopyBudget:
+    """Bytes for the next boundary, from the time of steps and the speed of copies so far."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._boundary_s: float | None = None
+        self._step_s: float | None = None
+        self._bytes_per_s: float | None = None
+
+    def at_boundary(self) -> int:
+        """Bytes that may be copied now; called once per step."""
+        now = self._clock()
+        if self._boundary_s is not None:
+            self._step_s = _smoothed(self._step_s, now - self._boundary_s)
+        self._boundary_s = now
+        if self._step_s is None or self._bytes_per_s is None:
+            return FIRST_BYTES
+        return int(min(max(SHARE * self._step_s * self._bytes_per_s, LEAST_BYTES), MOST_BYTES))
+
+    def copied(self, nbytes: int, seconds: float) -> None:
+        """A copy of so many bytes took so long (told by another thread)."""
+        if nbytes >= LEAST_BYTES and seconds > 0.0:  # smaller ones measure how long it takes to begin
+            self._bytes_per_s = _smoothed(self._bytes_per_s, nbytes / seconds)
+
+
+def _smoothed(old: float | None, new: float) -> float:
+    return new if old is None else old + _NEWEST * (new - old)
