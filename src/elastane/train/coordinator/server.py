@@ -292,6 +292,8 @@ class CoordinationServer:
             old = known.pop(peer.name, None)
             if old is not None:
                 old.writer.close()
+        if hello.note and peer.name not in self._met:
+            self.host.event({"type": "warned", "text": hello.note[:300]})
         self._met.add(peer.name)
         self.pids.update(pids)
         workers = self.coordinator.workers

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from enum import Enum
 from typing import ClassVar, Protocol
 
 from torch import Tensor
@@ -18,14 +17,7 @@ from torch import Tensor
 from elastane.train.device import Mark
 from elastane.train.errors import MembershipChanged
 from elastane.train.reduce.contract import Collective
-
-
-class TransportKind(Enum):
-    """How gradients travel between members: through host memory with gloo, or from device to device."""
-
-    GLOO_CPU = "gloo"
-    STAGED = "staged"
-    NCCL_LIKE = "nccl"
+from elastane.train.transport_choice import TransportKind as TransportKind
 
 
 class NoTransport(Exception):
