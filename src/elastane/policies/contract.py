@@ -16,6 +16,8 @@ class Needs:
 
     ``period_s`` None means purely event-driven; a number is the default round length, which a run may override.
     ``rebatch`` lets jobs choose their own batch for the GPUs they get; otherwise they keep their owner's.
+    ``profile`` has every job run for a few seconds on one GPU of each accelerator type before it starts, where the
+    world can do that; it charges the time.
     ``oracle`` asks the simulator for the truth in place of estimates: such a policy is a bound, labelled so.
     """
 
@@ -25,6 +27,7 @@ class Needs:
     on_finish: bool = True
     oracle: bool = False
     rebatch: bool = False
+    profile: bool = False
 
 
 @dataclass(frozen=True)

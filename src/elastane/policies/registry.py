@@ -26,6 +26,7 @@ _BUILT_IN = {
     "optimus": "elastane.policies.optimus:Optimus",
     "optimus-oracle": "elastane.policies.optimus:OptimusOracle",
     "pollux": "elastane.policies.pollux:Pollux",
+    "sia": "elastane.policies.sia:Sia",
     "elastane": "elastane.policies.elastane:Elastane",
     "elastane-oracle": "elastane.policies.elastane:ElastaneOracle",
 }

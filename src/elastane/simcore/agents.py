@@ -45,7 +45,18 @@ class Agents:
         adapts = self._needs.rebatch and has(ABILITIES[arrival.kind], Ability.REBATCH)
         if limits.fixed is None and not adapts:
             limits = replace(limits, fixed=arrival.batch or limits.initial)
-        return Learner(limits, memory if self._uses_models else None)
+        learner = Learner(limits, memory if self._uses_models else None)
+        if self._needs.profile:
+            self._profile(learner, arrival)
+        return learner
+
+    def _profile(self, learner: Learner, arrival: Arrival) -> None:
+        """Has the learner take in short runs that were made before the job starts."""
+        for run in arrival.profile:
+            learner.observe(run.gpu_type, 1, run.workers, run.per_gpu, run.gradient_s, run.step_s)
+            if run.noise is not None:
+                learner.observe_noise(run.noise, 0.0)
+        self.fits += refit([learner])
 
     def server_learner(self, arrival: Arrival) -> ServerLearner | None:
         """The same for a job with parameter servers."""
