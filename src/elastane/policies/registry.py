@@ -27,6 +27,8 @@ _BUILT_IN = {
     "optimus-oracle": "elastane.policies.optimus:OptimusOracle",
     "pollux": "elastane.policies.pollux:Pollux",
     "sia": "elastane.policies.sia:Sia",
+    "elasticflow": "elastane.policies.elasticflow:ElasticFlow",
+    "elasticflow-oracle": "elastane.policies.elasticflow:ElasticFlowOracle",
     "elastane": "elastane.policies.elastane:Elastane",
     "elastane-oracle": "elastane.policies.elastane:ElastaneOracle",
 }

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from elastane.policies.sia.configurations import Configuration
+from elastane.policies.allocation.eviction import Configuration
 from elastane.policies.sia.goodputs import restart_factor
 from elastane.policies.sia.program import Candidate, choose, costs
 

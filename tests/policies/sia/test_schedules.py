@@ -10,12 +10,12 @@ import pytest
 from elastane.cluster import Cluster, Grant, Node
 from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.throughput import ThroughputParams
+from elastane.policies.allocation.eviction import Configuration, place
 from elastane.policies.options import OptionError
 from elastane.policies.registry import make_policy
 from elastane.policies.sia import Sia
-from elastane.policies.sia.configurations import Configuration, Machines, valid_configurations, virtual_nodes
+from elastane.policies.sia.configurations import Machines, valid_configurations, virtual_nodes
 from elastane.policies.sia.goodputs import Row, goodputs
-from elastane.policies.sia.placement import place
 from elastane.policies.sia.rows import row_of
 from elastane.policies.view import ELASTIC, RIGID, Facts, JobState, JobView, Ledger, Request, View
 

@@ -11,16 +11,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from elastane.policies.allocation.eviction import Configuration
 from elastane.policies.view import Ability, JobView, View, has
-
-
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """GPUs of one type on so many nodes; ``nodes`` is the fewest that hold them."""
-
-    gpu_type: str
-    gpus: int
-    nodes: int = 1
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import numpy as np
 from elastane.models.accelerator_types import best_known, on_type, passes_s, tells_types_apart
 from elastane.models.goodput import GoodputModel, goodput_tables
 from elastane.models.speed import FloatArray
-from elastane.policies.sia.configurations import Configuration
+from elastane.policies.allocation.eviction import Configuration
 from elastane.policies.view import JobView
 
 MOST = 3000.0

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from elastane.policies.allocation.eviction import Configuration, place
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Exact, Plan
-from elastane.policies.sia.configurations import Configuration, Machines
+from elastane.policies.sia.configurations import Machines
 from elastane.policies.sia.goodputs import Row, goodputs, normalised
-from elastane.policies.sia.placement import place
 from elastane.policies.sia.program import Candidate, choose
 from elastane.policies.sia.rows import row_of
 from elastane.policies.view import Info, JobView, View

@@ -16,7 +16,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from elastane.models.speed import FloatArray
-from elastane.policies.sia.configurations import Configuration
+from elastane.policies.allocation.eviction import Configuration
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _solve(
             LinearConstraint(one_each, -np.inf, 1.0),
             LinearConstraint(used, -np.inf, np.array([float(number) for number in gpus.values()])),
         ],
-        options={"mip_rel_gap": gap, "presolve": True},
+        options={"mip_rel_gap": gap, "presolve": False},
     )
     if answer.x is None:  # leaving out every job that is not fixed is always allowed
         raise ArithmeticError(f"the program of {len(entries)} choices was not solved: {answer.message}")

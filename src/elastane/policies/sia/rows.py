@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from elastane.policies.sia.configurations import Configuration, Machines, configurations_of
+from elastane.policies.allocation.eviction import Configuration
+from elastane.policies.sia.configurations import Machines, configurations_of
 from elastane.policies.sia.goodputs import Row
 from elastane.policies.view import Ability, JobView, View, has
 

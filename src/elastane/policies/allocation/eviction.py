@@ -1,4 +1,4 @@
-"""Places the configurations that were chosen: who need not move stays, and the fewest GPUs are evicted for the rest.
+"""Places configurations that were chosen: who need not move stays, and the fewest GPUs are evicted for the rest.
 
 Jobs on several nodes take whole ones, jobs on one node are never split, as far as the nodes allow; the largest are
 placed first.  Where an unchanged job stands in the way it is evicted, keeps its configuration, and finds another place.
@@ -7,12 +7,21 @@ placed first.  Where an unchanged job stands in the way it is evicted, keeps its
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from elastane.cluster import Grant
 from elastane.policies.lowering.wants import place_wants
 from elastane.policies.plan import Spread, Want
-from elastane.policies.sia.configurations import Configuration
 from elastane.policies.view import Ability, JobView, View, has
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """GPUs of one type on so many nodes; ``nodes`` is the fewest that hold them."""
+
+    gpu_type: str
+    gpus: int
+    nodes: int = 1
 
 
 def place(
