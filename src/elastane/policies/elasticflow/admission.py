@@ -55,7 +55,7 @@ def shares_of(
 def _cheapest(job: Due, slots: Slots, free: Mapping[str, IntArray]) -> Share | None:
     """Returns the share with the fewest GPU seconds; a job stays on the type it runs on if that is enough."""
     seconds = slots.seconds_before(job.deadline_s)
-    homes = [job.home] if job.home in job.curves else []
+    homes = [job.home] if job.home is not None and job.home in job.curves else []
     for kinds in (homes, sorted(job.curves)):
         found = [
             Share(kind, gpus)

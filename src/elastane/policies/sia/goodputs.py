@@ -91,7 +91,7 @@ def normalised(row: Row, goodput: FloatArray, now_s: float) -> FloatArray:
     if not feasible.any():
         return np.where(np.arange(len(goodput)) == row.present, 1.0, 0.0)
     scale = max(row.job.request.min_workers, 1) / goodput[feasible].min()
-    out = np.minimum(goodput * scale, MOST)
+    out: FloatArray = np.minimum(goodput * scale, MOST)
     if row.present is not None:
         job = row.job
         factor = restart_factor(now_s - job.submit_s, job.ledger.restarts, job.restart_s)

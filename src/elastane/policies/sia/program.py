@@ -8,6 +8,7 @@ y ∈ {0, 1},   Σ_c y(j,c) ≤ 1 for every job,   Σ GPUs ≤ R_τ for every ty
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -61,6 +62,13 @@ def choose(
 
 _TIE = 1e-7
 
+_QUIET = {
+    "mip_heuristic_run_rins": False,
+    "mip_heuristic_run_rens": False,
+    "mip_heuristic_run_root_reduced_cost": False,
+}
+"""Heuristics of HiGHS that these programs do not need; they print to the standard output of the process."""
+
 
 def _solve(
     entries: Sequence[tuple[int, int, float]],
@@ -82,16 +90,18 @@ def _solve(
         shape=(len(gpus), len(entries)),
     )
     fixed = np.array([1.0 if candidates[job].fixed else 0.0 for job in jobs])
-    answer = milp(
-        np.array([cost for _, _, cost in entries]),
-        integrality=np.ones(len(entries)),
-        bounds=Bounds(fixed, np.ones(len(entries))),
-        constraints=[
-            LinearConstraint(one_each, -np.inf, 1.0),
-            LinearConstraint(used, -np.inf, np.array([float(number) for number in gpus.values()])),
-        ],
-        options={"mip_rel_gap": gap, "presolve": False},
-    )
+    with warnings.catch_warnings():  # SciPy passes on what it does not know itself, and says so every time
+        warnings.filterwarnings("ignore", message="Unrecognized options", category=RuntimeWarning)
+        answer = milp(
+            np.array([cost for _, _, cost in entries]),
+            integrality=np.ones(len(entries), dtype=np.int64),
+            bounds=Bounds(fixed, np.ones(len(entries))),
+            constraints=[
+                LinearConstraint(one_each, -np.inf, 1.0),
+                LinearConstraint(used, -np.inf, np.array([float(number) for number in gpus.values()])),
+            ],
+            options={"mip_rel_gap": gap, **_QUIET},
+        )
     if answer.x is None:  # leaving out every job that is not fixed is always allowed
         raise ArithmeticError(f"the program of {len(entries)} choices was not solved: {answer.message}")
     out: FloatArray = answer.x
