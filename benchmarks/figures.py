@@ -34,6 +34,12 @@ class Figures:
         """A value that must not exceed its limit."""
         self._add(Figure(name, value, f"<= {limit:g} {unit}".strip(), kind, value <= limit))
 
+    def at_least(
+        self, name: str, value: float, limit: float, kind: Literal["gate", "goal"], unit: str = ""
+    ) -> None:
+        """A value that must reach its limit."""
+        self._add(Figure(name, value, f">= {limit:g} {unit}".strip(), kind, value >= limit))
+
     def within(
         self, name: str, value: float, reference: float, tolerance: float, kind: Literal["gate", "goal"]
     ) -> None:

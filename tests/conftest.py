@@ -5,6 +5,8 @@ import os
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
+pytest_plugins = ("fakegpu.plugin",)
+
 # Tests may run as root; their jobs are their own.
 os.environ.setdefault("ELASTANE_JOBS_AS", "me")
 

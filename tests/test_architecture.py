@@ -14,16 +14,16 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "elastane"
 
 ROOMS: dict[str, set[str]] = {
+    "accelerators": set(),
     "jobs": set(),
     "cluster": set(),
     "models": {"jobs", "cluster"},
-    "market": {"models"},
-    "policies": {"models", "market"},
+    "policies": {"models"},
     "scheduling": {"policies"},
     "simcore": {"scheduling"},
     "testing": {"scheduling", "engines"},
     "sim": {"simcore", "policies"},
-    "train": {"models"},
+    "train": {"models", "accelerators"},
     "engines": {"jobs", "cluster", "train"},
     "compat": {"train"},
     "predict": {"models"},
@@ -34,7 +34,7 @@ ROOMS: dict[str, set[str]] = {
 USERS = {"client", "demo"}
 """Rooms that only talk to the service, from outside."""
 
-GROUND = {"codec", "errors", "lazy", "page", "resources", "suggest", "textfiles"}
+GROUND = {"codec", "errors", "kit", "lazy", "resources", "suggest", "textfiles"}
 """Modules below every room."""
 
 DOORS = {"cli", "__init__", "__main__"}
@@ -91,8 +91,21 @@ def test_no_room_imports_one_above_it(path: Path) -> None:
     assert violations(room_of(path), path.read_text(encoding="utf-8"), package) == []
 
 
-def test_every_room_in_the_house_is_in_the_table() -> None:
-    assert {room_of(path) for path in FILES} <= ROOMS.keys() | GROUND | DOORS
+def test_the_table_has_every_room_in_the_house_and_no_other() -> None:
+    assert {room_of(path) for path in FILES} == ROOMS.keys() | GROUND | DOORS
+
+
+TESTS = Path(__file__).parent
+
+
+@pytest.mark.parametrize(
+    "folder",
+    sorted({path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")} - {Path("fakegpu")}),
+    ids=str,
+)
+def test_tests_stand_in_the_folder_of_the_room_that_they_test(folder: Path) -> None:
+    """``fakegpu`` is an instrument of the tests, and has tests of its own."""
+    assert (SOURCE / folder).is_dir(), f"there is no {folder} in src/elastane whose tests these could be"
 
 
 @pytest.mark.parametrize("room", ROOMS)

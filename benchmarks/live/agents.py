@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+from benchmarks.harness import Bench
 from benchmarks.live.census import Census, agent_pids, supervisors, take_census
 from benchmarks.live.jobs import laps_of, lines_of, short, training
 from benchmarks.live.system import System, kill_one, until
-from benchmarks.train.bench import Bench
 from benchmarks.train.timeline import Lap
 from elastane.client import Client
 from elastane.service.messages import JobDetail

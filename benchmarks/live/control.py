@@ -13,11 +13,12 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from benchmarks.harness import Bench
 from benchmarks.live.jobs import laps_of, latest_step, lines_of, short, training
 from benchmarks.live.past import write_past
 from benchmarks.live.system import System, until
-from benchmarks.train.bench import Bench
 from elastane.client import Client
+from elastane.engines.local.paths import Layout
 from elastane.errors import ElastaneError
 from elastane.jobs.states import TERMINAL
 from elastane.train.reports.event_file import load_run
@@ -172,7 +173,7 @@ def _judge_training(
     figures = bench.figures
     for name, job in trained.items():
         laps = laps_of(bench.folder / name)
-        events = load_run(bench.folder / "home" / "jobs" / job / "run")
+        events = load_run(Layout(bench.folder / "home").records(job))
         told = [event.step for event in events if isinstance(event, Stepped)]
         back = sum(b < a for a, b in pairwise(told))
         harmed = sum(

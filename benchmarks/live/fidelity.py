@@ -6,8 +6,8 @@ import os
 import time
 from statistics import fmean
 
+from benchmarks.harness import Bench
 from benchmarks.live.system import System, until
-from benchmarks.train.bench import Bench
 from elastane.demo.cast import CAST
 from elastane.policies.registry import make_policy
 from elastane.service.simulate_history import Rehearsed, rehearse

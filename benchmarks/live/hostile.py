@@ -11,14 +11,13 @@ import os
 import time
 from collections.abc import Sequence
 
+from benchmarks.harness import Bench, Stuck
 from benchmarks.live.bystanders import LOOK_S, TENANT, Bystanders, ended
 from benchmarks.live.poisons import HEAVY, QUICK, Poison, batches, innocent, own, shared
 from benchmarks.live.probing import Probe
 from benchmarks.live.scripts.poisons.place import DEEDS
 from benchmarks.live.system import System, alive, kill_one
 from benchmarks.live.verdict import CANCEL_S, LEFT_S, Outcome, judge
-from benchmarks.train.bench import Bench
-from benchmarks.train.live import Stuck
 from elastane.client import Client
 from elastane.client.errors import RequestRefused
 from elastane.engines.local.json_files import started

@@ -14,9 +14,9 @@ RETRIES = 1000
 
 
 def short(folder: Path, label: str, seconds: float, *, retries: int = 0) -> Mapping[str, Any]:
-    """A rigid job that writes to ``folder/label`` when it begins and when it ends."""
+    """A command that writes to ``folder/label`` when it begins and when it ends."""
     command = [sys.executable, str(SCRIPTS / "once.py"), str(folder), label, f"{seconds:.3f}"]
-    return {"name": label, "command": command, "kind": "rigid", "workers": 1, "retries": retries}
+    return {"name": label, "command": command, "kind": "command", "workers": 1, "retries": retries}
 
 
 def training(stamps: Path, workers: Mapping[str, int], *, every_s: float, pause_s: float) -> Mapping[str, Any]:

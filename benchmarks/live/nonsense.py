@@ -26,7 +26,7 @@ _NAMES = ("train", "net-1", "a.b", "A_9", "x")
 _MAKERS: Mapping[str, Callable[[random.Random], object]] = {
     "command": lambda r: r.choice(["python train.py", ["python", "-m", "net", "--lr", "0.1"], "bash run.sh 'a b'"]),
     "name": lambda r: r.choice(_NAMES),
-    "kind": lambda r: r.choice(["auto", "adaptive", "resizable", "rigid"]),
+    "kind": lambda r: r.choice(["auto", "adaptive", "resizable", "rigid", "command"]),
     "workers": lambda r: r.choice([r.randint(1, 64), {"min": r.randint(1, 4)}, {"min": 2, "max": r.randint(2, 64)}]),
     "servers": lambda r: r.choice([r.randint(1, 4), {"min": 1, "synchronous": False, "resources": {"cpus": 2.5}}]),
     "resources": lambda r: {"gpus": r.randint(0, 8), "cpus": r.uniform(0, 64), "memory": f"{r.randint(1, 99)} GB"},

@@ -78,7 +78,7 @@ class Poison:
 
     name: str
     command: Sequence[str]
-    kind: str = "rigid"
+    kind: str = "command"
 
     def spec(self) -> Mapping[str, Any]:
         """As it is handed in."""
@@ -123,7 +123,7 @@ def _shared(scratch: Path, folder: Path, script: str, what: str) -> Poison:
     """Run where files lie as when it was written: all of a job's in one folder."""
     name = f"shared {what or script.removesuffix('.py')}"
     words = [sys.executable, str(SCRIPTS / "as_found.py"), str(folder.resolve() / script), str(scratch / name)]
-    return Poison(name, [*words, what], "adaptive" if script.startswith("surr") else "rigid")
+    return Poison(name, [*words, what], "adaptive" if script.startswith("surr") else "command")
 
 
 def batches(poisons: Sequence[Poison], size: int) -> list[list[Poison]]:

@@ -48,11 +48,11 @@ class _Timed(ControlPlane):
 def _spec(rng: random.Random) -> dict[str, object]:
     """Jobs of all characters, most of them longer than the measurement, some that come and go meanwhile."""
     seconds = rng.choice([20.0, 60.0, 600.0, 6000.0])
-    rigid = rng.random() < 0.2
+    command = rng.random() < 0.2
     return {
         "command": "python train.py",
-        "kind": "rigid" if rigid else "adaptive",
-        "workers": rng.randint(1, 2) if rigid else {"min": 1, "max": rng.choice([4, 8, 16])},
+        "kind": "command" if command else "adaptive",
+        "workers": rng.randint(1, 2) if command else {"min": 1, "max": rng.choice([4, 8, 16])},
         "env": {
             "FAKE_SAMPLES": str(seconds * 100.0),
             "FAKE_BATCH": "64",

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from benchmarks.harness import Bench
 from benchmarks.live.nonsense import NASTY, good, spoiled, written
-from benchmarks.train.bench import Bench
 from elastane.errors import ElastaneError
 from elastane.jobs import JobSpec, SpecError, dump_json, dump_yaml, load_spec, parse_spec
 

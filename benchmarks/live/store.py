@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks.harness import Bench
 from benchmarks.live.damage import damaged_copy, refusals_of, sealed_home
 from benchmarks.live.promises import TENANT, Promises
 from benchmarks.live.system import UP, System, until
-from benchmarks.train.bench import Bench
 from benchmarks.train.live import environment
 from elastane.errors import ElastaneError
 from elastane.service.home import DATABASE

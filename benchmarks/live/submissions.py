@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from statistics import median, quantiles
 
+from benchmarks.harness import Bench
 from benchmarks.live.load import Plan, Result
 from benchmarks.live.system import System
-from benchmarks.train.bench import Bench
 from benchmarks.train.live import environment
 from elastane.client import Client
 

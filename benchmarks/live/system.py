@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from benchmarks.train.live import Stuck, environment, processes_of, sweep
+from benchmarks.harness import Stuck, processes_of, sweep
+from benchmarks.train.live import environment
 from elastane.client import Client
 from elastane.engines.local.marked_processes import kill_marked, marked
 from elastane.engines.local.paths import Layout

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from benchmarks.harness import Bench
 from benchmarks.live.probing import Seen
-from benchmarks.train.bench import Bench
 
 CANCEL_S, LEFT_S = 10.0, 10.0
 _MOST_MS, _MOST_HEAVY_MS, _MOST_MB = 100.0, 300.0, 100.0

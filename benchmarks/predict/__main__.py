@@ -5,16 +5,22 @@ The neural network that others are compared with takes most of the time; what it
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 
 from benchmarks.figures import Figures
+from benchmarks.harness import Group, Suite, run
 from benchmarks.predict.catalog import catalog_speed
 from benchmarks.predict.eta import time_left
 from benchmarks.predict.eta_running import resumed_runs
 from benchmarks.predict.published import rows_left_out, unseen_cards, unseen_modern
 from benchmarks.predict.vgg import vgg_on_v100
 from benchmarks.predict.whole import whole_networks
+
+
+def _group(measure: Callable[[Figures], None]) -> Group:
+    """A group that needs nothing but a place for its figures."""
+    return lambda bench: measure(bench.figures)
+
 
 GROUPS: dict[str, Callable[[Figures], None]] = {
     "catalog": catalog_speed,
@@ -28,17 +34,12 @@ GROUPS: dict[str, Callable[[Figures], None]] = {
 }
 """Quick ones first."""
 
-
-def main() -> None:
-    """Print every figure; exit non-zero if a gate is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.predict", description=__doc__)
-    parser.add_argument("--only", choices=GROUPS, action="append", help="run this group (may be repeated)")
-    names = parser.parse_args().only or list(GROUPS)
-    figures = Figures("predict" if len(names) == len(GROUPS) else f"predict-{'-'.join(names)}")
-    for name in names:
-        GROUPS[name](figures)
-    figures.finish()
-
+SUITE = Suite(
+    "predict",
+    __doc__,
+    {name: _group(measure) for name, measure in GROUPS.items()},
+    works_in_folders=False,
+)
 
 if __name__ == "__main__":
-    main()
+    run(SUITE)

@@ -1,0 +1,1 @@
+"""Published schedulers against the figures of their own simulators."""

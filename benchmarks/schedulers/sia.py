@@ -108,7 +108,7 @@ def _measure(figures: Figures, workload: Workload, policy: str) -> Measured:
         gpu_h=float(np.mean([job.service_gpu_s for job in result.jobs])) / _HOUR_S,
     )
     figures.note(
-        f"{workload.file}, {policy}: mean JCT {found.mean:.3f} h, p99 {found.p99:.2f} h, makespan {found.makespan:.2f} h, "
+        f"{workload.file}, {policy}: mean JCT {found.mean:.3f} h, p99 {found.p99:.2f}, makespan {found.makespan:.2f}, "
         f"worst rho {found.rho:.2f}, {found.restarts:.2f} restarts and {found.gpu_h:.2f} GPU h a job; "
         f"{np.median(result.decision_ms):.0f} ms a decision, {result.cpu_s:.0f} CPU s"
     )

@@ -11,9 +11,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.harness import Bench, Stuck
 from benchmarks.train.alone import finish, start
-from benchmarks.train.bench import Bench
-from benchmarks.train.live import LiveJob, Stuck
+from benchmarks.train.live import LiveJob
 from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Resized, Stepped
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from benchmarks.train.bench import Bench
+from benchmarks.harness import Bench
 from benchmarks.train.live import LiveJob
 from benchmarks.train.scripts.networks import TASKS
 

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.train.live import PATIENCE_S, SCRIPTS, Stuck, environment
+from benchmarks.harness import Stuck
+from benchmarks.train.live import PATIENCE_S, SCRIPTS, environment
 
 
 def start(script: str, run: Path, arguments: Sequence[str], **variables: str) -> subprocess.Popen[str]:

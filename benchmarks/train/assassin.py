@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.train.live import PATIENCE_S, LiveJob, Stuck
+from benchmarks.harness import Stuck
+from benchmarks.train.live import PATIENCE_S, LiveJob
 
 _LOOK_S = 0.01
 

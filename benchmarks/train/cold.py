@@ -16,7 +16,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.train.live import PATIENCE_S, SCRIPTS, Stuck, environment, sweep
+from benchmarks.harness import Stuck, sweep
+from benchmarks.train.live import PATIENCE_S, SCRIPTS, environment
 from benchmarks.train.timeline import Lap, leader_laps, read_diaries
 
 _LOOK_S = 0.1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from benchmarks.train.bench import Bench
+from benchmarks.harness import Bench
 from benchmarks.train.live import LiveJob
 from benchmarks.train.timeline import Diary, Lap, leader_laps, read_diaries, switches
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median, quantiles
 
+from benchmarks.harness import Bench, Stuck
 from benchmarks.train.alone import finish, start
 from benchmarks.train.assassin import Assassin, Harm
-from benchmarks.train.bench import Bench
-from benchmarks.train.live import LiveJob, Stuck
+from benchmarks.train.live import LiveJob
 from benchmarks.train.timeline import Diary, Lap, read_diaries
 from elastane.train.reports.events import Event, Resized
 

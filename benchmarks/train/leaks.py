@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.train.bench import Bench
+from benchmarks.harness import Bench
 from benchmarks.train.live import LiveJob
 
 FEW, MANY = 2, 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import Stuck, sweep
 from elastane.train.coordinator.login import connect
 from elastane.train.coordinator.supervisor import control_of
 from elastane.train.errors import TrainError
@@ -25,33 +25,10 @@ PATIENCE_S = 300.0
 _LOOK_S = 0.05
 
 
-class Stuck(RuntimeError):
-    """A job did not do what it was asked in a time that is long beyond any measure."""
-
-
 def environment(**more: str) -> dict[str, str]:
     """For every process of a benchmark: one thread each, and the scripts find each other."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return {**os.environ, **threads, "PYTHONPATH": str(ROOT), "ELASTANE_JOBS_AS": "me", **more}
-
-
-def processes_of(folder: Path) -> list[int]:
-    """Processes that have this folder in their environment: those a benchmark started for it."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit() and str(folder).encode() in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
-    return [pid for pid in found if pid != os.getpid()]
-
-
-def sweep(folder: Path) -> int:
-    """Kill whatever is left of a folder's processes; returns how many there were."""
-    left = processes_of(folder)
-    for pid in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    return len(left)
 
 
 class LiveJob:

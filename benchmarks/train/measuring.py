@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean, quantiles
 
-from benchmarks.train.bench import Bench
+from benchmarks.harness import Bench
 from benchmarks.train.live import LiveJob
 
 Steps = Sequence[tuple[str, float]]

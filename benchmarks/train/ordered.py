@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.figures import Figure
-from benchmarks.train.bench import Bench
-from benchmarks.train.live import ROOT, Stuck, environment
+from benchmarks.harness import Bench, Stuck
+from benchmarks.train.live import ROOT, environment
 
 RESULT = Path("build/bench/train_reduce.json")
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal
 
-from benchmarks.train.bench import Bench
+from benchmarks.harness import Bench
 from benchmarks.train.cold import ColdJob, StaticGroup, TorchrunAgents
 from benchmarks.train.live import LiveJob
 from benchmarks.train.timeline import Diary, Switch, read_diaries, switches

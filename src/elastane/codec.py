@@ -1,4 +1,4 @@
-"""Frozen values as JSON objects and back, driven by their type annotations.
+"""Converts frozen dataclasses to JSON objects and back, driven by their type annotations.
 
 Reading is forgiving about what another version may have added or left out, and strict about everything else:
 an unknown field is ignored, a missing optional one takes its default, a value of the wrong kind is refused.
@@ -25,7 +25,7 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def encoded(value: object) -> Any:
-    """A value of a dataclass, or a part of one, as JSON has it."""
+    """Encode a value of a dataclass, or a part of one, as JSON values."""
     kind: Any = type(value)
     if kind in _AS_THEY_ARE:  # most are: the rest is asked in the order of how slow the question is
         return value
@@ -42,7 +42,7 @@ _AS_THEY_ARE = frozenset({NoneType, str, bool, int})
 
 @cache
 def _names(kind: type) -> tuple[str, ...] | None:
-    """Fields of a dataclass; None for anything else."""
+    """List the fields of a dataclass; None for anything else."""
     if not is_dataclass(kind) or issubclass(kind, Enum | Mapping):
         return None
     return tuple(field.name for field in fields(kind) if field.init)
@@ -67,7 +67,7 @@ def _encoded_other(value: object) -> Any:
 
 
 def decoded(kind: type[Value], document: object) -> Value:
-    """The value of dataclass ``kind`` that ``document`` describes.
+    """Decode the value of dataclass ``kind`` that ``document`` describes.
 
     Raises:
         ValueError: a required field is missing, or a field holds something of another kind.
@@ -101,7 +101,7 @@ def _fields(kind: type[Any]) -> tuple[tuple[str, bool, _Reader], ...]:
 
 
 def _reader(hint: Any) -> _Reader:
-    """The function that reads what an annotation promises."""
+    """Make the function that reads what an annotation promises."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint in _PLAIN:
         return _PLAIN[hint]

@@ -1,4 +1,4 @@
-"""Names that a package offers, each imported from its module when it is first asked for (PEP 562).
+"""Makes lazy packages, whose names are each imported from its module when it is first asked for (PEP 562).
 
 Importing such a package is cheap: PyTorch or pydantic comes with the first name that needs it.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def lazy_names(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package; ``home`` says in which of its modules each name is defined."""
+    """Make the ``__getattr__`` of a package; ``home`` says in which of its modules each name is defined."""
 
     def get(name: str) -> Any:
         if name not in home:

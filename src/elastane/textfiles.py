@@ -53,7 +53,7 @@ class _Limited(io.RawIOBase):
 
 
 def open_text(path: Path, most: int = LARGEST) -> io.TextIOWrapper:
-    """The file as text, unpacked if it is gzip by content (names lie)."""
+    """Open the file as text, unpacked if it is gzip by content (names lie)."""
     if path.is_dir():
         raise ElastaneError(f"{path} is a directory; one file is expected")
     try:
@@ -66,13 +66,13 @@ def open_text(path: Path, most: int = LARGEST) -> io.TextIOWrapper:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file is gzip by content."""
+    """Tell whether a file is gzip by content."""
     with path.open("rb") as file:
         return file.read(2) == GZIP_MAGIC
 
 
 def read_text(path: Path, characters: int = -1) -> str:
-    """The first characters of a file, or all of it."""
+    """Read the first characters of a file, or all of it."""
     with open_text(path, LARGEST_WHOLE if characters < 0 else LARGEST) as file:
         try:
             return file.read(characters)
@@ -93,7 +93,7 @@ def lines_of(file: io.TextIOWrapper, path: Path, most: int = MOST_LINES) -> Iter
 
 
 def read_json(path: Path) -> Any:
-    """The document in a JSON file."""
+    """Read the document in a JSON file."""
     text = read_text(path)
     try:
         return json.loads(text)

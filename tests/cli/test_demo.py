@@ -143,7 +143,7 @@ def test_the_demo_runs_five_jobs_through_two_kills_and_leaves_nothing(tmp_path: 
     result = json.loads(done.stdout)
     assert result["succeeded"]
     jobs = {job["name"]: job for job in result["jobs"]}
-    assert {job["kind"] for job in jobs.values()} == {"adaptive", "rigid", "resizable"}
+    assert {job["kind"] for job in jobs.values()} == {"adaptive", "command", "resizable"}
     assert [job["state"] for job in jobs.values()] == ["succeeded"] * 5
     assert len(result["killed"]["workers"]) == 1
     assert len(result["killed"]["agents"]) == 1

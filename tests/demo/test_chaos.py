@@ -34,7 +34,7 @@ def layout(home: Path, *nodes: str) -> Layout:
 
 
 def test_the_largest_adaptive_job_loses_its_last_worker() -> None:
-    jobs = [running("small", 2), running("large", 3), running("rigid", 4, kind="rigid")]
+    jobs = [running("small", 2), running("large", 3), running("alone", 4, kind="command")]
     assert worker_to_kill(jobs, 2) == Victim(Target.WORKER, "w3", ("large",), 103)
 
 
@@ -46,7 +46,7 @@ def test_no_worker_is_hit_before_enough_of_them_train() -> None:
 
 
 def test_the_agent_of_a_node_with_adaptive_jobs_only_is_hit(tmp_path: Path) -> None:
-    jobs = [running("cnn", 2), running("rows", 1, kind="rigid")]
+    jobs = [running("cnn", 2), running("rows", 1, kind="command")]
     nodes = [node("n0", cnn=1, rows=1), node("n1", cnn=1)]
     assert agent_to_kill(nodes, jobs, layout(tmp_path, "n0", "n1")) == Victim(Target.AGENT, "n1", ("cnn",), 501)
 

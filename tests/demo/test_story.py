@@ -111,7 +111,7 @@ def test_steps_lost_by_going_back_to_a_checkpoint_count() -> None:
 
 
 def test_a_job_that_says_nothing_of_steps_is_not_said_to_have_lost_none() -> None:
-    figures = figures_of(detail(kind="rigid"), (resized(1.0, "start", 0, 1, 0.5),), None, None)
+    figures = figures_of(detail(kind="command"), (resized(1.0, "start", 0, 1, 0.5),), None, None)
     assert figures.steps_lost is None
     assert figures.pauses_s == ()
     assert len(cells(figures)) == len(HEADINGS)

@@ -30,7 +30,7 @@ def test_a_command_is_enough() -> None:
     job = spec()
     assert (job.name, job.kind, job.klass, job.tenant) == ("train", Kind.AUTO, JobClass.NORMAL, "default")
     assert (job.workers.min, job.max_workers, job.worker) == (1, None, Resources(gpus=1.0))
-    assert (job.server, job.deadline_s(0.0), job.value) == (None, None, None)
+    assert (job.servers, job.deadline_s(0.0), job.value) == (None, None, None)
 
 
 @pytest.mark.parametrize("section", sections(), ids=lambda section: section.__name__)
@@ -125,7 +125,8 @@ def test_a_single_number_stands_for_a_section() -> None:
     assert (job.workers.min, job.max_workers) == (4, 4)
     assert job.batch is not None
     assert (job.batch.size, job.accelerators) == (128, ("t4",))
-    assert job.server == Resources(cpus=1.0)
+    assert job.servers is not None
+    assert (job.servers.min, job.servers.resources.cpus) == (2, 1.0)
 
 
 def test_a_rigid_job_has_as_many_workers_at_most_as_at_least() -> None:
@@ -167,6 +168,9 @@ def test_whole_numbers_in_the_environment_become_text() -> None:
     assert spec(env={"PORT": 8080, "EMPTY": "", "A": "b c"}).env == {"PORT": "8080", "EMPTY": "", "A": "b c"}
 
 
-def test_a_kind_that_only_simulations_know_is_refused_with_what_it_is_called_here() -> None:
-    with pytest.raises(SpecError, match="here a command that saves nothing is 'rigid'"):
-        parse_spec({"command": "sleep 1", "kind": "command"})
+@pytest.mark.parametrize(("kind", "words"), [("command", "a command"), ("rigid", "a rigid job")])
+def test_kinds_of_one_size_are_refused_a_range(kind: str, words: str) -> None:
+    assert spec(kind=kind, workers=3).max_workers == 3
+    assert spec(kind=kind, workers={"min": 3}).max_workers == 3
+    with pytest.raises(SpecError, match=f"{words} has one size, not workers from 1 to 2"):
+        spec(kind=kind, workers={"min": 1, "max": 2})

@@ -19,7 +19,7 @@ def after(*events: Event) -> State:
 
 def test_the_plain_life_of_a_job() -> None:
     assert after(E.ADMIT, E.START, E.STARTED) is S.RUNNING
-    assert after(E.ADMIT, E.STAGE, E.START, E.STARTED, E.RESIZE, E.RESIZED, E.FINISH) is S.SUCCEEDED
+    assert after(E.ADMIT, E.START, E.STARTED, E.RESIZE, E.RESIZED, E.FINISH) is S.SUCCEEDED
     assert after(E.ADMIT, E.START, E.STARTED, E.SUSPEND, E.SAVED, E.START, E.STARTED) is S.RUNNING
     assert after(E.ADMIT, E.START, E.CRASH, E.REQUEUE) is S.QUEUED
     assert after(E.ADMIT, E.START, E.STARTED, E.LOSE, E.RECOVER) is S.RUNNING

@@ -16,10 +16,10 @@ from elastane.policies.registry import make_policy
 from elastane.policies.view import Request, Tenant, View
 from elastane.resources import Resources
 from elastane.scheduling.decide import Decision
-from elastane.sim.truth.fixed import FixedJob
 from elastane.simcore.job_run import Arrival
 from elastane.simcore.physics import Physics
 from elastane.simcore.world import Outage, World
+from helpers.fixed_job import FixedJob
 
 # Property tests judge results, not speed: a busy machine must not turn them red.
 settings.register_profile("elastane", deadline=None, suppress_health_check=[HealthCheck.too_slow])

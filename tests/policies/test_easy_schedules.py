@@ -13,10 +13,10 @@ from elastane.policies.fifo import Fifo
 from elastane.policies.options import OptionError
 from elastane.policies.registry import make_policy
 from elastane.policies.view import Request
-from elastane.sim.truth.fixed import FixedJob
 from elastane.simcore.job_run import Arrival
 from elastane.simcore.physics import Physics
 from elastane.simcore.world import World
+from helpers.fixed_job import FixedJob
 
 
 @pytest.mark.parametrize("reservations", ["one", "all"])

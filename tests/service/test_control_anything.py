@@ -75,7 +75,7 @@ class Anything(RuleBasedStateMachine):
     # What people ask for.
 
     @rule(
-        kind=st.sampled_from(["adaptive", "resizable", "rigid"]),
+        kind=st.sampled_from(["adaptive", "resizable", "rigid", "command"]),
         least=st.integers(1, 3),
         more=st.integers(0, 4),
         samples=st.sampled_from([100, 1000, 6000]),
@@ -84,7 +84,7 @@ class Anything(RuleBasedStateMachine):
         priority=st.integers(0, 2),
     )
     def submit(self, kind: str, least: int, more: int, samples: int, **rest: Any) -> None:
-        workers = {"min": least, "max": least + (0 if kind == "rigid" else more)}
+        workers = {"min": least, "max": least + (0 if kind in ("rigid", "command") else more)}
         self.attempt(
             lambda: self.ids.append(
                 self.world.submit(kind=kind, workers=workers, samples=samples, sync_s=0.01, **rest)
@@ -183,7 +183,7 @@ class Anything(RuleBasedStateMachine):
         assert all(count <= SLOTS for count in used.values())
 
     @invariant()
-    def rigid_jobs_have_all_their_workers_or_none(self) -> None:
+    def commands_have_all_their_workers_or_none(self) -> None:
         for job in self.world.plane.live.values() if self.ids else ():
             there = sum(self.world.engine.workers_of(job.id).values())
             assert job.row.kind != "rigid" or there in (0, job.spec.workers.min)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -206,18 +205,18 @@ def test_the_end_of_a_suspended_job_is_foreseen_from_its_speed_and_from_those_be
 def test_why_the_end_of_a_waiting_job_is_not_known_is_told(tmp_path: Path) -> None:
     with world(tmp_path, nodes=1, slots=1, policy="fifo(mode=fit)") as w:
         trained = put_aside(w)
-        rigid = started(w, kind="rigid", samples=100_000)
+        fixed = started(w, kind="command", samples=100_000)
         w.service.resume(ANN, trained)
-        new, waiting = w.submit(), w.submit(kind="rigid")
+        new, waiting = w.submit(), w.submit(kind="command")
         w.pass_time(1.0)
-        assert (w.line(trained).eta or Eta()).basis.startswith(f"unknown: it may have to wait for {rigid}")
+        assert (w.line(trained).eta or Eta()).basis.startswith(f"unknown: it may have to wait for {fixed}")
         assert "has not trained yet" in (w.line(new).eta or Eta()).basis
-        assert "a rigid job does not say" in (w.line(waiting).eta or Eta()).basis
+        assert "a command does not say" in (w.line(waiting).eta or Eta()).basis
 
 
 def test_looking_ahead_is_bounded_however_many_wait(tmp_path: Path) -> None:
     with world(tmp_path, nodes=1, slots=1) as w:
-        started(w, kind="rigid", samples=100_000)
+        started(w, kind="command", samples=100_000)
         jobs = [w.submit() for _ in range(230)]
         w.round()
         assert "too many jobs wait before it" in (w.line(jobs[-1]).eta or Eta()).basis
@@ -242,7 +241,7 @@ def test_what_one_job_reported_breaks_the_list_of_nobody(
 
         monkeypatch.setattr(Learned, "remaining", breaking(whole[0]))
         monkeypatch.setattr(Learned, "fraction", breaking(whole[1]))
-        w.service._looked_s = -math.inf
+        w.service.ends.forget()
         lines = {line.id: line for line in w.service.jobs("active")}
         assert list(lines) == jobs
         assert (lines[jobs[1]].eta or Eta()).basis == "unknown: what it reported makes no sense"

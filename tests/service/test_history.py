@@ -13,6 +13,7 @@ from elastane.jobs.states import State
 from elastane.models.estimate import Provenance
 from elastane.models.history import load_pool
 from elastane.models.history.files import to_plain
+from elastane.policies.view import Info
 from elastane.service.history import Past, signature_of, split_command
 from helpers.past_jobs import past_job
 from service.helpers import World, started, world
@@ -35,8 +36,8 @@ def test_a_second_job_of_the_kind_is_known_before_it_starts(tmp_path: Path) -> N
         job = w.submit(samples=3200)
         w.until(lambda: told(w, job))
         assert not told(w, busy)
-        view = w.live(job).view(4, "cpu")
-        facts = view.facts
+        live = w.live(job)
+        facts = live.view(live.facts(4, "cpu"), ~Info.NONE).facts
         assert facts.speed is not None
         assert facts.speed.source is Provenance.HISTORY
         assert facts.speed.max_profiled >= 1
@@ -51,7 +52,8 @@ def test_its_own_measurements_take_over(tmp_path: Path) -> None:
         job = started(w, samples=64_000)
         w.until(lambda: bool(w.live(job).learned.measured) and told(w, job))
         w.pass_time(10.0)
-        facts = w.live(job).view(4, "cpu").facts
+        live = w.live(job)
+        facts = live.view(live.facts(4, "cpu"), ~Info.NONE).facts
         assert facts.speed is not None
         assert facts.speed.source is Provenance.FITTED
         assert facts.remaining is not None

@@ -9,6 +9,7 @@ import pytest
 
 from elastane.engines.contract import Cause
 from elastane.errors import ElastaneError
+from elastane.jobs.declared import Declared, Goal
 from elastane.jobs.problems import SpecError
 from elastane.jobs.states import State
 from elastane.service.protocol import Conflict, NotFound
@@ -37,6 +38,31 @@ def test_a_wrong_spec_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
             w.submit(workers=-1)
         assert not w.plane.live
         assert not w.store.active()
+
+
+def test_what_nothing_would_act_upon_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
+    with world(tmp_path) as w:
+        with pytest.raises(SpecError, match=r"^servers is not supported yet: parameter servers are known to"):
+            w.submit(servers=2)
+        assert not w.plane.live
+        assert not w.store.active()
+
+
+def test_what_an_owner_declares_reaches_the_engine_also_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(tmp_path) as w:
+        seen: list[Declared] = []
+        ensure = w.engine.ensure
+        monkeypatch.setattr(
+            w.engine, "ensure", lambda wanted: (seen.append(wanted.launch.declared), ensure(wanted))
+        )
+        started(w, epochs=3, target={"metric": "accuracy", "value": 0.9})
+        before = len(seen)
+        w.crash()
+        w.round()
+        assert len(seen) > before > 0
+        assert set(seen) == {Declared(3, Goal("accuracy", 0.9, "at-least"))}
 
 
 def test_what_no_node_could_hold_is_refused_with_what_there_is(tmp_path: Path) -> None:
@@ -75,7 +101,7 @@ def test_workers_with_several_slots_take_them_all(tmp_path: Path) -> None:
 
 
 def queued(w: World) -> str:
-    started(w, kind="rigid", workers=2, samples=100_000)
+    started(w, kind="command", workers=2, samples=100_000)
     return w.submit()
 
 
@@ -167,10 +193,10 @@ def test_a_job_that_is_stopping_cannot_be_put_on_hold(tmp_path: Path) -> None:
             w.service.suspend(ANN, job)
 
 
-def test_a_rigid_job_that_runs_cannot_be_saved(tmp_path: Path) -> None:
+def test_a_command_that_runs_cannot_be_saved(tmp_path: Path) -> None:
     with world(tmp_path) as w:
-        job = started(w, kind="rigid")
-        with pytest.raises(Conflict, match="rigid: it cannot be saved, only cancelled"):
+        job = started(w, kind="command")
+        with pytest.raises(Conflict, match="a command: it cannot be saved, only cancelled"):
             w.service.suspend(ANN, job)
         assert w.state(job) is State.RUNNING
 
@@ -215,8 +241,8 @@ def test_a_size_outside_what_the_job_was_submitted_for_is_refused(tmp_path: Path
                 w.service.scale(ANN, job, workers)
         with pytest.raises(ElastaneError, match="99 workers do not fit into the cluster's 4 slots"):
             w.service.scale(ANN, w.submit(), 99)
-        with pytest.raises(ElastaneError, match="is rigid, it keeps its 2 workers") as refused:
-            w.service.scale(ANN, w.submit(kind="rigid", workers=2), 3)
+        with pytest.raises(ElastaneError, match="is a command, it keeps its 2 workers") as refused:
+            w.service.scale(ANN, w.submit(kind="command", workers=2), 3)
         assert not isinstance(refused.value, Conflict)  # whoever asks has to ask for something else
 
 
@@ -246,17 +272,17 @@ def test_a_job_that_is_moved_takes_along_as_many_workers_as_fit(tmp_path: Path) 
 
 def test_a_size_that_is_too_much_for_now_waits_for_its_room(tmp_path: Path) -> None:
     with world(tmp_path, interval_s=5.0) as w:
-        rigid = started(w, kind="rigid", workers=2)
+        fixed = started(w, kind="command", workers=2)
         job = started(w, samples=100_000)
         held = w.workers(job)
         answer = w.service.scale(ANN, job, 4)
         said = f"it goes on with {counted(held, 'worker')} until 4 fit: "
         assert answer.reason.startswith(said)
-        assert answer.reason.endswith(f"free, {rigid} has 2 and cannot be made to leave")
-        assert [each.id for each in answer.waits_for] == [rigid]
+        assert answer.reason.endswith(f"free, {fixed} has 2 and cannot be made to leave")
+        assert [each.id for each in answer.waits_for] == [fixed]
         w.round()
         assert w.service.why(job).reason.startswith(said)
-        w.until_state(rigid, State.SUCCEEDED)
+        w.until_state(fixed, State.SUCCEEDED)
         assert "suspend" not in w.causes(job)
         w.until(lambda: sum(w.engine.workers_of(job).values()) == 4)
         assert w.service.job(job).waits_for == []
@@ -273,17 +299,17 @@ def test_a_size_that_there_is_room_for_is_not_waited_for(tmp_path: Path) -> None
 
 def test_a_place_that_nobody_can_be_made_to_leave_is_waited_for_where_the_job_is(tmp_path: Path) -> None:
     with world(tmp_path, interval_s=5.0) as w:
-        rigid = started(w, kind="rigid", workers=2)
-        (node,) = w.engine.workers_of(rigid)
+        fixed = started(w, kind="command", workers=2)
+        (node,) = w.engine.workers_of(fixed)
         job = started(w, samples=100_000, workers=1)
         answer = w.service.move(ANN, job, node)
-        said = f"it goes on where it is until 1 worker fits on {node}: none of 2 slots is free, {rigid} has 2"
+        said = f"it goes on where it is until 1 worker fits on {node}: none of 2 slots is free, {fixed} has 2"
         said += " and cannot be made to leave"
         assert answer.reason == said
-        assert [each.id for each in answer.waits_for] == [rigid]
+        assert [each.id for each in answer.waits_for] == [fixed]
         w.round()
         assert w.service.why(job).reason == said
-        w.until_state(rigid, State.SUCCEEDED)
+        w.until_state(fixed, State.SUCCEEDED)
         assert "suspend" not in w.causes(job)
         w.until(lambda: w.engine.workers_of(job) == {node: 1})
         assert "where its owner put it" in w.service.why(job).reason
@@ -291,13 +317,13 @@ def test_a_place_that_nobody_can_be_made_to_leave_is_waited_for_where_the_job_is
 
 def test_a_job_that_waits_for_a_place_is_told_whose_it_is(tmp_path: Path) -> None:
     with world(tmp_path, interval_s=5.0) as w:
-        rigid = [started(w, kind="rigid", workers=2) for _ in range(2)]
-        (node,) = w.engine.workers_of(rigid[1])
+        fixed = [started(w, kind="command", workers=2) for _ in range(2)]
+        (node,) = w.engine.workers_of(fixed[1])
         job = w.submit(samples=100_000)
         w.service.move(ANN, job, node)
         w.round()
         why = w.service.why(job)
-        waits = f"it waits until 1 worker fits on {node}: none of 2 slots is free, {rigid[1]} has 2"
+        waits = f"it waits until 1 worker fits on {node}: none of 2 slots is free, {fixed[1]} has 2"
         assert why.reason == f"{waits} and cannot be made to leave"
         w.until(lambda: w.engine.workers_of(job) == {node: 1})
 
@@ -320,9 +346,9 @@ def test_a_move_that_cannot_be_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ElastaneError, match="node n0 has 2 slots, too few for 3 workers"):
             w.service.move(ANN, wide, "n0")
         w.service.cancel(ANN, wide)
-        rigid = started(w, kind="rigid")
+        fixed = started(w, kind="command")
         with pytest.raises(Conflict, match="cannot be moved while it runs"):
-            w.service.move(ANN, rigid, "n0")
+            w.service.move(ANN, fixed, "n0")
 
 
 def test_unknown_jobs_and_nodes_are_named(tmp_path: Path) -> None:
@@ -501,3 +527,33 @@ def test_who_asks_for_memory_is_told_if_nobody_limits_it(
         submitted = w.run(w.service.submit(ANN, spec, "/tmp", None))
         assert [warning.partition(":")[0] for warning in submitted.warnings] == told
         assert w.run(w.service.submit(ANN, SPEC, "/tmp", None)).warnings == []
+
+
+# Kinds.
+
+
+def test_a_rigid_job_is_saved_and_moved_but_keeps_its_size(tmp_path: Path) -> None:
+    with world(tmp_path) as w:
+        job = started(w, kind="rigid", workers=2, samples=100_000)
+        assert (w.line(job).kind, w.line(job).min_workers, w.line(job).max_workers) == ("rigid", 2, 2)
+        assert "a rigid job has one size" in w.service.why(job).reason
+        with pytest.raises(ElastaneError, match="is rigid, it keeps its 2 workers"):
+            w.service.scale(ANN, job, 1)
+        w.pass_time(200.0)
+        assert w.workers(job) == 2
+        w.service.move(ANN, job, "n1")
+        w.until(lambda: w.engine.workers_of(job) == {"n1": 2})
+        w.service.suspend(ANN, job)
+        w.until_state(job, State.SUSPENDED)
+        assert "saved" in w.causes(job)
+
+
+def test_a_job_that_saves_nothing_is_called_a_command_everywhere(tmp_path: Path) -> None:
+    with world(tmp_path) as w:
+        answer = w.run(w.service.submit(ANN, {**SPEC, "kind": "command"}, "/tmp", None))
+        assert answer.warnings == [
+            "it is a command: it is never moved or resized, and starts over if its node is lost"
+        ]
+        w.until_state(answer.id, State.RUNNING)
+        assert w.line(answer.id).kind == "command"
+        assert "a command has one size" in w.service.why(answer.id).reason

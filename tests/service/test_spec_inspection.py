@@ -59,3 +59,14 @@ def test_a_rigid_job_has_one_size_whatever_its_command_says() -> None:
 def test_workers_of_the_command_that_cannot_be_are_refused_as_the_owners_would_be() -> None:
     with pytest.raises(SpecError, match="workers"):
         as_looked_at(parse_spec(COMMAND), replace(RESIZABLE, workers=(4, 2)))
+
+
+@pytest.mark.parametrize(("kind", "warnings"), [("adaptive", 0), ("resizable", 1), ("rigid", 1)])
+def test_a_wish_that_only_the_training_library_fulfils_is_never_dropped_without_a_word(
+    kind: str, warnings: int
+) -> None:
+    spec = parse_spec({"command": "python train.py", "epochs": 3, "target": {"metric": "loss", "value": 1.0}})
+    _, said = as_looked_at(spec, Examined(kind, "a reason"))
+    assert list(said) == warnings * [
+        f"epochs and target: only scripts that use elastane.train go by that; this one is {kind}"
+    ]

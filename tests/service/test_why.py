@@ -38,10 +38,10 @@ def at_quota(w: World) -> str:
     return w.submit()
 
 
-def rigid_at_quota(w: World) -> str:
+def command_at_quota(w: World) -> str:
     w.service.set_quota(ANN, "default", 1, None, None)
     started(w, samples=100_000)
-    return w.submit(kind="rigid")
+    return w.submit(kind="command")
 
 
 def place_not_empty(w: World) -> str:
@@ -51,12 +51,12 @@ def place_not_empty(w: World) -> str:
 
 
 def full(w: World) -> str:
-    started(w, kind="rigid", workers=4, samples=100_000)
+    started(w, kind="command", workers=4, samples=100_000)
     return w.submit()
 
 
 def too_wide(w: World) -> str:
-    started(w, kind="rigid", workers=3, samples=100_000)
+    started(w, kind="command", workers=3, samples=100_000)
     return w.submit(workers=2)
 
 
@@ -75,8 +75,8 @@ REASONS = [
     (failed, "it failed and is tried again in 2 s"),
     (at_quota, "tenant default is at its quota of 1 slot"),
     (
-        rigid_at_quota,
-        "tenant default is at its quota of 1 slot; rigid jobs never borrow what others leave free",
+        command_at_quota,
+        "tenant default is at its quota of 1 slot; commands never borrow what others leave free",
     ),
     (full, "needs 1 slot, none can be had while j1 runs, which cannot be suspended"),
     (too_wide, "needs 2 slots, 1 can be had while j1 runs, which cannot be suspended"),
@@ -127,7 +127,7 @@ def test_a_job_whose_place_is_not_empty_yet_is_told_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("policy", ["fifo", "fifo(mode=fit)", "easy", "srtf", "tiresias", "drf", "pollux"])
 def test_every_policy_says_why(tmp_path: Path, policy: str) -> None:
     with world(tmp_path, policy=policy) as w:
-        started(w, kind="rigid", workers=3, samples=100_000)
+        started(w, kind="command", workers=3, samples=100_000)
         job = w.submit(workers=2)
         w.pass_time(1.0)
         assert asked(w, job).reason not in ("", "its policy left it out of the plan")
@@ -143,8 +143,8 @@ def test_a_job_that_runs_is_told_why_it_has_its_size(tmp_path: Path) -> None:
         assert "on n0, where its owner put it" in asked(w, job).reason
         w.service.suspend(ANN, job)
         assert "saving its work" in asked(w, job).reason
-        rigid = started(w, kind="rigid")
-        assert "a rigid job has one size" in asked(w, rigid).reason
+        fixed = started(w, kind="command")
+        assert "a command has one size" in asked(w, fixed).reason
 
 
 def test_a_job_that_has_ended_is_told_how(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_job_that_has_ended_is_told_how(tmp_path: Path) -> None:
 
 def test_advice_counts_workers_and_not_slots(tmp_path: Path) -> None:
     with world(tmp_path, nodes=1, slots=8) as w:
-        started(w, kind="rigid", workers=5, samples=100_000)
+        started(w, kind="command", workers=5, samples=100_000)
         job = w.submit(workers={"min": 3, "max": 4}, resources={"gpus": 2}, slots=2)
         w.round()
         assert "with 1 worker at least instead of 3" in asked(w, job).advice[0]
@@ -177,7 +177,7 @@ SITUATIONS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: f"{s['taken']}-{s['workers']['min']}")
 def test_what_would_help_really_would(tmp_path: Path, policy: str, situation: dict[str, Any]) -> None:
     with world(tmp_path, policy=policy) as w:
-        started(w, kind="rigid", workers=situation["taken"], samples=100_000)
+        started(w, kind="command", workers=situation["taken"], samples=100_000)
         job = w.submit(workers=situation["workers"])
         w.round()
         assert w.workers(job) == 0
@@ -200,7 +200,7 @@ def test_a_policy_that_crashes_is_no_answer_and_no_error(tmp_path: Path) -> None
     with world(tmp_path) as w:
         job = full(w)
         w.round()
-        w.plane.policy = raises(ValueError("no"))
+        w.plane.decisions.use_policy(raises(ValueError("no")))
         offers = asked(w, job, instead=True).instead
         assert {offer.starts for offer in offers} == {"unknown: policy strange crashed: ValueError: no"}
 
@@ -217,10 +217,10 @@ def everything_said_of(w: World, job: str) -> str:
 def test_no_sentence_names_a_job_of_another_tenant(tmp_path: Path, policy: str) -> None:
     bob = replace(ANN, user="bob", tenant="b")
     with world(tmp_path, policy=policy, interval_s=5.0) as w:
-        theirs = [started(w, kind="rigid", workers=2, tenant="a", samples=100_000)]
+        theirs = [started(w, kind="command", workers=2, tenant="a", samples=100_000)]
         ours = started(w, tenant="b", workers=1, samples=100_000)
         theirs += [w.submit(tenant="a", workers=4) for _ in range(2)]
-        waiting = [w.submit(tenant="b", workers=4), w.submit(tenant="b", kind="rigid", workers=2)]
+        waiting = [w.submit(tenant="b", workers=4), w.submit(tenant="b", kind="command", workers=2)]
         (node,) = w.engine.workers_of(theirs[0])
         w.service.move(bob, ours, node)
         w.pass_time(3.0)

@@ -19,10 +19,10 @@ from elastane.policies.fifo import Fifo
 from elastane.policies.plan import Admission, Exact, Plan, Verdict
 from elastane.policies.registry import make_policy
 from elastane.policies.view import Request, View
-from elastane.sim.truth.fixed import FixedJob
 from elastane.simcore.job_run import Arrival
 from elastane.simcore.physics import Physics
 from elastane.simcore.world import Outage, World
+from helpers.fixed_job import FixedJob
 
 FREE = Physics(restart_s=0.0)
 

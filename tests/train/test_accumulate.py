@@ -77,8 +77,7 @@ def test_adaptive_mode_accumulates_too(tmp_path: Path) -> None:
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> et.Job:
-    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
-    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    monkeypatch.setattr("elastane.train.script.process.ProcessHooks.install", lambda hooks: None)
     job = et.init(run=tmp_path / "run", checkpoint_every=3600.0)
     model = job.model(nn.Linear(1, 1))
     job.optimizer(torch.optim.SGD(model.parameters(), lr=0.1))
@@ -88,7 +87,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> et.Job:
 def test_a_group_needs_a_step_at_its_end(job: et.Job) -> None:
     data = job.loader(TensorDataset(torch.ones(8, 1)), batch_size=2)
     job.accumulate(2)
-    model = job._state.model
+    model = job._session.state.model
     assert model is not None
     turns = iter(data)
     model(next(turns)[0]).sum().backward()

@@ -52,8 +52,7 @@ def test_workers_that_disagree_end_the_job_with_one_line(tmp_path: Path) -> None
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> et.Job:
-    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
-    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    monkeypatch.setattr("elastane.train.script.process.ProcessHooks.install", lambda hooks: None)
     job = et.init(run=tmp_path / "run", checkpoint_every=3600.0)
     model = job.model(nn.Linear(1, 1))
     job.optimizer(torch.optim.SGD(model.parameters(), lr=0.1))
@@ -106,7 +105,7 @@ def test_in_the_loop_it_has_to_come_behind_the_step(job: et.Job) -> None:
 
 def test_evaluations_before_in_and_after_a_loop_are_told_apart(job: et.Job) -> None:
     data = job.loader(TensorDataset(torch.zeros(8, 1)), batch_size=4)
-    opt, found = job._state.optimizer, []
+    opt, found = job._session.state.optimizer, []
     assert opt is not None
     for _ in job.epochs(1):
         found.append(job.evaluate(lambda: "before"))

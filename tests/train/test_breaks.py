@@ -18,8 +18,7 @@ DATA = TensorDataset(torch.arange(12.0).view(12, 1))
 
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
-    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    monkeypatch.setattr("elastane.train.script.process.ProcessHooks.install", lambda hooks: None)
     deterministic = torch.are_deterministic_algorithms_enabled()
     yield
     torch.use_deterministic_algorithms(deterministic)

@@ -48,10 +48,9 @@ class OneMemberGroup:
 
 def play(run: Path, monkeypatch: pytest.MonkeyPatch, before: Callable[[et.Job, int], None]) -> dict[str, Any]:
     """The script: two loops, reductions and an evaluation per epoch, a scheduler per step and one per epoch."""
-    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
-    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    monkeypatch.setattr("elastane.train.script.process.ProcessHooks.install", lambda hooks: None)
     job = et.init(run=run, checkpoint_every=3600.0)
-    job._membership.group = OneMemberGroup(lambda call: before(job, call))  # type: ignore[assignment]
+    job._session.membership.group = OneMemberGroup(lambda call: before(job, call))  # type: ignore[assignment]
     torch.manual_seed(0)
     model = job.model(nn.Linear(3, 1))
     opt = job.optimizer(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
@@ -96,7 +95,7 @@ def test_a_worker_that_is_behind_ends_like_the_one_ahead(
     states: dict[int, Packed] = {}
 
     def remember(job: et.Job, call: int) -> None:
-        states[call] = clone_tensors(job._state.take())
+        states[call] = clone_tensors(job._session.state.take())
 
     expected = play(tmp_path / "ahead", monkeypatch, remember)
     if breaks_at + skew > COLLECTIVES:

@@ -25,11 +25,10 @@ EPOCHS, STEPS = 2, 3
 
 def play(run: Path, monkeypatch: pytest.MonkeyPatch, before: Callable[[et.Job, int], None]) -> dict[str, Any]:
     """Two optimizers, the second of them not for every batch; parts of two samples; schedulers at several places."""
-    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
-    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    monkeypatch.setattr("elastane.train.script.process.ProcessHooks.install", lambda hooks: None)
     job = et.init(run=run, checkpoint_every=3600.0)
     group = OneMemberGroup(lambda call: before(job, call))
-    job._membership.group = group  # type: ignore[assignment]
+    job._session.membership.group = group  # type: ignore[assignment]
     torch.manual_seed(0)
     first, second = job.model(nn.Linear(3, 1)), job.model(nn.Linear(1, 1))
     opt1 = job.optimizer(torch.optim.SGD(first.parameters(), lr=0.1, momentum=0.9))
@@ -74,7 +73,7 @@ def ahead(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dic
     states: dict[int, Packed] = {}
 
     def remember(job: et.Job, call: int) -> None:
-        states[call] = clone_tensors(job._state.take())
+        states[call] = clone_tensors(job._session.state.take())
 
     with pytest.MonkeyPatch.context() as patch:
         return play(tmp_path_factory.mktemp("ahead"), patch, remember), states

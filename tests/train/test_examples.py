@@ -15,7 +15,7 @@ import pytest
 
 from elastane.train.reports.event_file import load_run
 from elastane.train.reports.summary import summarise
-from elastane.train.script.job import Job
+from elastane.train.script.api import Job
 from train.running import CHANGES, train
 
 ROOT = Path(__file__).parents[2]

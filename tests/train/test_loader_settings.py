@@ -30,8 +30,7 @@ class Stream(IterableDataset[Any]):
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> et.Job:
-    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
-    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    monkeypatch.setattr("elastane.train.script.process.ProcessHooks.install", lambda hooks: None)
     return et.init(run=tmp_path / "run", checkpoint_every=3600.0)
 
 
@@ -83,8 +82,7 @@ def test_drop_last_leaves_the_rest_of_each_pass_out(job: et.Job, data: Any) -> N
 def test_an_epoch_with_drop_last_ends_in_every_mode(
     tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
-    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    monkeypatch.setattr("elastane.train.script.process.ProcessHooks.install", lambda hooks: None)
     monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda *_: None)
     job = et.init(mode, run=tmp_path / mode, virtual=2)
     batches(job, job.loader(DATA, 4, max_batch_size=4, drop_last=True))

@@ -152,8 +152,7 @@ Pair = tuple[et.Job, nn.Module, torch.optim.Optimizer, nn.Module, torch.optim.Op
 
 
 def begin(run: Path, monkeypatch: pytest.MonkeyPatch, mode: str = "fixed") -> et.Job:
-    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
-    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    monkeypatch.setattr("elastane.train.script.process.ProcessHooks.install", lambda hooks: None)
     return et.init(mode, run=run, checkpoint_every=3600.0)
 
 
@@ -355,9 +354,9 @@ def trained_by_a_chain(job: et.Job | None) -> list[float]:
 def test_optimizers_chained_step_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = begin(tmp_path / "run", monkeypatch)
     assert trained_by_a_chain(job) == pytest.approx(trained_by_a_chain(None), rel=1e-5)
-    taken = job._state.take()
-    job._state.put(taken)
+    taken = job._session.state.take()
+    job._session.state.put(taken)
     with pytest.raises(TrainError, match="not of one that is in it"):
-        job._state.optimizers[0].optimizers[0].step()  # type: ignore[attr-defined]
+        job._session.state.optimizers[0].optimizers[0].step()  # type: ignore[attr-defined]
     with pytest.raises(TrainError, match="different parameters"):
-        et.Chained(*job._state.optimizers, *job._state.optimizers)
+        et.Chained(*job._session.state.optimizers, *job._session.state.optimizers)

@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-from elastane.train.script.job import Job
+from elastane.train.script.api import Job
 
 NEW_PER_PROCESS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 

@@ -59,7 +59,7 @@ def never(step: int, pairs: bool) -> bool:  # noqa: ARG001
 
 learn(model, *next(batches))  # now the job knows what it adapts
 opt.step()
-adaptation = job._loop.adaptation
+adaptation = job._session.adaptation
 assert adaptation is not None
 statistics = adaptation.statistics
 pacing = statistics._pacing

@@ -30,7 +30,7 @@ def build(
     share: bool = typer.Option(False, "--share", help="Let every tenant learn from these jobs."),
     as_json: bool = typer.Option(False, "--json", help="Say what was written as JSON."),
 ) -> None:
-    """Write a history."""
+    """Gathers results and histories into one history file."""
     from dataclasses import replace
 
     from elastane.sim.history import gathered_from_files
@@ -49,13 +49,9 @@ def export(
 ) -> None:
     """Write the pool of a live system, whether it runs or not."""
     from elastane.service.history import Past
-    from elastane.service.home import DATABASE, default_home
-    from elastane.service.store import Store
+    from elastane.service.home import open_store
 
-    path = (home or default_home()) / DATABASE
-    if not path.exists():
-        raise ElastaneError(f"there is no live system in {path.parent}; start one with 'elastane up'")
-    store = Store.open(path)
+    store = open_store(home)
     try:
         past = Past(store)
         while not past.complete:
@@ -84,7 +80,7 @@ def show(
     path: Path = typer.Argument(..., metavar="FILE", help="A history."),
     as_json: bool = typer.Option(False, "--json", help="As JSON, for programs."),
 ) -> None:
-    """Print a history."""
+    """Prints what a history knows, one row per kind of job."""
     from rich.console import Console
     from rich.table import Table
 

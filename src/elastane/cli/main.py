@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from elastane import __version__
-from elastane.cli import bench, demo, live, policies, predict, replay, sim, train, up_down
+from elastane.cli import bench, demo, doctor, live, policies, predict, replay, sim, train, up_down
 from elastane.cli.live import terminal
 from elastane.cli.plain_help import make_plain
 from elastane.errors import ElastaneError
@@ -49,6 +49,7 @@ app.command("demo", help=demo.HELP)(demo.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(train.app, name="train")
 app.add_typer(predict.app, name="predict")
+app.command("doctor", help=doctor.HELP)(doctor.command)
 app.command("up", help=up_down.UP_HELP)(up_down.up)
 app.command("down", help=up_down.DOWN_HELP)(up_down.down)
 live.register(app)

@@ -1,4 +1,4 @@
-"""Where results go: the terminal, a JSON file, an HTML page."""
+"""Writes results to where they were asked for: the terminal, a JSON file, an HTML page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_targets(json_path: str | None, html: Path | None, record_history: Path
 
 
 def check_report(out: Path | None) -> None:
-    """The same for a report whose kind is told by its name."""
+    """Check the path of a report whose kind is told by its name."""
     if out is None:
         return
     if out.suffix not in (".html", ".json"):
@@ -51,7 +51,7 @@ def write_report(out: Path, text: str) -> None:
 def report(
     results: Sequence[RunResult], json_path: str | None, html: Path | None, swept: str | None = None
 ) -> None:
-    """Table on the terminal, JSON and HTML where asked."""
+    """Print the table; write JSON and HTML where asked."""
     from rich.console import Console
 
     from elastane.sim.report import comparison, sweep_points, write_html
@@ -89,7 +89,7 @@ def progress(counted: str, quiet: bool = False) -> Progress:
 
 
 def record_history(results: Sequence[RunResult], path: Path) -> None:
-    """What the jobs of these runs leave to others."""
+    """Save the history that the jobs of these runs leave to others."""
     from elastane.models.history import save_pool
     from elastane.sim.history import gathered
 

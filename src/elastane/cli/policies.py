@@ -37,7 +37,7 @@ def command(
 
 
 def _block(row: Mapping[str, Any]) -> Text:
-    """What one policy is, does, reads and can be told."""
+    """Describe one policy: what it is, does, reads and can be told."""
     from rich.text import Text
 
     does = [f"decides {row['decides']}"]

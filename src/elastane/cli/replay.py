@@ -24,14 +24,12 @@ def command(
     home: Path = typer.Option(None, help="Home of the live system [default: $ELASTANE_HOME or ~/.elastane]."),
     as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
 ) -> None:
-    """Decide again and compare."""
-    from elastane.service.home import DATABASE, default_home
-    from elastane.service.store import Store
+    """Repeats recorded decisions, or all jobs, and compares."""
+    from elastane.service.home import open_store
 
-    path = (home or default_home()) / DATABASE
-    if not path.exists():
-        raise ElastaneError(f"there is no live system in {path.parent}; start one with 'elastane up'")
-    store = Store.open(path)
+    if sum((number is not None, all_, sim)) > 1:
+        raise ElastaneError("a number, --all and --sim each say what to repeat; keep one of them")
+    store = open_store(home)
     try:
         if sim:
             _rehearse(store, policy, as_json=as_json)
@@ -81,8 +79,8 @@ def _rehearse(store: Store, written: str | None, *, as_json: bool) -> None:
 
 
 def _again(decision: Decision, written: str | None) -> dict[str, Any]:
-    from elastane.policies.record import decide_again
     from elastane.policies.registry import make_policy
+    from elastane.scheduling.record import decide_again
 
     policy = make_policy(written or decision.policy)
     recorded = dict(decision.plan)

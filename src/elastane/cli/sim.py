@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 HELP = """Simulate policies on a workload and compare them.
 
-WORKLOAD is a trace file (Pollux/Sia, Philly, ITP, Helios, ACME, Gavel, Shockwave, Tiresias, Chronus formats, also .gz),
-pollux:SEED or optimus:SEED for a generated workload of the kind those evaluations used, philly:SEED, helios:SEED or
-itp:SEED for a week like those clusters', or synth:NAME,jobs=N,days=D.
+WORKLOAD is a trace file (our own, Pollux/Sia, Philly, ITP, Helios, ACME, Gavel, Shockwave, Tiresias or Chronus format,
+also .gz), pollux:SEED or optimus:SEED for a generated workload of the kind those evaluations used, philly:SEED,
+helios:SEED or itp:SEED for a week like those clusters', or synth:NAME,jobs=N,days=D.  Behind any of them classes,
+kinds, tenants and the like can be drawn, as in pollux:6,guaranteed=0.2,command=0.1,tenants=4 (docs/simulator.md).
 """
 
 _SWEPT = {"load": "--load", "interval_s": "--interval", "interference": "--interference"}
@@ -39,8 +40,10 @@ def command(
     gpus_per_node: int = typer.Option(4, min=1, help="GPUs on each node."),
     gpu_type: str = typer.Option("t4", help="Accelerator of the built-in catalog."),
     cluster: str = typer.Option("", help="Mixed cluster instead, as in 6x4:t4,2x8:a100."),
-    profiles: Path | None = typer.Option(None, help="Directory of measured profiles to replay as truth."),
-    compat: str | None = typer.Option(None, help="Physics of a published simulator: osdi21."),
+    profiles: Path | None = typer.Option(
+        None, help="Measured profiles (directory) or throughput table (file) as truth."
+    ),
+    compat: str | None = typer.Option(None, help="Physics of a published simulator: osdi21 or gavel."),
     interval: str | None = typer.Option(None, help="Round length in seconds; several values make a sweep."),
     restart: float = typer.Option(30.0, help="Seconds a job pays for every start or move."),
     interference: str = typer.Option("0", help="Slow-down of distributed jobs sharing a node; may be a sweep."),
@@ -118,20 +121,20 @@ class _Point:
     interference: float
 
     def applied(self, spec: RunSpec) -> RunSpec:
-        """The run at this point."""
+        """Make the run at this point of the sweep."""
         physics = replace(spec.physics, interval_s=self.interval_s, interference=self.interference)
         return replace(spec, load=self.load, physics=physics)
 
 
 def _points(load: str, interval: str | None, interference: str) -> list[_Point]:
-    """Every combination of what the three options say."""
+    """Combine the values of the three options that can be swept."""
     rounds = [None] if interval is None else lists.numbers("--interval", interval)
     slowdowns = lists.numbers("--interference", interference)
     return [_Point(*each) for each in itertools.product(lists.numbers("--load", load), rounds, slowdowns)]
 
 
 def _swept(points: Sequence[_Point]) -> str | None:
-    """The physics parameter that takes several values; at most one may."""
+    """Find the physics parameter that takes several values; at most one may."""
     varying = [name for name in _SWEPT if len({getattr(point, name) for point in points}) > 1]
     if len(varying) > 1:
         options = " and ".join(_SWEPT[name] for name in varying)
@@ -153,7 +156,7 @@ def run(specs: list[RunSpec], processes: int, use_cache: bool, quiet: bool = Fal
 
 
 def _title(spec: RunSpec, specs: list[RunSpec]) -> str:
-    """The policy and whatever else differs between the runs."""
+    """Label a run: its policy and whatever else differs between the runs."""
     parts = [spec.policy]
     for label, value, everyone in (
         ("seed", spec.seed, {s.seed for s in specs}),

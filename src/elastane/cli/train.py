@@ -72,12 +72,15 @@ def run(
     from elastane.train.reports.progress import ProgressDisplay
     from elastane.train.reports.summary import summarise
     from elastane.train.run_folder import default_run
+    from elastane.train.torch_range import check_torch
 
     _refuse_commands([script, *(arguments or ())], module=module)
     if not module and not Path(script).is_file():
         raise TrainError(f"there is no script {script}")
     source = source_of_module(script, Path.cwd()) if module else Path(script)
     choice = choose_kind(kind, source)
+    if choice.kind is JobKind.ADAPTIVE:
+        check_torch()
     options = JobOptions(
         script=script if module else str(Path(script).resolve()),
         arguments=tuple(arguments or ()),
@@ -120,7 +123,7 @@ def run(
 
 
 def how_to_resume(options: JobOptions, workers: int, script: str, mode: str | None) -> str:
-    """The command that takes a stopped run up where it was saved."""
+    """Compose the command that resumes a stopped run from its checkpoint."""
     words = ["elastane", "train", "--run", str(options.run)]
     words += [f"--workers={workers}"] if workers > 1 else []
     words += [f"--mode={mode}"] if mode else []

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 UP_HELP = (
     "Start the live system here: API, scheduler and workers. Ctrl-C saves jobs and ends it, as 'down' does."
 )
-DOWN_HELP = "End the live system: jobs are saved and go on at the next 'elastane up'; rigid ones start over."
+DOWN_HELP = "End the live system: jobs are saved and go on at the next 'elastane up'; commands start over."
 
 
 def up(
-    nodes: int = typer.Option(None, help="Divide this machine into so many virtual nodes [default: 1]."),
+    nodes: int = typer.Option(
+        None, help="Divide this machine into so many nodes [default: 1, or one per GPU type]."
+    ),
     slots: int = typer.Option(None, help="Slots of each node [default: its GPUs, or its cores]."),
     host: str = typer.Option("127.0.0.1", help="Address to listen on; others than loopback need TLS."),
     port: int = typer.Option(0, help="Port to listen on; 0 takes a free one."),
@@ -47,7 +49,7 @@ def up(
     detach: bool = typer.Option(False, "--detach", "-d", help="Run in the background."),
     as_json: bool = typer.Option(False, "--json", help="Print where it is as JSON."),
 ) -> None:
-    """Start the live system."""
+    """Starts the live system on this machine."""
     from elastane.engines.local.job_users import JobsAs
     from elastane.policies.registry import make_policy
     from elastane.service.home import TOKEN, UpOptions, check_reach, default_home, start_detached
@@ -129,7 +131,7 @@ def down(
     keep: bool = typer.Option(False, "--keep-running", help="End only the control plane; jobs train on."),
     as_json: bool = typer.Option(False, "--json", help="Print what was ended as JSON."),
 ) -> None:
-    """End the live system."""
+    """Ends the live system, or only its control plane."""
     from elastane.service.home import default_home, left, stop
 
     place = (home or default_home()).absolute()

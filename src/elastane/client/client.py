@@ -57,7 +57,7 @@ class LogPart:
 
 
 class Client:
-    """A running Elastane.
+    """A connection to a running Elastane; one method per verb.
 
     ``url`` and ``token`` default to $ELASTANE_URL and $ELASTANE_TOKEN, else to the files of $ELASTANE_HOME.
 
@@ -78,12 +78,12 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections to the server."""
         self._wire.close()
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The address of the server."""
         return self._wire.address.url
 
     def _get(self, model: type[M], path: str, **query: str | int | bool | None) -> M:
@@ -97,11 +97,11 @@ class Client:
         return model.model_validate_json(self._wire.ask(method, path, body=body).content)
 
     def info(self) -> ServerInfo:
-        """Who answers, and what there is."""
+        """Version, policy and size of the server that answers."""
         return self._get(ServerInfo, "/info")
 
     def whoami(self) -> UserInfo:
-        """Whose token this is."""
+        """The user that the token belongs to."""
         return self._get(UserInfo, "/whoami")
 
     def submit(
@@ -141,7 +141,7 @@ class Client:
         return self._do(JobSummary, "POST", path_of("jobs", job, "suspend"))
 
     def resume(self, job: str) -> JobSummary:
-        """Let a job compete again."""
+        """Take a job off hold, so that it competes again."""
         return self._do(JobSummary, "POST", path_of("jobs", job, "resume"))
 
     def scale(self, job: str, workers: int | None) -> JobSummary:
@@ -175,15 +175,15 @@ class Client:
         return streams.events(self._wire, after, follow)
 
     def nodes(self) -> list[NodeInfo]:
-        """All nodes."""
+        """All nodes, with their slots and their jobs."""
         return self._list(NodeInfo, "/nodes")
 
     def drain(self, node: str) -> NodeInfo:
-        """Let a node run empty."""
+        """Give a node no new work and move away what runs there."""
         return self._do(NodeInfo, "POST", path_of("nodes", node, "drain"))
 
     def undrain(self, node: str) -> NodeInfo:
-        """Let a node take work again."""
+        """Let a drained node take work again."""
         return self._do(NodeInfo, "POST", path_of("nodes", node, "undrain"))
 
     def policy(self) -> PolicyInfo:
@@ -195,7 +195,7 @@ class Client:
         return self._do(PolicyInfo, "PUT", "/policy", checked(ChoosePolicy, policy=policy))
 
     def set_shadow(self, policy: str | None) -> PolicyInfo:
-        """Let another policy say what it would have done."""
+        """Ask another policy beside the real one, and only compare (None: stop that)."""
         return self._do(PolicyInfo, "PUT", "/policy/shadow", checked(ChooseShadow, policy=policy))
 
     def quotas(self) -> list[QuotaInfo]:
@@ -210,15 +210,15 @@ class Client:
         return self._do(QuotaInfo, "PUT", path_of("quotas", tenant), wish)
 
     def users(self) -> list[UserInfo]:
-        """Everybody who may log in."""
+        """All users, with roles and tenants."""
         return self._list(UserInfo, "/users")
 
     def add_user(self, name: str, role: Role = "user", tenant: str = "default") -> UserInfo:
-        """Let somebody in; they need a token next."""
+        """Add a user, who needs a token next."""
         return self._do(UserInfo, "POST", "/users", checked(AddUser, name=name, role=role, tenant=tenant))
 
     def remove_user(self, name: str) -> None:
-        """Take somebody out, with all their tokens."""
+        """Remove a user together with all tokens."""
         self._wire.ask("DELETE", path_of("users", name))
 
     def set_role(self, name: str, role: Role) -> UserInfo:
@@ -241,5 +241,5 @@ class Client:
         self._wire.ask("DELETE", path_of("tokens", token_id))
 
     def audit(self, after: int = 0, limit: int = 1000) -> list[AuditRecord]:
-        """Who asked for which change; the oldest first."""
+        """The audit log: who asked for which change; the oldest first."""
         return self._list(AuditRecord, "/audit", after=after, limit=limit)

@@ -17,7 +17,7 @@ class ClientError(ElastaneError):
 
 
 class NotRunning(ClientError):
-    """Nobody answers."""
+    """No server answers at the address."""
 
 
 class RequestRefused(ClientError):

@@ -1,4 +1,4 @@
-"""Which variables of whoever submits a job are taken along.
+"""Chooses which environment variables of the submitting user a job takes along.
 
 By default those that say where programs and modules are found.  ``--export`` names more: ``NAME``, ``NAME=VALUE``,
 ``ALL`` (whatever is no secret and belongs to neither this terminal nor another scheduler) or ``NONE``.

@@ -1,4 +1,4 @@
-"""What a job takes along from whoever submits it: the interpreter that its command finds here, and variables.
+"""Collects what a job takes along from where it is submitted: the interpreter its command finds here, and variables.
 
 This only makes sense where the service sees the same files; elsewhere a job runs with the service's own.
 """

@@ -1,4 +1,4 @@
-"""Asks a Python interpreter what it can import, in a process of whoever submits: it has nobody else's rights."""
+"""Asks a Python interpreter what it can import, in a process with the rights of the submitting user."""
 
 from __future__ import annotations
 

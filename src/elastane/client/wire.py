@@ -94,7 +94,7 @@ class Wire:
         return Pause(limit_s, self._sleep)
 
     def rest(self, wait_s: float) -> None:
-        """Wait once."""
+        """Sleep for so many seconds before asking again."""
         self._sleep(wait_s)
 
     @property
@@ -150,7 +150,7 @@ def _unsent(error: Exception) -> bool:
 
 
 def not_running(address: Address, error: Exception) -> NotRunning:
-    """Nobody answers there."""
+    """The error for an address at which no server answers."""
     reason = " ".join(str(error).split()) or type(error).__name__
     return NotRunning(f"no Elastane answers at {address.url} ({reason}); start it with 'elastane up'")
 

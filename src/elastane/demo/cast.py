@@ -42,13 +42,13 @@ class Role:
             "kind": self.kind,
             "workers": {"min": self.least, "max": self.most},
         }
-        return spec if self.kind == "rigid" else {**spec, "checkpoint": {"every": _CHECKPOINT_S}}
+        return spec if self.kind == "command" else {**spec, "checkpoint": {"every": _CHECKPOINT_S}}
 
 
 CAST = (
     Role("cnn", "cnn", ("--epochs=140", "--mode=adaptive"), "batch and learning rate adapt", 0.0, most=4),
     Role("grammar", "grammar", ("--epochs=18",), "transformer on generated text", 10.0, most=4),
-    Role("rows", "rows", ("--epochs=50",), "any command, of one size", 16.0, kind="rigid"),
+    Role("rows", "rows", ("--epochs=50",), "any command, of one size", 16.0, kind="command"),
     Role("mlp", "mlp", ("--epochs=160",), "many small steps", 22.0, most=4),
     Role(
         "torchrun", "torchrun", ("--epochs=120",), "unmodified script, own checkpoint", 26.0, 1, 2, alone=_ALONE

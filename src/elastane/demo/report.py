@@ -4,44 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
-from elastane import __version__
 from elastane.demo.figure import figure
 from elastane.demo.stage import NODES, SLOTS
 from elastane.demo.tale import Tale
 from elastane.demo.wording import HEADINGS, cells, facts
-from elastane.page import filled, script_safe
+from elastane.kit.html_page import Charts, Page, filled, render, resource
 
 
 def write_report(tale: Tale, path: Path) -> None:
-    """Writes the page: charts over time, figures of each job, and every line of the narrator."""
-    from plotly.offline import get_plotlyjs
-
-    page = filled(
-        _resource("elastane.demo", "page.html"),
-        {
-            "version": escape(__version__),
-            "facts": "".join(
-                f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts(tale.summary).items()
-            ),
-            "head": f"<tr>{''.join(_headings('col', HEADINGS))}</tr>",
-            "body": "".join(_row(cells(job)) for job in tale.summary.jobs),
-            "story": "".join(_story(tale)),
-            # The look is that of a training run's page.
-            "style": _resource("elastane.train.reports", "page.css"),
-            "plotly": get_plotlyjs(),
-            "data": script_safe(figure(tale, NODES * SLOTS)),
-            "script": _resource("elastane.demo", "page.js"),
-        },
+    """Write the page: charts over time, figures of each job, and every line that was told."""
+    values = {
+        "head": f"<tr>{''.join(_headings('col', HEADINGS))}</tr>",
+        "body": "".join(_row(cells(job)) for job in tale.summary.jobs),
+        "story": "".join(_story(tale)),
+    }
+    page = Page(
+        "Five jobs share four slots",
+        "demo of the live system",
+        facts(tale.summary),
+        # The look is that of a training run's page.
+        resource("elastane.train.reports", "page.css") + resource("elastane.demo", "page.css"),
+        filled(resource("elastane.demo", "page.html"), values),
+        charts=Charts(figure(tale, NODES * SLOTS), resource("elastane.demo", "page.js")),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
-
-
-def _resource(package: str, name: str) -> str:
-    return files(package).joinpath(name).read_text(encoding="utf-8")
+    path.write_text(render(page), encoding="utf-8")
 
 
 def _headings(scope: str, texts: Sequence[str]) -> Iterable[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from elastane.cluster import Grant, Node
+from elastane.jobs.declared import Declared
 from elastane.jobs.parts import Interpreter
 from elastane.train.reports.events import Event
 
@@ -56,6 +57,8 @@ class Launch:
     """Memory that each worker may take, where the system can see to it; 0 is no limit."""
     checkpoint_s: float | None = None
     tenant: str = "default"
+    declared: Declared = Declared()
+    """What its owner says about its training; all its processes find it in their environment."""
     python: str = ""
     """The interpreter of its script; empty: the one that its command finds."""
 

@@ -1,4 +1,4 @@
-"""A command as a list of words.  No shell ever sees it, so what only a shell understands is refused early."""
+"""A command is a list of words.  No shell ever sees it, so what only a shell understands is refused early."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _split(line: str) -> tuple[str, ...]:
 
 
 def name_of(command: Sequence[str]) -> str:
-    """A name for a job whose owner gave none: its script, else its program.
+    """Name a job whose owner gave no name: after its script, else its program.
 
     >>> name_of(["python", "nets/train.py", "--lr", "0.1"])
     'train'

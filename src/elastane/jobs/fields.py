@@ -18,7 +18,7 @@ _DEADLINE = f"{DURATION.expected}, or a time with its zone such as 2030-01-31T18
 
 
 class Section(BaseModel):
-    """A part of a spec: immutable, strict about types, closed to unknown fields."""
+    """The base class of all spec sections is immutable, strict about types, and closed to unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 

@@ -27,20 +27,20 @@ def find_interpreter(launcher: str, directory: Path, environment: Mapping[str, s
 
 
 def find_program(word: str, directory: Path, environment: Mapping[str, str]) -> str | None:
-    """Where a program lies that is called by its name or its path."""
+    """Find the file of a program that is called by its name or its path."""
     place = str(directory / word) if os.sep in word else word
     found = shutil.which(place, path=environment.get("PATH"))
     return None if found is None else os.path.abspath(directory / found)  # noqa: PTH100
 
 
 def is_environment(interpreter: str) -> bool:
-    """Whether an interpreter belongs to a virtual environment (of venv, uv, conda, …)."""
+    """Tell whether an interpreter belongs to a virtual environment (of venv, uv, conda, …)."""
     folder = Path(interpreter).parent.parent
     return (folder / "pyvenv.cfg").exists() or (folder / "conda-meta").is_dir()
 
 
 def packages_of(interpreter: str) -> list[str]:
-    """Folders in which an interpreter looks for installed packages."""
+    """List the folders in which an interpreter looks for installed packages."""
     return sorted(map(str, Path(interpreter).parent.parent.glob("lib/python3*/site-packages")))
 
 
@@ -55,7 +55,7 @@ def _of_project(directory: Path) -> str | None:
 
 
 def _of_script(script: Path) -> str | None:
-    """Of an installed command: named in its first line, else the one beside it."""
+    """Find the interpreter of an installed command: named in its first line, else the one beside it."""
     try:
         first = read_beginning(script, _LONGEST_LINE).partition(b"\n")[0].decode(errors="replace")
     except OSError:

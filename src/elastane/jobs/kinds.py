@@ -17,10 +17,7 @@ class Kind(StrEnum):
     RIGID = "rigid"
     """Has one size and checkpoints of its own: it can be suspended and moved, never resized."""
     COMMAND = "command"
-    """Has one size and saves nothing: once started it runs to its end, or begins anew.
-
-    The live system still calls these *rigid*, and has no kind for what simulations call so.
-    """
+    """Has one size and saves nothing: once started it runs to its end, or begins anew."""
 
 
 class JobClass(Enum):

@@ -38,7 +38,7 @@ class _Grammar:
     values: frozenset[str]
     flags: frozenset[str]
     used: frozenset[str]
-    """Of both, those that are not passed over."""
+    """Those of ``values`` and ``flags`` that are acted upon; the others are passed over."""
     short: Mapping[str, str]
 
 
@@ -84,12 +84,12 @@ _ACCELERATE_VARIABLES = {
 
 
 def read_torchrun(words: Sequence[str]) -> Launched:
-    """What stands behind ``torchrun``."""
+    """Read the options and the script behind ``torchrun``."""
     return _read(TORCHRUN, words, _torchrun_workers)
 
 
 def read_accelerate(words: Sequence[str]) -> Launched:
-    """What stands behind ``accelerate launch``."""
+    """Read the options and the script behind ``accelerate launch``."""
     return _read(ACCELERATE, words, _accelerate_workers)
 
 

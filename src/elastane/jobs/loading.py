@@ -24,7 +24,7 @@ def load_spec(path_or_text: Path | str) -> JobSpec:
     if isinstance(path_or_text, str) and _is_text(path_or_text):
         return parse_spec(_values(path_or_text, "job spec"))
     path = Path(path_or_text)
-    return parse_spec(_values(_read(path), str(path)), str(path))
+    return parse_spec(_values(read_text(path), str(path)), str(path))
 
 
 def parse_spec(values: object, source: str = "") -> JobSpec:
@@ -54,7 +54,8 @@ def _is_text(given: str) -> bool:
     return "\n" in given or ": " in given or given.lstrip().startswith("{")
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a spec's file; ``ElastaneError`` if it cannot be read or is too long for one."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(_LARGEST + 1)
@@ -63,12 +64,17 @@ def _read(path: Path) -> str:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ElastaneError(f"{path}: cannot be read: {reason.lower()}") from None
+    _check_length(text, str(path))
     return text
 
 
-def _values(text: str, source: str) -> Any:
+def _check_length(text: str, source: str) -> None:
     if len(text) > _LARGEST:
         raise ElastaneError(f"{source}: longer than {_LARGEST:,} characters; that is not a job spec")
+
+
+def _values(text: str, source: str) -> Any:
+    _check_length(text, source)
     if text.lstrip().startswith("{"):
         try:  # most JSON is YAML, but not its escapes for rare characters
             return json.loads(text, object_pairs_hook=_unique)

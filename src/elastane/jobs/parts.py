@@ -30,7 +30,7 @@ class Demand(Section):
     bandwidth: Gbps = Field(default=0.0, description="Network bandwidth; 0 leaves it to the node.")
 
     def vector(self) -> Resources:
-        """The same as the scheduler's resource vector."""
+        """Convert the section to the scheduler's resource vector."""
         return Resources(float(self.gpus), self.cpus, self.memory, self.bandwidth)
 
 
@@ -65,7 +65,7 @@ class ServerRange(_Range):
 
 
 class BatchRange(Section):
-    """Which batch sizes keep the job learning.  Sizes count samples."""
+    """The batch section says which batch sizes keep the job learning, in samples."""
 
     size: int = Field(ge=1, le=2**31, description="Batch size that the learning rate was chosen for.")
     max: int | None = Field(
@@ -94,7 +94,7 @@ class BatchRange(Section):
 
 
 class Target(Section):
-    """A metric that ends training when it is reached."""
+    """The target section names a metric whose value ends training when it is reached."""
 
     metric: Name = Field(description="Name under which the script reports it, such as accuracy.")
     value: float = Field(description="Value to reach.")
@@ -105,18 +105,18 @@ class Target(Section):
 
     @property
     def falls(self) -> bool:
-        """Whether lower is better."""
+        """Tell whether lower values of the metric are better."""
         if self.direction is not None:
             return self.direction is Direction.AT_MOST
         return any(word in self.metric.lower() for word in ("loss", "error", "perplexity"))
 
     def reached(self, measured: float) -> bool:
-        """Whether a measured value ends training."""
+        """Tell whether a measured value ends training."""
         return measured <= self.value if self.falls else measured >= self.value
 
 
 class Checkpoint(Section):
-    """How work is kept safe."""
+    """The checkpoint section says how often work is saved."""
 
     path: Filled | None = Field(
         default=None,

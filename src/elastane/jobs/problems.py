@@ -1,4 +1,4 @@
-"""What is wrong with a job spec, one line per mistake, in the words of the person who wrote it."""
+"""``SpecError`` lists what is wrong with a job spec, one line per mistake, in the words of its author."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class SpecError(ElastaneError):
 
 
 def expected(what: str) -> PydanticCustomError:
-    """A validator's refusal of one value; ``what`` completes "expected …"."""
+    """Make a validator's refusal of one value; ``what`` completes "expected …"."""
     return PydanticCustomError("expected", "{what}", {"what": what})
 
 
 def conflict(sentence: str) -> PydanticCustomError:
-    """A validator's refusal of values that contradict each other."""
+    """Make a validator's refusal of values that contradict each other."""
     return PydanticCustomError("conflict", "{sentence}", {"sentence": sentence})
 
 
@@ -45,7 +45,7 @@ _REPR.maxstring = _REPR.maxother = 80
 
 
 def shown(value: object) -> str:
-    """A value as it may stand in a message: short and on one line, whatever was pasted."""
+    """Shorten a value for a message: it stays on one line, whatever was pasted."""
     try:
         return _REPR.repr(value)
     except ValueError:  # Python declines to print whole numbers of thousands of digits

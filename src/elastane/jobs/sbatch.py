@@ -1,4 +1,4 @@
-"""A batch script with ``#SBATCH`` headers, read as a job spec.
+"""Reads a batch script with ``#SBATCH`` headers as a job spec.
 
 A task of Slurm becomes a worker, and every worker runs the script with its own interpreter.  What has no meaning
 here is said in a warning, never passed over; what would change the meaning of the job is refused.
@@ -73,7 +73,7 @@ class _Option:
 
 
 def is_script(text: str) -> bool:
-    """Whether a text is a script rather than a job spec in YAML."""
+    """Tell whether a text is a script rather than a job spec in YAML."""
     return text.startswith("#!") or any(line.startswith(_MARK) for line in text.splitlines())
 
 
@@ -129,7 +129,7 @@ def _interpreter(text: str) -> list[str]:
 
 
 def _plain(options: Mapping[str, _Option]) -> dict[str, Any]:
-    """What has the same meaning in both worlds."""
+    """Translate the options that mean the same to Slurm and to us."""
     fields = {"job-name": "name", "chdir": "workdir"}
     return {field: options[name].value for name, field in fields.items() if name in options}
 
@@ -153,7 +153,7 @@ class _Tasks:
         return cls(few * per_node, many * per_node, per_node)
 
     def share(self, option: _Option, amount: int, tasks: int) -> int:
-        """What one of ``tasks`` gets of an amount that they divide among them."""
+        """Compute what one of ``tasks`` gets of an amount that they divide among them."""
         if amount % tasks:
             raise ElastaneError(
                 f"{option.where}: --{option.name}: {tasks} tasks cannot divide {amount} GPUs evenly; "
@@ -172,7 +172,7 @@ def _nodes(option: _Option | None) -> tuple[int, int]:
 
 
 def _resources(options: Mapping[str, _Option], tasks: _Tasks) -> tuple[str, dict[str, Any]]:
-    """(accelerator type, what one worker needs)."""
+    """Derive (accelerator type, needs of one worker) from the options."""
     kind, resources = "", dict[str, Any]()
     for name in ("gpus-per-task", "gpus-per-node", "gres", "gpus"):
         option = options.get(name)

@@ -14,7 +14,7 @@ _PLACES = ("_FILE", "_PATH", "_DIR", "_HOME")
 
 
 def looks_secret(name: str, value: str = "") -> bool:
-    """Whether it should not be written down; the path of a file is no secret, whatever the file holds.
+    """Tell whether a variable should not be written down; the path of a file is no secret, whatever the file holds.
 
     >>> looks_secret("WANDB_API_KEY", "0123"), looks_secret("TOKENIZERS_PARALLELISM", "false")
     (True, False)
@@ -27,7 +27,7 @@ def looks_secret(name: str, value: str = "") -> bool:
 
 
 def _is_place(name: str, value: str) -> bool:
-    """Whether the value is the path of a file; a random key may begin like one."""
+    """Tell whether the value is the path of a file; a random key may begin like one."""
     if not value.startswith("/"):
         return False
     return name.endswith(_PLACES) or "." in value.rpartition("/")[2] or os.path.exists(value)  # noqa: PTH110

@@ -28,6 +28,8 @@ from elastane.jobs.problems import conflict
 from elastane.jobs.value import Value
 from elastane.resources import Resources
 
+_ONE_SIZE = (Kind.RIGID, Kind.COMMAND)
+
 
 class JobSpec(Section):
     """Everything a user can say about a job."""
@@ -38,8 +40,9 @@ class JobSpec(Section):
     )
     kind: Annotated[Kind, Field(strict=False)] = Field(
         default=Kind.AUTO,
-        description="adaptive uses elastane.train, resizable restarts from its own checkpoint, rigid has one"
-        " size; auto starts rigid with one worker and turns adaptive when the script calls elastane.train.",
+        description="adaptive uses elastane.train, resizable restarts from its own checkpoint, rigid does so with"
+        " one size, a command saves nothing; auto starts as a command and turns adaptive when the script calls"
+        " elastane.train.",
     )
     workers: Workers = Field(
         default=WorkerRange(), description="How many workers; a number means exactly that many."
@@ -92,10 +95,9 @@ class JobSpec(Section):
     @model_validator(mode="after")
     def _consistent(self) -> JobSpec:
         most = self.workers.max
-        if self.kind is Kind.COMMAND:
-            raise conflict("kind 'command' is for simulations; here a command that saves nothing is 'rigid'")
-        if self.kind is Kind.RIGID and most not in (None, self.workers.min):
-            raise conflict(f"a rigid job has one size, not workers from {self.workers.min} to {most}")
+        if self.kind in _ONE_SIZE and most not in (None, self.workers.min):
+            what = "command" if self.kind is Kind.COMMAND else "rigid job"
+            raise conflict(f"a {what} has one size, not workers from {self.workers.min} to {most}")
         if self.workers.resources is not None and self.resources != Demand():
             raise conflict("resources and workers.resources mean the same; keep one of them")
         return self
@@ -103,7 +105,7 @@ class JobSpec(Section):
     @property
     def max_workers(self) -> int | None:
         """Most workers the job may ever get; None means as many as help."""
-        return self.workers.min if self.kind is Kind.RIGID else self.workers.max
+        return self.workers.min if self.kind in _ONE_SIZE else self.workers.max
 
     @property
     def worker(self) -> Resources:
@@ -111,13 +113,8 @@ class JobSpec(Section):
         return (self.workers.resources or self.resources).vector()
 
     @property
-    def server(self) -> Resources | None:
-        """Needs of one parameter server; None for jobs without."""
-        return self.servers.resources.vector() if self.servers else None
-
-    @property
     def variables(self) -> dict[str, str]:
-        """All environment variables that the job brings along."""
+        """Merge the environment variables that the job brings along; ``env`` wins."""
         return {**self.exported, **self.env}
 
     def deadline_s(self, submitted_s: float) -> float | None:

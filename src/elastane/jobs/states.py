@@ -1,12 +1,12 @@
 """The life of a job as a table: states, events, and where each event leads.
 
 ```
-submitted ─► queued ─► (staging) ─► starting ─► running ⇄ resizing
-               ▲                                  │
-               │◄── suspended ◄── suspending ◄────┤
-               │◄── retrying / lost ◄─────────────┤
-                                                  ▼
-                       succeeded · failed · cancelled (through stopping) · rejected
+submitted ─► queued ─► starting ─► running ⇄ resizing
+               ▲                      │
+               │◄── suspended ◄── suspending
+               │◄── retrying / lost ◄─┤
+                                      ▼
+                       succeeded · failed · cancelled or rejected (through stopping, if it held anything)
 ```
 
 Who asked for a change, and whether a person put the job on hold, is not a state: the first is in the
@@ -27,7 +27,6 @@ class State(Enum):
 
     SUBMITTED = "submitted"  # stored, not yet judged
     QUEUED = "queued"  # admitted, holds nothing
-    STAGING = "staging"  # holds a grant while its data is brought near
     STARTING = "starting"  # workers are being launched
     RUNNING = "running"
     RESIZING = "resizing"  # moving from one grant to another
@@ -39,15 +38,14 @@ class State(Enum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
-    REJECTED = "rejected"  # refused by admission
+    REJECTED = "rejected"  # refused or ended by its policy
 
 
 class Event(Enum):
-    """What moves a job on.  The words complete "cannot … a job that is …"."""
+    """An event moves a job from one state to another.  The words complete "cannot … a job that is …"."""
 
     ADMIT = "admit"
     REJECT = "reject"
-    STAGE = "stage"
     START = "start"
     STARTED = "report the start of"
     RESIZE = "resize"
@@ -55,6 +53,7 @@ class Event(Enum):
     SUSPEND = "suspend"
     SAVED = "report the suspension of"
     CANCEL = "cancel"
+    END = "end by policy"  # its policy ends it, unfinished
     STOPPED = "report the end of"
     FINISH = "finish"
     FAIL = "fail"  # ended with an error and has no attempt left
@@ -70,18 +69,18 @@ _S, _E = State, Event
 _HOLDING: Mapping[Event, State] = {
     _E.SUSPEND: _S.SUSPENDING,
     _E.CANCEL: _S.STOPPING,
+    _E.END: _S.STOPPING,
     _E.FAIL: _S.FAILED,
     _E.CRASH: _S.RETRYING,
     _E.LOSE: _S.LOST,
 }
 _WORKING: Mapping[Event, State] = {**_HOLDING, _E.FINISH: _S.SUCCEEDED}
-_WAITING: Mapping[Event, State] = {_E.STAGE: _S.STAGING, _E.START: _S.STARTING, _E.CANCEL: _S.CANCELLED}
+_WAITING: Mapping[Event, State] = {_E.START: _S.STARTING, _E.CANCEL: _S.CANCELLED}
 
 EDGES: Mapping[State, Mapping[Event, State]] = {
     _S.SUBMITTED: {_E.ADMIT: _S.QUEUED, _E.REJECT: _S.REJECTED, _E.CANCEL: _S.CANCELLED},
     # A deferred bid may still be refused once its time has run out.
     _S.QUEUED: {**_WAITING, _E.REJECT: _S.REJECTED},
-    _S.STAGING: {**_HOLDING, _E.START: _S.STARTING},
     # A short command can end before anyone has reported its start.
     _S.STARTING: {**_WORKING, _E.STARTED: _S.RUNNING},
     _S.RUNNING: {**_WORKING, _E.RESIZE: _S.RESIZING},
@@ -90,9 +89,10 @@ EDGES: Mapping[State, Mapping[Event, State]] = {
         **{event: target for event, target in _WORKING.items() if event is not _E.SUSPEND},
         _E.SAVED: _S.SUSPENDED,
     },
-    _S.SUSPENDED: _WAITING,
-    # The owner no longer wants it, so errors on the way out change nothing; a finished result still counts.
+    _S.SUSPENDED: {**_WAITING, _E.REJECT: _S.REJECTED},
+    # Nobody wants it any longer, so errors on the way out change nothing; a finished result still counts.
     _S.STOPPING: {
+        _E.REJECT: _S.REJECTED,
         _E.STOPPED: _S.CANCELLED,
         _E.FAIL: _S.CANCELLED,
         _E.LOSE: _S.CANCELLED,
@@ -105,6 +105,7 @@ EDGES: Mapping[State, Mapping[Event, State]] = {
         _E.FAIL: _S.FAILED,
         _E.FINISH: _S.SUCCEEDED,
         _E.CANCEL: _S.STOPPING,
+        _E.END: _S.STOPPING,
     },
     _S.SUCCEEDED: {},
     _S.FAILED: {},
@@ -116,7 +117,7 @@ EDGES: Mapping[State, Mapping[Event, State]] = {
 TERMINAL = frozenset(state for state, edges in EDGES.items() if not edges)
 """States that nothing leaves."""
 
-HOLDING = frozenset({_S.STAGING, _S.STARTING, _S.RUNNING, _S.RESIZING, _S.SUSPENDING, _S.STOPPING, _S.LOST})
+HOLDING = frozenset({_S.STARTING, _S.RUNNING, _S.RESIZING, _S.SUSPENDING, _S.STOPPING, _S.LOST})
 """States in which a job holds, or may still hold, part of the cluster."""
 
 
@@ -148,5 +149,5 @@ def advance(state: State, event: Event) -> State:
 
 
 def step(state: State, event: Event, at_s: float, detail: str = "") -> Transition:
-    """The same as ``advance``, as a record for the job's history."""
+    """Do as ``advance`` does, and return the step as a record for the job's history."""
     return Transition(at_s, state, advance(state, event), event, detail)

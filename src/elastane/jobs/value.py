@@ -1,4 +1,4 @@
-"""What a job is worth to its owner, as a function of how long after submission it completes.
+"""A utility says what a job is worth to its owner, as a function of how long after submission it completes.
 
 Never negative and never rising with time: pricing policies rely on both.  Credits are the unit of worth.
 

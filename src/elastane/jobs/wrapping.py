@@ -1,4 +1,4 @@
-"""What a command runs in the end: the Python script behind ``env``, ``uv run``, ``torchrun`` or ``accelerate launch``.
+"""Finds the Python script that a command runs in the end: behind ``env``, ``uv run``, ``torchrun`` and the like.
 
 Only the words are looked at, nothing is run and no file is read.  What is not understood stays as it is written.
 """
@@ -38,9 +38,9 @@ class Unwrapped:
     workers: tuple[int, int] | None = None
     """Fewest and most workers that the command itself asks for."""
     told: bool = False
-    """Whether its launcher would tell even a lone process its rank."""
+    """Tell whether its launcher would tell even a lone process its rank."""
     notes: tuple[str, ...] = ()
-    """What its owner should know."""
+    """List what its owner should know."""
     problem: str = _NOT_PYTHON
 
 
@@ -68,7 +68,7 @@ def unwrap(command: Sequence[str], depth: int = 0) -> Unwrapped:
 
 
 def is_python(word: str) -> bool:
-    """Whether a word names a Python interpreter, with or without its folder."""
+    """Tell whether a word names a Python interpreter, with or without its folder."""
     return bool(_PYTHON.fullmatch(PurePosixPath(word).name))
 
 

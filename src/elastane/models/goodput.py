@@ -34,6 +34,14 @@ _ROUNDING = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
+class PerGpuMax:
+    """The most samples per GPU that the memory of one accelerator type holds."""
+
+    gpu_type: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
 class BatchLimits:
     """The batches a job may use.  ``fixed`` pins the total batch; then only K and accumulation adapt."""
 
@@ -43,7 +51,7 @@ class BatchLimits:
     per_gpu_max: int
     fixed: int | None = None
     accumulate: bool = True
-    per_gpu_max_on: tuple[tuple[str, int], ...] = ()
+    per_gpu_max_on: tuple[PerGpuMax, ...] = ()
     """Accelerator types with more memory than ``per_gpu_max``, which holds on all, and what they hold."""
 
     def on(self, gpu_type: str) -> BatchLimits:
@@ -66,7 +74,9 @@ class BatchLimits:
 
 @lru_cache(maxsize=4096)
 def _on_type(limits: BatchLimits, gpu_type: str) -> BatchLimits:
-    most = dict(limits.per_gpu_max_on).get(gpu_type, limits.per_gpu_max)
+    most = next(
+        (each.samples for each in limits.per_gpu_max_on if each.gpu_type == gpu_type), limits.per_gpu_max
+    )
     return replace(limits, per_gpu_max=most, per_gpu_max_on=())
 
 

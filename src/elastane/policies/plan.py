@@ -56,10 +56,29 @@ class Wants:
 
 
 @dataclass(frozen=True, slots=True)
+class Received:
+    """What jobs got, by job and type, since their shares were last computed (Gavel's rounds).
+
+    ``seconds`` of time, ``short_s`` by which they fell short of their shares before.  ``types`` in the order in which
+    they are filled.  With ``fill``, GPUs that no share asks for go to jobs that could use them.
+    """
+
+    seconds: Mapping[str, Mapping[str, float]]
+    short_s: Mapping[str, Mapping[str, float]]
+    types: tuple[str, ...]
+    fill: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Shares:
-    """Fractions of time per accelerator type (Gavel)."""
+    """Fractions of time per accelerator type.
+
+    A policy that keeps account of what jobs ``received`` on each type says so; without, only the time since their
+    submission in which they held anything is known.
+    """
 
     fraction: Mapping[str, Mapping[str, float]]
+    received: Received | None = None
 
 
 @dataclass(frozen=True, slots=True)

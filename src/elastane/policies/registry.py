@@ -25,6 +25,8 @@ _BUILT_IN = {
     "tiresias": "elastane.policies.tiresias:Tiresias",
     "optimus": "elastane.policies.optimus:Optimus",
     "optimus-oracle": "elastane.policies.optimus:OptimusOracle",
+    "gavel": "elastane.policies.gavel:Gavel",
+    "gavel-oracle": "elastane.policies.gavel:GavelOracle",
     "pollux": "elastane.policies.pollux:Pollux",
     "sia": "elastane.policies.sia:Sia",
     "elasticflow": "elastane.policies.elasticflow:ElasticFlow",

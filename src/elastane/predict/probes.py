@@ -11,6 +11,7 @@ from statistics import median
 
 from elastane.codec import decoded, encoded
 from elastane.errors import ElastaneError
+from elastane.kit.atomic_files import write_atomically
 from elastane.predict.costs.contract import CostModel, Timing
 from elastane.predict.operators import Kind
 from elastane.textfiles import read_json
@@ -38,9 +39,7 @@ class CardProbes:
     def save(self, path: Path) -> None:
         """Writes the file atomically: whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps(encoded(self), indent=1) + "\n", encoding="utf-8")
-        part.replace(path)
+        write_atomically(path, json.dumps(encoded(self), indent=1) + "\n")
 
 
 def factors_of(model: CostModel, timings: Sequence[Timing]) -> dict[Kind, float]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from elastane.codec import decoded, encoded
 from elastane.errors import ElastaneError
+from elastane.kit.atomic_files import write_atomically
 from elastane.predict.composition import Composition, WholeStep, composition
 from elastane.predict.costs.contract import CostModel, Timing
 from elastane.predict.costs.monotone import Monotone
@@ -109,9 +110,7 @@ class Profile:
     def save(self, path: Path) -> None:
         """Writes the file atomically: whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps(encoded(self)) + "\n", encoding="utf-8")
-        part.replace(path)
+        write_atomically(path, json.dumps(encoded(self)) + "\n")
 
 
 def load_profile(path: Path) -> Profile:

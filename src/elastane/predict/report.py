@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from elastane.kit.durations import duration
 from elastane.predict.devices import Device
 from elastane.predict.interval import Interval
 from elastane.predict.operators import Phase, StepCapture
@@ -14,19 +15,6 @@ from elastane.predict.steps import StepEstimate
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-
-def duration(seconds: float) -> str:
-    """Formats a duration with three digits and a unit: 35 ms, 12 s, 25 min, 38 h, 4.2 d."""
-    for limit, scale, unit in (
-        (1.0, 1e-3, "ms"),
-        (120.0, 1.0, "s"),
-        (7200.0, 60.0, "min"),
-        (172_800.0, 3600.0, "h"),
-    ):
-        if seconds < limit:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 86_400.0:.3g} d"
 
 
 def spread(value: Interval) -> str:

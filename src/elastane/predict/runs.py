@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 
 from elastane.errors import ElastaneError
 from elastane.models.throughput import ThroughputParams, times_s
@@ -173,9 +172,3 @@ def sorted_runs(runs: Sequence[RunEstimate], by_cost: bool) -> list[RunEstimate]
         return (not run.fits_memory, cost if by_cost else run.total_s.middle, run.total_s.middle)
 
     return sorted(runs, key=key)
-
-
-def stale_prices(runs: Sequence[RunEstimate], today: date) -> list[str]:
-    """Returns the labels of offers in use whose price is older than 30 days."""
-    offers = {run.offer for run in runs if run.offer is not None and run.offer.age_days(today) > 30}
-    return sorted(each.label(today) for each in offers)

@@ -39,7 +39,7 @@ class Decision:
 
     @property
     def now_s(self) -> float:
-        """When it was made."""
+        """The time of its view, in seconds."""
         return self.view.now_s
 
     @property

@@ -10,7 +10,8 @@ from elastane.cluster import Grant, Node
 from elastane.jobs.kinds import Kind
 from elastane.models.estimate import Estimate
 from elastane.models.speed import SpeedModel
-from elastane.policies.view import Ledger, Request, Tenant
+from elastane.policies.view import Ability, Ledger, Request, Tenant, has
+from elastane.scheduling.abilities import ABILITIES
 
 
 class Evidence(Protocol):
@@ -63,6 +64,16 @@ class JobFacts:
     ledger: Ledger = Ledger()
     restart_s: float = 0.0
     settled: bool = False
+
+    @property
+    def abilities(self) -> Ability:
+        """What may be done to it now."""
+        return Ability.NONE if self.settled else ABILITIES[self.kind]
+
+    @property
+    def returns(self) -> bool:
+        """Whether it can be made to give back what it holds."""
+        return self.request.preemptible and has(self.abilities, Ability.SUSPEND)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from elastane.policies.view import Ability, Facts, Info, JobState, JobView, View, has
-from elastane.scheduling.abilities import ABILITIES
+from elastane.policies.view import Facts, Info, JobState, JobView, View, has
 from elastane.scheduling.facts import Evidence, JobFacts, Situation
 
 CHANGING = Info.REMAINING | Info.SPEED | Info.LOSSES
@@ -23,7 +22,7 @@ def job_view(job: JobFacts, info: Info) -> JobView:
         klass=job.klass,
         weight=job.weight,
         priority=job.priority,
-        abilities=Ability.NONE if job.settled else ABILITIES[job.kind],
+        abilities=job.abilities,
         state=state_of(job),
         grant=job.grant,
         ledger=job.ledger,

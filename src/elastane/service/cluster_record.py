@@ -1,4 +1,4 @@
-"""The cluster that jobs run on, as the store remembers it: for whoever looks back."""
+"""The nodes and settings of the cluster, stored with the jobs so that a simulation can repeat them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Layout:
         return cls(nodes, kept["cores"], kept["interval_s"], float(kept["min_run_s"]))
 
     def to_json(self) -> dict[str, object]:
-        """For the store."""
+        """The record as JSON values for the store."""
         kinds = sorted({node.gpu_type for node in self.nodes.values()})
         slots = {name: node.gpus for name, node in self.nodes.items()}
         return {

@@ -37,7 +37,7 @@ from elastane.service.home import (
     write_text,
 )
 from elastane.service.live_service import LiveService
-from elastane.service.machine import devices_of, nodes_here, shared_cores
+from elastane.service.machine import divide
 from elastane.service.store import StaleControlPlane, Store, StoreError
 from elastane.service.stored_accounts import StoredAccounts
 
@@ -66,23 +66,23 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
     sys.setswitchinterval(_SWITCH_S)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    nodes, warnings = nodes_here(options.nodes, options.slots)
+    division = divide(options.nodes, options.slots)
     if options.restore:
         kept = Store.restore_good(home / DATABASE)
         logging.warning("went back to the last good copy of the store; the other is kept as %s", kept)
     store = Store.open(home / DATABASE)
-    warnings = [*warnings, *store.warnings, *filter(None, [options.jobs_as.note])]
+    warnings = [*division.warnings, *store.warnings, *filter(None, [options.jobs_as.note])]
     plane = ControlPlane(
         ControlSettings(
             home,
             options.policy,
             options.interval_s,
             min_run_s=options.min_run_s,
-            cores=shared_cores(),
+            cores=division.shared_cores,
             pending_per_tenant=options.limits.pending_per_tenant,
         ),
         store,
-        LocalEngine(home, nodes, devices_of(nodes), options.jobs_as),
+        LocalEngine(home, division.nodes, division.devices, options.jobs_as),
     )
     ending: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _on_signals(ending)
@@ -143,7 +143,7 @@ def _api(options: UpOptions) -> ApiSettings:
 
 
 async def _leashed(ending: asyncio.Future[bool]) -> None:
-    """End, and everything with us, when whoever holds our leash is gone; without one, never."""
+    """Ends the system when the process that started it (``LEASH``) is gone; without one it runs on."""
     holder = os.environ.pop(LEASH, "")  # not for those whom we start
     while holder and os.getppid() == int(holder):
         await asyncio.sleep(_LEASH_S)
@@ -163,7 +163,7 @@ def _on_signals(ending: asyncio.Future[bool]) -> None:
 
 
 def _first_token(home: Path, store: Store) -> None:
-    """An administrator and a token for whoever owns the home."""
+    """Creates an administrator and a token for the owner of the home, unless there is one."""
     if (home / TOKEN).exists() and store.users():
         return
     with store.transaction() as t:

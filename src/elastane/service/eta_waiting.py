@@ -1,4 +1,4 @@
-"""When jobs that wait will have ended, as a range, by looking ahead over all of them at once.
+"""Estimates when jobs that wait will have ended, as a range, by looking ahead over all of them at once.
 
 The early end of the range: whoever can be made to leave leaves now, and the job has as many workers as it may have.
 The late end: those who run keep what they have to their ends, and those who wait go one after the other with the
@@ -17,9 +17,10 @@ from typing import TypeVar
 from elastane.cluster import Node
 from elastane.jobs.states import State
 from elastane.policies.view import Ability
-from elastane.service.control.active_job import ABILITIES, LiveJob
+from elastane.service.control.active_job import LiveJob
 from elastane.service.eta import NONSENSE, end_of, nodes_for
 from elastane.service.messages import Eta
+from elastane.service.run_kinds import is_command
 from elastane.service.wording import named_to
 from elastane.simcore.physics import core_share
 
@@ -35,7 +36,7 @@ _MOST = 200
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """On what jobs run."""
+    """The resources that jobs run on, at one moment."""
 
     nodes: Mapping[str, Node]
     cores: int | None
@@ -43,13 +44,13 @@ class Ground:
 
     @property
     def slots(self) -> int:
-        """All of them."""
+        """The number of slots of all nodes."""
         return sum(node.gpus for node in self.nodes.values())
 
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """A job that has its slots until it ends; infinity where nobody can tell."""
+    """A job that has its slots until it ends; the time is infinite where that cannot be estimated."""
 
     id: str
     tenant: str
@@ -60,7 +61,7 @@ class _Holder:
 
 
 def foresee(jobs: Iterable[LiveJob], ground: Ground) -> dict[str, Eta]:
-    """Ends of all jobs that do not train now, by id; or why nobody can tell."""
+    """Expected ends of all jobs that do not train now, by id; or why there is no estimate."""
     there = list(jobs)
     holders = [_contained(_holder, job, ground) for job in there if job.places and not job.leaving]
     waiting = sorted((job for job in there if job.row.grant is None or job.leaving), key=_turn)
@@ -111,7 +112,7 @@ class _Queue:
         heapq.heapify(self._ends)
 
     def end_of(self, job: LiveJob) -> Eta:
-        """The next one's."""
+        """The expected end of the next job of the queue."""
         least = job.slots(job.request(self._ground.slots).min_workers)
         blocked = self._wait_for(job, least)
         unknown = _unknown(job, self._ground) or _elsewhere(job) or blocked
@@ -168,16 +169,16 @@ def _holder(job: LiveJob, ground: Ground) -> _Holder:
     if eta.high_s is None:
         eta = starting(job, ground) or eta
     slots = sum(job.slots(count) for count in job.places.values())
-    stays = ABILITIES[job.row.kind] is Ability.NONE or not job.spec.preemptible
+    stays = job.abilities is Ability.NONE or not job.spec.preemptible
     return _Holder(job.id, job.row.tenant, slots, eta.low_s or math.inf, eta.high_s or math.inf, stays)
 
 
 def _unknown(job: LiveJob, ground: Ground) -> str:
-    """Why nobody can tell how long a job takes, if so."""
+    """Why the length of a job cannot be estimated; empty if it can."""
     if job.row.held:
         return "it is on hold"
-    if job.row.kind == "rigid":
-        return "a rigid job does not say how much there is to do"
+    if is_command(job.row):
+        return "a command does not say how much there is to do"
     if job.learned.remaining is None:
         return "it has not trained yet, so nobody knows how long it takes"
     if not 0.0 < _rate(job, 1, ground) < math.inf:

@@ -1,4 +1,4 @@
-"""Python's search for garbage, tamed: what is imported stays for ever, and need not be looked through again and again.
+"""Freezes imported objects (``gc.freeze``) and raises collection thresholds, to shorten start-up and avoid pauses.
 
 Without this a start takes a tenth longer, and now and then a round of decisions takes twice its time.
 """

@@ -14,11 +14,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from elastane.engines.local.job_users import JobsAs
 from elastane.engines.local.json_files import Lock
 from elastane.errors import ElastaneError
+from elastane.kit.atomic_files import write_atomically
 from elastane.service.limits import Limits
+
+if TYPE_CHECKING:
+    from elastane.service.store import Store
 
 PID, URL, TOKEN, LOCK, DATABASE = "elastane.pid", "url", "token", "elastane.lock", "elastane.db"
 LEFT = "left"
@@ -32,7 +37,7 @@ _START_S, _STOP_S = 30.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """How to start."""
+    """The options that a live system is started with."""
 
     home: Path
     nodes: int | None = None
@@ -56,9 +61,19 @@ def default_home() -> Path:
     return Path(os.environ.get("ELASTANE_HOME") or Path.home() / ".elastane")
 
 
+def open_store(home: Path | None) -> Store:
+    """The store of a home (None: the default one), whether a system runs on it or not."""
+    from elastane.service.store import Store
+
+    path = (home or default_home()) / DATABASE
+    if not path.exists():
+        raise ElastaneError(f"there is no live system in {path.parent}; start one with 'elastane up'")
+    return Store.open(path)
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a running one is."""
+    """Process and URL of a running system."""
 
     pid: int
     url: str
@@ -91,7 +106,7 @@ def make_home(home: Path) -> None:
 
 
 def close_home(home: Path, *, entered: bool = False) -> None:
-    """For its owner's eyes only; ``entered``: others may pass through it to folders of their own, but see nothing.
+    """Restrict a home to its owner; with ``entered`` others may pass through to folders of their own.
 
     Only whoever holds the lock of a home may do that: the jobs of a running system need it as it is.
     """
@@ -129,11 +144,7 @@ def _seal(home: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """A file that is there wholly or not at all, for its owner's eyes only."""
-    part = path.with_name(f".{path.name}.part")
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(fd, "w") as file:
-        file.write(text + "\n")
-    part.replace(path)
+    write_atomically(path, f"{text}\n", private=True)
 
 
 def start_detached(home: Path, arguments: Sequence[str], *, leashed: bool = False) -> Address:

@@ -1,113 +1,47 @@
-"""The control plane as its API sees it: checks what is asked, stores it, and answers.
-
-``looking`` has the questions, ``steering`` the changes; here jobs are handed in.
-"""
+"""The control plane as its API sees it: a facade that binds every verb to the part that answers it."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-from elastane.cluster import Node
-from elastane.errors import ElastaneError
-from elastane.jobs import JobSpec, parse_spec
-from elastane.jobs.loading import dump_json
-from elastane.service.commands import Steering
-from elastane.service.control.intake import Intake, NewJob
+from elastane.service.cluster_commands import ClusterCommands
+from elastane.service.cluster_queries import ClusterQueries
+from elastane.service.control.intake import Intake
 from elastane.service.control.plane import ControlPlane
-from elastane.service.messages import (
-    Submitted,
-)
-from elastane.service.protocol import Principal
-from elastane.service.spec_inspection import as_looked_at
-from elastane.service.store.rows import JobRow
-from elastane.service.wording import counted
+from elastane.service.eta_waiting import Ground
+from elastane.service.expected_ends import ExpectedEnds
+from elastane.service.job_commands import JobCommands
+from elastane.service.job_queries import JobQueries
+from elastane.service.submission import Submission
 
 
-class LiveService(Steering):
-    """Implements ``facade.Service`` over a control plane."""
+class LiveService:
+    """Implements ``protocol.Service`` over a control plane; it holds no state and decides nothing itself."""
 
     def __init__(self, plane: ControlPlane, warnings: Sequence[str] = ()) -> None:
-        super().__init__(plane, warnings)
-        self._intake = Intake(plane)
-
-    async def submit(
-        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
-    ) -> Submitted:
-        """Check, store, answer."""
-        known = await self._of_key(who.user, key) if key else None
-        if known is not None:
-            return Submitted(id=known.id, name=known.name, repeated=True)
-        new = await self._looked_at(who, spec, directory, key)
-        known = await self._of_key(who.user, key) if key else None  # the same may have come meanwhile
-        if known is not None:
-            return Submitted(id=known.id, name=known.name, repeated=True)
-        row = await self._intake.take(new)
-        warnings = [*new.warnings, *self._doubts(row.kind, new.spec)]
-        return Submitted(id=row.id, name=row.name, warnings=warnings)
-
-    async def _of_key(self, user: str, key: str) -> JobRow | None:
-        """What this request key stands for; of two that come at once the second waits for the first."""
-        under_way = self._intake.under_way(user, key)
-        if under_way is not None:
-            return await asyncio.shield(under_way)
-        job = self._store.job_of_key(user, key)
-        return None if job is None else self._row(job)
-
-    async def _looked_at(
-        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
-    ) -> NewJob:
-        given = parse_spec({"tenant": who.tenant, **spec})
-        # Not resolved: that would look at disks that may not answer.
-        place = os.path.abspath(Path(directory) / given.workdir) if given.workdir else directory  # noqa: PTH100
-        looked = await self._plane.engine.examine(
-            given.kind.value, given.command, place, given.variables, given.python, owner=who.user
+        self.ends = ExpectedEnds(
+            lambda: plane.live,
+            lambda: Ground(plane.engine.nodes(), plane.settings.cores, plane.clock()),
         )
-        wanted, warnings = as_looked_at(given, looked)
-        self._check(wanted)
-        if looked.missing:
-            raise ElastaneError(f"command: {looked.missing}")
-        values = json.loads(dump_json(wanted))
-        return NewJob(who.user, key, wanted, values, place, looked.kind, looked.why, warnings)
+        self.submit = Submission(Intake(plane), plane.store, plane.engine).submit
 
-    def _check(self, spec: JobSpec) -> None:
-        """Refuse what no cluster of ours can hold."""
-        # A node that is away for a while is no reason to refuse a job.
-        nodes = self._plane.known_nodes().values()
-        types = sorted({node.gpu_type for node in nodes})
-        fitting = [n for n in nodes if not spec.accelerators or n.gpu_type in spec.accelerators]
-        if not fitting:
-            raise ElastaneError(
-                f"accelerators: the cluster has {', '.join(types)}, not {', '.join(spec.accelerators)}"
-            )
-        per_worker = max(spec.worker.gpus, 1e-9)
-        room = sum(int(node.gpus / per_worker + 1e-9) for node in fitting)
-        if room < spec.workers.min:
-            raise ElastaneError(_too_much(spec, fitting, room))
+        jobs = JobQueries(plane, self.ends)
+        self.jobs, self.job, self.owner_of, self.why = jobs.jobs, jobs.job, jobs.owner_of, jobs.why
+        self.life, self.logs, self.log_path = jobs.life, jobs.logs, jobs.log_path
 
-    def _doubts(self, kind: str, spec: JobSpec) -> list[str]:
-        doubts = []
-        if kind == "rigid":
-            doubts.append("it is rigid: it is never moved or resized, and starts over if its node is lost")
-        if spec.worker.memory_gb and not self._plane.engine.facts().get("limits_memory", True):
-            doubts.append("its memory is counted but not limited: this system has no cgroups that could")
-        return doubts
+        steer = JobCommands(plane, jobs)
+        self.cancel, self.suspend, self.resume = steer.cancel, steer.suspend, steer.resume
+        self.scale, self.move = steer.scale, steer.move
 
+        cluster = ClusterQueries(plane, warnings)
+        self.info, self.nodes, self.policy, self.quotas = (
+            cluster.info,
+            cluster.nodes,
+            cluster.policy,
+            cluster.quotas,
+        )
+        self.events, self.wait_for_events, self.gauges = cluster.events, cluster.wait_for_events, cluster.gauges
 
-def _too_much(spec: JobSpec, nodes: Sequence[Node], room: int) -> str:
-    """Why a job can never be run on these nodes, and what could be."""
-    each = f"{spec.worker.gpus:g} slot{'' if spec.worker.gpus == 1 else 's'}"
-    largest = max(node.gpus for node in nodes)
-    if not room:
-        has = "the largest node has" if len(nodes) > 1 else "the node has"
-        most = f"{has} {largest}; ask for at most {largest}"
-        return f"resources.gpus: one worker with {each} needs them on one node, and {most}"
-    slots = sum(node.gpus for node in nodes)
-    return (
-        f"workers.min: {counted(spec.workers.min, 'worker')} with {each} each do not fit into the cluster's "
-        f"{counted(slots, 'slot')} on {counted(len(nodes), 'node')}; ask for at most {counted(room, 'worker')}"
-    )
+        change = ClusterCommands(plane, cluster)
+        self.drain, self.set_quota = change.drain, change.set_quota
+        self.set_policy, self.set_shadow = change.set_policy, change.set_shadow

@@ -1,13 +1,16 @@
-"""What this machine offers: accelerators where there are any, else CPU slots; as one node or as several."""
+"""What this machine offers as one node or as several: accelerators where there are any, else CPU slots.
+
+A node has accelerators of one type, because policies think of a node's type.  A machine with several types
+becomes several nodes.
+"""
 
 from __future__ import annotations
 
-import ctypes
-import itertools
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from elastane.accelerators import Accelerator, Found, discover
 from elastane.cluster import Node
 from elastane.errors import ElastaneError
 
@@ -16,17 +19,17 @@ _MOST_NODES, _MOST_SLOTS = 1000, 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Accelerators:
-    """So many of one type."""
+class Division:
+    """(Virtual) nodes by name, the devices of those that have any, and what a person should know about them."""
 
-    count: int
-    kind: str
+    nodes: Mapping[str, Node]
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
-
-def discover() -> Accelerators:
-    """NVIDIA devices through NVML, or one slot per core."""
-    found = _nvidia()
-    return found if found is not None else Accelerators(cores(), CPU)
+    @property
+    def shared_cores(self) -> int | None:
+        """Cores that all slots share; None if slots are accelerators."""
+        return None if self.devices else cores()
 
 
 def cores() -> int:
@@ -34,50 +37,54 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _nvidia() -> Accelerators | None:
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return None
-    if nvml.nvmlInit_v2() != 0:
-        return None
-    count, handle, name = ctypes.c_uint(), ctypes.c_void_p(), ctypes.create_string_buffer(96)
-    if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0 or not count.value:
-        return None
-    nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle))
-    nvml.nvmlDeviceGetName(handle, name, len(name))
-    return Accelerators(count.value, name.value.decode(errors="replace").replace(" ", "-").lower() or "nvidia")
+def divide(nodes: int | None, slots: int | None, found: Found | None = None) -> Division:
+    """This machine as ``nodes`` nodes of ``slots`` slots each, or as it lends itself."""
+    here = discover() if found is None else found
+    if nodes is not None and not 1 <= nodes <= _MOST_NODES:
+        raise ElastaneError(f"--nodes: must be between 1 and {_MOST_NODES}, not {nodes}")
+    if slots is not None and not 1 <= slots <= _MOST_SLOTS:
+        raise ElastaneError(f"--slots: must be between 1 and {_MOST_SLOTS}, not {slots}")
+    if not here.devices:
+        return _cpu_slots(nodes or 1, slots, here.problems)
+    parts = _parts(here.devices, nodes, slots)
+    return Division(
+        {f"n{i}": Node(f"n{i}", len(part), part[0].kind, part[0].memory_gb) for i, part in enumerate(parts)},
+        {f"n{i}": tuple(device.id for device in part) for i, part in enumerate(parts)},
+        here.problems,
+    )
 
 
-def shared_cores() -> int | None:
-    """Cores that all slots of this machine share; None if slots are accelerators."""
-    return cores() if discover().kind == CPU else None
+def _cpu_slots(nodes: int, slots: int | None, problems: Sequence[str]) -> Division:
+    each = slots if slots is not None else max(1, cores() // nodes)
+    warnings = list(problems)
+    if nodes * each > cores():
+        warnings.append(f"{nodes * each} slots share {cores()} cores: jobs are slower while all are busy")
+    return Division({f"n{i}": Node(f"n{i}", each, CPU) for i in range(nodes)}, warnings=tuple(warnings))
 
 
-def nodes_here(nodes: int | None, slots: int | None) -> tuple[dict[str, Node], list[str]]:
-    """(Virtual) nodes by name, and what a person should know about them."""
-    here = discover()
+def _parts(
+    devices: Sequence[Accelerator], nodes: int | None, slots: int | None
+) -> list[tuple[Accelerator, ...]]:
+    groups = by_type(devices)
+    if nodes is None and slots is None:
+        return groups
     count = nodes if nodes is not None else 1
-    each = slots if slots is not None else max(1, here.count // count)
-    if not 1 <= count <= _MOST_NODES:
-        raise ElastaneError(f"--nodes: must be between 1 and {_MOST_NODES}, not {count}")
-    if not 1 <= each <= _MOST_SLOTS:
-        raise ElastaneError(f"--slots: must be between 1 and {_MOST_SLOTS}, not {each}")
-    warnings = []
-    if here.kind == CPU and count * each > cores():
-        warnings.append(f"{count * each} slots share {cores()} cores: jobs are slower while all are busy")
-    if here.kind != CPU and count * each > here.count:
+    each = slots if slots is not None else max(1, len(devices) // count)
+    if count * each > len(devices):
+        told = f"{count * each} slots, but {len(devices)} accelerators"
+        raise ElastaneError(f"--nodes {count} --slots {each}: {told}")
+    parts = [group[first : first + each] for group in groups for first in range(0, len(group) - each + 1, each)]
+    if count > len(parts):
+        types = ", ".join(f"{len(group)} of {group[0].kind}" for group in groups)
         raise ElastaneError(
-            f"--nodes {count} --slots {each}: {count * each} slots, but {here.count} accelerators"
+            f"--nodes {count} --slots {each}: a node has accelerators of one type; here are {types}"
         )
-    return {f"n{i}": Node(f"n{i}", each, here.kind) for i in range(count)}, warnings
+    return parts[:count]
 
 
-def devices_of(nodes: Mapping[str, Node]) -> dict[str, tuple[int, ...]]:
-    """Numbers of the accelerators of each node, one after the other; none where slots are cores."""
-    numbers = itertools.count()
-    return {
-        name: tuple(itertools.islice(numbers, node.gpus))
-        for name, node in nodes.items()
-        if node.gpu_type != CPU
-    }
+def by_type(devices: Sequence[Accelerator]) -> list[tuple[Accelerator, ...]]:
+    """Devices of the same type and memory together, in the order in which the types come first."""
+    groups: dict[tuple[str, float], list[Accelerator]] = {}
+    for device in devices:
+        groups.setdefault((device.kind, device.memory_gb), []).append(device)
+    return [tuple(group) for group in groups.values()]

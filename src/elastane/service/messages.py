@@ -146,7 +146,7 @@ class WorkerInfo(Message):
 
 
 class JobDetail(JobSummary):
-    """Everything about one job."""
+    """The message with everything about one job."""
 
     spec: dict[str, Any]
     directory: str
@@ -190,7 +190,7 @@ class NodeInfo(Message):
 
 
 class PolicyInfo(Message):
-    """How decisions are made."""
+    """The policy in charge, its figures, and its shadow."""
 
     policy: str
     title: str = ""
@@ -207,7 +207,7 @@ class PolicyInfo(Message):
 
 
 class ServerInfo(Message):
-    """Who answers."""
+    """Version, policy and size of the server that answers."""
 
     version: str
     api: int = 1
@@ -242,7 +242,7 @@ class LogFile(Message):
 
 
 class UserInfo(Message):
-    """Somebody who may log in."""
+    """A user, with role and tenant."""
 
     name: str
     role: Role
@@ -277,7 +277,7 @@ class QuotaInfo(Message):
 
 
 class AuditRecord(Message):
-    """Who did what."""
+    """An entry of the audit log: who asked for which change."""
 
     seq: int
     at_s: float

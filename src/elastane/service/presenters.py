@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from elastane.cluster import Node
 from elastane.engines.contract import WorkerFacts
 from elastane.jobs.states import State
+from elastane.scheduling.abilities import ONE_SIZE
 from elastane.service.control.active_job import LiveJob, places_of, slots_of
 from elastane.service.control.job_measurements import Learned
 from elastane.service.eta import curve_of, end_of
 from elastane.service.messages import Eta, EventRecord, JobDetail, JobSummary, NodeInfo, Step, WorkerInfo
+from elastane.service.run_kinds import kind_of
 from elastane.service.store.rows import JobRow
 from elastane.train.reports.wording import warming
 
@@ -25,18 +27,19 @@ def summary(
     workers = row.spec.get("workers") or {}
     training = learned.training
     running = row.state in _RUNNING
+    kind = kind_of(row)
     return JobSummary(
         id=row.id,
         name=row.name,
         tenant=row.tenant,
         owner=row.owner,
         state=row.state.value,
-        kind=row.kind,
+        kind=kind.value,
         klass=str(row.spec.get("class", "normal")),
         priority=int(row.spec.get("priority", 0)),
         workers=row.grant.workers if row.grant is not None else 0,
         min_workers=int(workers.get("min", 1)),
-        max_workers=workers.get("max") if row.kind != "rigid" else int(workers.get("min", 1)),
+        max_workers=workers.get("max") if kind not in ONE_SIZE else int(workers.get("min", 1)),
         nodes=places_of(row.grant),
         submitted_s=row.submitted_s,
         started_s=row.first_start_s,
@@ -72,7 +75,7 @@ def detail(
     life: Sequence[EventRecord],
     processes: Sequence[WorkerFacts],
 ) -> JobDetail:
-    """Everything about one job."""
+    """The message with everything about one job."""
     chosen = row.grant.workers if row.grant is not None else 0
     return JobDetail(
         **summary(row, learned, now_s, waiting, foreseen).model_dump(),

@@ -1,4 +1,4 @@
-"""What the control plane can be asked to do.  The API checks who may ask; whoever implements this trusts it.
+"""The interface of the control plane to its API.  The API authorises callers; an implementation trusts them.
 
 All calls but those to await are quick, and happen in the thread of the event loop.  A user's mistake is an
 ``ElastaneError``.
@@ -30,16 +30,16 @@ Which = Literal["active", "ended", "all"]
 
 
 class NotFound(ElastaneError):
-    """There is no such thing (or the asker may not know of it)."""
+    """There is no such thing, or the caller may not know of it."""
 
 
 class Conflict(ElastaneError):
-    """It cannot be done in the present state."""
+    """The request makes sense, but not in the present state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks."""
+    """The authenticated caller of a request."""
 
     user: str
     role: Role
@@ -52,7 +52,7 @@ class Service(Protocol):
     """The control plane as its API sees it."""
 
     def info(self) -> ServerInfo:
-        """Who answers, and what there is."""
+        """Version, policy and size of the server that answers."""
         ...
 
     async def submit(
@@ -79,27 +79,27 @@ class Service(Protocol):
         ...
 
     def why(self, job: str, *, instead: bool = False) -> Why:
-        """What binds it."""
+        """The reason that binds a job: why it waits, or is not larger."""
         ...
 
     def cancel(self, who: Principal, job: str) -> JobSummary:
-        """End it for good."""
+        """End a job for good."""
         ...
 
     def suspend(self, who: Principal, job: str) -> JobSummary:
-        """Save it and put it on hold."""
+        """Save a job and put it on hold."""
         ...
 
     def resume(self, who: Principal, job: str) -> JobSummary:
-        """Let it compete again."""
+        """Take a job off hold and off its node, so that it competes again."""
         ...
 
     def scale(self, who: Principal, job: str, workers: int | None) -> JobSummary:
-        """Pin its size, or (None) leave it to the policy again."""
+        """Pin a job's number of workers, or (None) leave it to the policy again."""
         ...
 
     def move(self, who: Principal, job: str, node: str) -> JobSummary:
-        """Pin it to a node, until it is scaled or resumed."""
+        """Pin a job to a node, until it is scaled or resumed."""
         ...
 
     def life(self, job: str) -> list[EventRecord]:
@@ -111,19 +111,19 @@ class Service(Protocol):
         ...
 
     def log_path(self, job: str, attempt: int, worker: str) -> Path:
-        """Where one of them lies; always below the job's own directory."""
+        """The path of one log file; always below the job's own directory."""
         ...
 
     def nodes(self) -> list[NodeInfo]:
-        """All nodes, with who is on them."""
+        """All nodes, with their slots and their jobs."""
         ...
 
     def drain(self, who: Principal, node: str, draining: bool) -> NodeInfo:
-        """Let a node run empty, or take work again."""
+        """Drain a node (no new work, running work moves away), or let it take work again."""
         ...
 
     def policy(self) -> PolicyInfo:
-        """How decisions are made."""
+        """The policy in charge, its figures, and its shadow."""
         ...
 
     def set_policy(self, who: Principal, written: str) -> PolicyInfo:
@@ -131,17 +131,17 @@ class Service(Protocol):
         ...
 
     def set_shadow(self, who: Principal, written: str | None) -> PolicyInfo:
-        """Let another policy say what it would have done."""
+        """Ask another policy beside the real one, and only compare (None: stop that)."""
         ...
 
     def quotas(self) -> list[QuotaInfo]:
-        """Of all tenants."""
+        """The quotas of all tenants, with what they hold."""
         ...
 
     def set_quota(
         self, who: Principal, tenant: str, slots: int | None, weight: float | None, lends: bool | None
     ) -> QuotaInfo:
-        """What a tenant may hold; None leaves the weight and lending as they are, and lifts the limit on slots."""
+        """Change what a tenant may hold; None leaves weight and lending, and lifts the limit on slots."""
         ...
 
     def events(self, after: int, limit: int = 1000) -> Sequence[EventRecord]:
@@ -149,9 +149,9 @@ class Service(Protocol):
         ...
 
     async def wait_for_events(self, after: int, timeout_s: float) -> bool:
-        """Until there is an entry after this one."""
+        """Wait until there is an entry after this one; False if none came in time."""
         ...
 
     def gauges(self) -> Mapping[str, float | Mapping[str, float]]:
-        """Figures for Prometheus: a number, or numbers by one label's value (``name{label}`` as the key)."""
+        """Metrics for Prometheus: a number, or numbers by one label's value (``name{label}`` as the key)."""
         ...

@@ -11,12 +11,12 @@ from itertools import pairwise
 
 from elastane.cluster import Cluster
 from elastane.errors import ElastaneError
-from elastane.jobs.kinds import Kind
 from elastane.jobs.states import State
 from elastane.policies.contract import Policy
 from elastane.service.cluster_record import Layout
 from elastane.service.control.active_job import LiveJob
 from elastane.service.messages import EventRecord
+from elastane.service.run_kinds import kind_of
 from elastane.service.store import JobRow, Store
 from elastane.simcore.job_run import Arrival
 from elastane.simcore.physics import Physics, core_share
@@ -61,7 +61,7 @@ def rehearse(store: Store, policy: Policy) -> list[Rehearsed]:
         Rehearsed(
             row.id,
             row.name,
-            row.kind,
+            kind_of(row).value,
             (row.ended_s or 0.0) - row.submitted_s,
             finish - row.submitted_s + first_s,
         )
@@ -132,7 +132,7 @@ def _arrival(
         submit_s=row.submitted_s - first_s,
         behaviour=behaviour,
         request=job.request(total),
-        kind=Kind.COMMAND if row.kind == "rigid" else Kind(row.kind),
+        kind=kind_of(row),
         tenant=row.tenant,
         weight=job.spec.weight,
         priority=job.spec.priority,

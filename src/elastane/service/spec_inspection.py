@@ -9,6 +9,8 @@ from elastane.jobs import JobSpec, parse_spec
 from elastane.jobs.kinds import Kind
 from elastane.jobs.loading import dump_json
 from elastane.jobs.parts import WorkerRange
+from elastane.scheduling.abilities import ONE_SIZE
+from elastane.service.run_kinds import COMMAND_RUN
 
 
 def as_looked_at(spec: JobSpec, looked: Examined) -> tuple[JobSpec, tuple[str, ...]]:
@@ -23,16 +25,15 @@ def as_looked_at(spec: JobSpec, looked: Examined) -> tuple[JobSpec, tuple[str, .
                 f"the command asks for {said} workers, the job for {_words(spec)}: that is what holds"
             )
         else:
-            if spec.kind is Kind.RIGID and low != high:
-                warnings.append(
-                    f"the command asks for {low} to {high} workers, a rigid job has one size: {low}"
-                )
+            if spec.kind in ONE_SIZE and low != high:
+                what = "a command" if spec.kind is Kind.COMMAND else "a rigid job"
+                warnings.append(f"the command asks for {low} to {high} workers, {what} has one size: {low}")
                 high = low
             changes["workers"] = WorkerRange.model_construct(
                 min=low, max=high, resources=spec.workers.resources
             )
     changed = _checked(spec.model_copy(update=changes)) if changes else spec
-    return changed, (*warnings, *_doubts(changed, looked))
+    return changed, (*warnings, *_doubts(changed, looked), *_unread(changed, looked))
 
 
 def _checked(changed: JobSpec) -> JobSpec:
@@ -41,12 +42,22 @@ def _checked(changed: JobSpec) -> JobSpec:
 
 
 def _doubts(spec: JobSpec, looked: Examined) -> list[str]:
-    """Why it is not what its owner may have hoped for; that a job is rigid is no news by itself."""
-    if looked.kind != "rigid":
+    """Why it is not what its owner may have hoped for; that a job is a command is no news by itself."""
+    if looked.kind != COMMAND_RUN:
         return []
     if spec.kind is Kind.AUTO and spec.workers.max not in (None, spec.workers.min):
         return [f"{_words(spec)} workers are not possible, it keeps {spec.workers.min}: {looked.why}"]
     return [looked.why] if "install" in looked.why else []
+
+
+def _unread(spec: JobSpec, looked: Examined) -> list[str]:
+    """Say which wishes only the training library can fulfil, where a script does not seem to use it."""
+    wishes = [name for name in ("epochs", "target") if getattr(spec, name) is not None]
+    if looked.kind == Kind.ADAPTIVE or not wishes:
+        return []
+    return [
+        f"{' and '.join(wishes)}: only scripts that use elastane.train go by that; this one is {looked.kind}"
+    ]
 
 
 def _words(spec: JobSpec) -> str:

@@ -22,7 +22,7 @@ log = logging.getLogger("elastane")
 
 
 class StoredAccounts:
-    """Implements ``api.accounts.Accounts``."""
+    """Implements ``api.accounts.Accounts`` over the store."""
 
     def __init__(
         self, store: Store, clock: Callable[[], float], tokens_per_user: int = Limits().tokens_per_user
@@ -33,25 +33,25 @@ class StoredAccounts:
         self._unwritten: list[tuple[str, str, str, str]] = []
 
     def authenticate(self, token: str) -> Principal | None:
-        """Whose token it is."""
+        """The user whose token this is, or None."""
         return self._store.authenticate(token, self._clock())
 
     def users(self) -> list[UserInfo]:
-        """Everybody who may log in."""
+        """All users, with roles and tenants."""
         return self._store.users()
 
     def add_user(self, name: str, role: Role, tenant: str) -> UserInfo:
-        """Let somebody in."""
+        """Add a user to the store."""
         with self._store.transaction() as t:
             return t.add_user(name, role, tenant)
 
     def remove_user(self, name: str) -> None:
-        """Take somebody out."""
+        """Remove a user and all tokens from the store."""
         with self._store.transaction() as t:
             t.remove_user(name)
 
     def set_role(self, name: str, role: Role) -> UserInfo:
-        """Give a user other rights."""
+        """Change a user's role in the store."""
         with self._store.transaction() as t:
             return t.change_user(name, role=role)
 
@@ -60,7 +60,7 @@ class StoredAccounts:
         return self._store.tokens(user)
 
     def new_token(self, user: str, label: str, expires_s: float | None) -> NewToken:
-        """A token that is seen once; ``Conflict`` for somebody who has too many."""
+        """Make a token, which is shown once; ``Conflict`` if the user has too many."""
         with self._store.transaction() as t:
             self._make_room(t, user)
             return t.add_token(user, label=label, expires_s=expires_s)
@@ -83,7 +83,7 @@ class StoredAccounts:
             return t.revoke_token(token_id)
 
     def audit(self, who: str, action: str, target: str, outcome: str) -> None:
-        """Remember who asked for what."""
+        """Add an entry to the audit log, written a little later with others."""
         if not self._unwritten:
             asyncio.get_running_loop().call_later(_MOMENT_S, self._flush_later)
         self._unwritten.append((who, action, target, outcome))
@@ -102,7 +102,7 @@ class StoredAccounts:
             self._unwritten.clear()
 
     def flush(self) -> None:
-        """Write down what is not written yet."""
+        """Write the audit entries that are not stored yet."""
         entries = list(self._unwritten)
         if entries:
             with self._store.transaction() as t:

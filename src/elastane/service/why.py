@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastane.jobs.kinds import Kind
 from elastane.jobs.states import State
 from elastane.policies.view import View
+from elastane.scheduling.abilities import ONE_SIZE
+from elastane.scheduling.decide import decide
 from elastane.service.control.active_job import LiveJob, slots_of
-from elastane.service.control.facts import build_view
 from elastane.service.control.plane import ControlPlane
-from elastane.service.control.policy_runner import crash_of, decide_now
+from elastane.service.control.policy_runner import crash_of
 from elastane.service.control.requested_places import holders, waits
 from elastane.service.eta import end_of
 from elastane.service.messages import Ahead, Instead, Why
+from elastane.service.run_kinds import kind_of
 from elastane.service.wording import counted
 
 _MOST_AHEAD = 10
 
 
 def explain(plane: ControlPlane, job: LiveJob, *, instead: bool) -> Why:
-    """From the last decision; ``instead`` asks the policy again, with other wishes."""
+    """Explains a job from the last decision; ``instead`` asks the policy again, with other wishes."""
     row = job.row
     total = sum(node.gpus for node in plane.engine.nodes().values())
     held = sum(slots_of(j.spec, j.row.grant.workers) for j in plane.live.values() if j.row.grant)
@@ -47,7 +50,7 @@ def explain(plane: ControlPlane, job: LiveJob, *, instead: bool) -> Why:
 
 
 def waits_for(plane: ControlPlane, job: LiveJob) -> list[Ahead]:
-    """Who holds what a job that was scaled or moved needs."""
+    """The jobs that hold what a job that was scaled or moved needs."""
     asked = job.row.pinned_workers is not None and (waits(job) or job.row.grant is None)
     if not asked or job.row.held or not job.waiting:
         return []
@@ -77,8 +80,9 @@ def _why_running(job: LiveJob) -> str:
         return f"it runs with {_workers(row.grant.workers)} on {row.pinned_node}, where its owner put it"
     if row.pinned_workers is not None:
         return f"it runs with {_workers(row.pinned_workers)}, the size its owner pinned"
-    if row.kind == "rigid":
-        return f"it runs with {_workers(row.grant.workers)}; a rigid job has one size ({row.kind_reason})"
+    if (kind := kind_of(row)) in ONE_SIZE:
+        what = "a command" if kind is Kind.COMMAND else "a rigid job"
+        return f"it runs with {_workers(row.grant.workers)}; {what} has one size ({row.kind_reason})"
     return f"it runs with {_workers(row.grant.workers)}, which is where they do the most good now"
 
 
@@ -91,7 +95,7 @@ def _advice(job: LiveJob, free: int, *, instead: bool) -> list[str]:
         return [f"elastane resume {job.id}"]
     least = job.request(1).min_workers
     fitting = int(free / max(job.spec.worker.gpus, 1e-9))
-    if 0 < fitting < least and job.row.kind != "rigid":
+    if 0 < fitting < least and kind_of(job.row) not in ONE_SIZE:
         return [
             f"with {_workers(fitting)} at least instead of {least} it could start now (--workers {fitting}:…)"
         ]
@@ -100,7 +104,7 @@ def _advice(job: LiveJob, free: int, *, instead: bool) -> list[str]:
 
 def _alternatives(plane: ControlPlane, job: LiveJob) -> list[Instead]:
     """Ask the policy again with this job's wishes changed one at a time."""
-    seen = build_view(plane.scene(plane.rounds.memory), plane.live.values(), "arrival", plane.policy)
+    seen = plane.seen_by(plane.policy, plane.rounds.memory, "arrival")
     if job.id not in seen.view.jobs or plane.rounds.problem:
         return []
     found = []
@@ -122,7 +126,7 @@ def _alternatives(plane: ControlPlane, job: LiveJob) -> list[Instead]:
 
 def _try(plane: ControlPlane, view: View, job: LiveJob, change: str) -> Instead:
     try:
-        grant = decide_now(plane.policy, view).lowered.grants.get(job.id)
+        grant = decide(plane.policy, view).grants.get(job.id)
     except Exception as error:  # a policy may be anybody's code
         return Instead(change=change, starts=f"unknown: {crash_of(plane.policy, error)}", helps=False)
     starts = f"it would start now, with {_workers(grant.workers)}" if grant else "it would still wait"

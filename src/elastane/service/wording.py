@@ -37,7 +37,7 @@ def named(jobs: Sequence[str]) -> str:
 
 
 def named_to(tenant: str, jobs: Iterable[tuple[str, str]]) -> str:
-    """Jobs, by id and tenant, in a sentence for somebody of one tenant: those of others are counted, not named.
+    """Names jobs (id, tenant) in a sentence for one tenant: those of others are counted, not named.
 
     >>> named_to("a", [("j1", "a"), ("j2", "b"), ("j3", "b")])
     'j1 and 2 jobs of other tenants'
@@ -52,7 +52,7 @@ def named_to(tenant: str, jobs: Iterable[tuple[str, str]]) -> str:
 
 
 def without_foreign(text: str, tenant: str, tenants: Callable[[str], str | None]) -> str:
-    """A sentence for somebody of one tenant, in which a policy may have named anybody's job.
+    """Takes foreign jobs out of a sentence for one tenant, in which a policy may have named any job.
 
     >>> without_foreign("behind j1 and j2", "a", {"j1": "a", "j2": "b"}.get)
     'behind j1 and a job of another tenant'

@@ -18,6 +18,7 @@ from elastane.models.online import first_batch
 from elastane.policies.view import Request
 from elastane.sim.declarations import Declaration, as_declared, misjudged
 from elastane.sim.server_binding import bind_servers
+from elastane.sim.table_binding import bind_table
 from elastane.sim.truth.alone import alone_s, packed_grant
 from elastane.sim.truth.catalog_job import CatalogJob
 from elastane.sim.truth.measured import MeasuredApp
@@ -32,12 +33,14 @@ from elastane.suggest import did_you_mean
 
 @dataclass(frozen=True)
 class Binding:
-    """How rows become jobs.
+    """The settings by which rows of a trace become jobs.
 
     ``rigid`` and ``fixed_batch`` are the fractions of jobs that cannot change their size, or their batch.
     ``recorded`` and ``pinned`` reproduce published simulators: gradient noise as recorded, and applications that
     are held at one GPU and one batch.  ``declare`` is what owners say about the length of their jobs: epochs, loss
-    (a stop rule) or nothing; ``declare_error`` is how wrong they may be about epochs.
+    (a stop rule) or nothing; ``declare_error`` is how wrong they may be about epochs.  ``profiles`` is a directory of
+    measurements, or the file of a throughput table for traces that count steps; ``whole_steps_s`` is the round of a
+    simulator that does only whole steps in it.
     """
 
     profiles: Path | None = None
@@ -50,6 +53,12 @@ class Binding:
     declare_error: float = 0.0
     own_restarts: bool = False
     """Whether restarts take what the catalog says of the application, in place of the same time for all."""
+    whole_steps_s: float | None = None
+
+    @property
+    def table(self) -> Path | None:
+        """The file of the throughput table, if that is the truth."""
+        return self.profiles if self.profiles is not None and self.profiles.is_file() else None
 
 
 def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[list[Arrival], list[str]]:
@@ -104,6 +113,8 @@ def _arrival(row: TraceJob, cluster: Cluster, binding: Binding, draw: list[float
     if is_server_app(row.app):
         kind = _kind(row, binding, draw)
         return bind_servers(row, cluster, Kind.RESIZABLE if kind is Kind.ADAPTIVE else kind)
+    if row.steps is not None or binding.table is not None:
+        return bind_table(row, cluster, binding.table, binding.whole_steps_s)
     app = row.app or app_by_gpu_hours(row.gpus * (row.duration_s or 0.0) / 3600.0, draw[0])
     limits = _limits(app, cluster, binding)
     limits = replace(limits, per_gpu_min=max(1, min(limits.per_gpu_min, limits.maximum // row.gpus)))

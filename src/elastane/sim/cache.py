@@ -6,13 +6,13 @@ import gzip
 import hashlib
 import json
 import os
-import tempfile
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
 import elastane
+from elastane.kit.atomic_files import replacing
 from elastane.sim.result import RunResult
 from elastane.sim.serialize import result_from_plain, result_to_plain, spec_to_plain
 from elastane.sim.spec import RunSpec
@@ -72,9 +72,11 @@ def save_result(spec: RunSpec, result: RunResult) -> None:
     directory = cache_directory()
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=directory, suffix=".tmp")
-        with os.fdopen(handle, "wb") as raw, gzip.open(raw, "wt", encoding="utf-8", compresslevel=3) as file:
+        path = directory / f"{cache_key(spec)}.json.gz"
+        with (
+            replacing(path, private=True) as raw,
+            gzip.open(raw, "wt", encoding="utf-8", compresslevel=3) as file,
+        ):
             json.dump(result_to_plain(result), file)
-        Path(name).replace(directory / f"{cache_key(spec)}.json.gz")
     except OSError:
         return

@@ -17,7 +17,7 @@ from elastane.suggest import did_you_mean
 
 
 class Declaration(Enum):
-    """The owner's knowledge.  The text of a member is what one writes behind ``--declare``."""
+    """What an owner declares about a job's length; a member's text is what one writes behind ``--declare``."""
 
     EPOCHS = "epochs"  # the whole work and run time, exactly
     LOSS = "loss"  # a rule by which the loss ends the job: the work is forecast from the losses it reports

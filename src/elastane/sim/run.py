@@ -45,18 +45,24 @@ def simulate(spec: RunSpec, on_progress: Progress | None = None) -> RunResult:
     if world.rejected:
         notes = (*notes, f"{len(world.rejected)} jobs were turned away or stopped by the policy")
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    return _result(spec, policy, world, notes, wall, cpu)
+    return _result(spec, policy, world, (*notes, *_by_class(world)), wall, cpu)
 
 
 def prepare(spec: RunSpec) -> tuple[Cluster, list[Arrival], tuple[str, ...]]:
     """Reads everything a run needs: the cluster, the jobs, and notes on what was left out."""
     cluster = parse_cluster(spec.cluster)
+    binding = spec.binding()
     trace = parse_workload(
-        spec.workload, seed=spec.seed, load=spec.load, skip_bad=spec.skip_bad, format=spec.format
+        spec.workload,
+        seed=spec.seed,
+        load=spec.load,
+        skip_bad=spec.skip_bad,
+        format=spec.format,
+        keep_steps=binding.table is not None,
     )
     if spec.history:
         pool_at(spec.history)
-    arrivals, notes = bind(trace, cluster, spec.binding(), spec.seed)
+    arrivals, notes = bind(trace, cluster, binding, spec.seed)
     return cluster, arrivals, (*trace.notes, *notes)
 
 
@@ -65,6 +71,18 @@ def _unused(spec: RunSpec, policy: Policy) -> tuple[str, ...]:
     if spec.physics.interval_s and policy.needs.period_s is None and not spec.effective_physics().rounds_only:
         return (f"decides on events, so the interval of {spec.physics.interval_s:g} s does not apply",)
     return ()
+
+
+def _by_class(world: World) -> tuple[str, ...]:
+    """Mean completion times by class, where owners asked for several."""
+    times: dict[str, list[float]] = {}
+    for run in world.jobs.values():
+        if run.finish_s is not None:
+            times.setdefault(run.arrival.klass, []).append(run.finish_s - run.arrival.submit_s)
+    if len(times) < 2:
+        return ()
+    told = (f"{name} {sum(took) / len(took):,.0f} s ({len(took)} jobs)" for name, took in sorted(times.items()))
+    return (f"mean completion time by class: {', '.join(told)}",)
 
 
 def _outages(spec: RunSpec, cluster: Cluster, last_submit_s: float) -> list[Outage]:
@@ -125,6 +143,8 @@ def _result(
 def _truth(spec: RunSpec) -> str:
     if spec.workload.startswith("optimus:"):
         return "parameter-server kinds"
+    if spec.binding().table is not None:
+        return "throughput table"
     return "measured profiles" if spec.profiles else "built-in catalog"
 
 

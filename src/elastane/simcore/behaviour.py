@@ -27,11 +27,11 @@ class Pace:
 
 
 class Behaviour(Protocol):
-    """The physics of one job."""
+    """The physics of one job: what a pace, an oracle and a loss curve are computed from."""
 
     @property
     def app(self) -> str:
-        """What kind of job it is."""
+        """The name of the application, as policies see it."""
         ...
 
     @property

@@ -25,7 +25,7 @@ class RecordedJob:
 
     @property
     def limits(self) -> BatchLimits:
-        """Batches it may use."""
+        """The batches that the job may use, as its fitted model has them."""
         return self.model.limits
 
     def pace(self, grant: Grant, gpu_type: str, batch: Batch | None, done: float) -> Pace:  # noqa: ARG002

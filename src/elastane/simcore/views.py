@@ -116,7 +116,7 @@ class LearnedEvidence:
         return learner.model() if learner is not None else None
 
     def losses(self) -> Sequence[tuple[float, float]]:
-        """What the job reported."""
+        """The losses that the job has reported, with the work done by then."""
         return tuple(self.run.losses)
 
     def deadline_s(self) -> float | None:

@@ -276,6 +276,7 @@ class World:
             run = self.active[change.job]
             if isinstance(change, Renew):
                 run.grant = change.grant
+                self._views.forget(run.id)
                 continue
             self._advance(run, self.now_s)
             if isinstance(change, Refuse | End):

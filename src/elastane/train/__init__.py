@@ -5,7 +5,7 @@ Importing it is cheap: PyTorch comes with the first name that needs it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from elastane.lazy import lazy_names
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from elastane.train.adapt.rules import Fixed, PolluxRule
     from elastane.train.data import SeekableStream, sample_generator
     from elastane.train.errors import TrainError
+    from elastane.train.script.api import Job, init
     from elastane.train.script.chained import Chained
-    from elastane.train.script.job import Job, init
 
 _HOME = {
     "AdaBatch": "adapt.adabatch",
     "Cabs": "adapt.cabs",
     "Chained": "script.chained",
     "Fixed": "adapt.rules",
-    "Job": "script.job",
+    "Job": "script.api",
     "PolluxRule": "adapt.rules",
     "SeekableStream": "data",
     "TrainError": "errors",
-    "init": "script.job",
+    "init": "script.api",
     "sample_generator": "data",
 }
 
@@ -44,4 +44,13 @@ __all__ = [
     "sample_generator",
 ]
 
-__getattr__ = lazy_names(__name__, _HOME)
+_get = lazy_names(__name__, _HOME)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name from its module; without a PyTorch that will do, one line says so."""
+    if name in _HOME and name != "TrainError":
+        from elastane.train.torch_range import check_torch
+
+        check_torch()
+    return _get(name)

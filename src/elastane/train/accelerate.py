@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, SequentialSampler
 
 from elastane.train.errors import TrainError
-from elastane.train.script.job import Job, init
+from elastane.train.script.api import Job, init
 
 try:
     _accelerate: Any = importlib.import_module("accelerate")
@@ -164,7 +164,7 @@ class Accelerator(_Accelerator):  # type: ignore[misc]
 
     def gather(self, tensor: Any) -> Any:
         """Every worker evaluates on all data: what is there is everything."""
-        if self.job._loop.inside:
+        if self.job._session.position.inside:
             raise TrainError(
                 "accelerator.gather in the training loop would see this worker's part only; accelerator.backward "
                 "reports the mean loss, evaluate after the loop"
@@ -172,7 +172,7 @@ class Accelerator(_Accelerator):  # type: ignore[misc]
         return tensor
 
     def gather_for_metrics(self, input_data: Any, use_gather_object: bool = False) -> Any:  # noqa: ARG002
-        """See ``gather``."""
+        """Give the tensor back, like ``gather``."""
         return self.gather(input_data)
 
     def reduce(self, tensor: Any, reduction: str = "sum", scale: float = 1.0) -> Any:  # noqa: ARG002
@@ -188,7 +188,7 @@ class Accelerator(_Accelerator):  # type: ignore[misc]
     @property
     def is_main_process(self) -> bool:
         """Whether this worker leads; nobody is known to before training has begun with several workers."""
-        return self.job.is_leader and (self.job._entered or not self.job.elastic)
+        return self.job.is_leader and (self.job._session.entered or not self.job.elastic)
 
     is_local_main_process = is_main_process
 
@@ -247,7 +247,7 @@ class Accelerator(_Accelerator):  # type: ignore[misc]
         )
 
     def end_training(self) -> None:
-        """Training is over."""
+        """End the job: its last state is saved."""
         self.job.finish()
 
 

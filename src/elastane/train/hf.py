@@ -28,8 +28,8 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, RandomSampler, SequentialSampler
 
 from elastane.train.errors import TrainError
+from elastane.train.script.api import Job
 from elastane.train.script.framework_loop import WholeSteps
-from elastane.train.script.job import Job
 from elastane.train.worker.batch_split import Mode
 
 try:

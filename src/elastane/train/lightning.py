@@ -29,8 +29,8 @@ from typing import Any
 import torch
 
 from elastane.train.errors import TrainError
+from elastane.train.script.api import Job
 from elastane.train.script.framework_loop import WholeSteps
-from elastane.train.script.job import Job
 from elastane.train.script.loader import ElasticLoader
 from elastane.train.worker.batch_split import Mode
 
@@ -209,7 +209,7 @@ def _check(trainer: Any, strategy: ElasticStrategy) -> None:
 
 
 class _Memory:
-    """What callbacks remember."""
+    """The state of Lightning callbacks, as part of the job's state."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from cli.live.fake import NOW_S, Fake, cluster
-from elastane.cli.live import calls, register, times
+from elastane.cli.live import connection, register, times
 
 Run = Callable[..., Result]
 
@@ -17,7 +17,7 @@ Run = Callable[..., Result]
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Fake:
     fake = cluster()
-    monkeypatch.setattr(calls, "connect", lambda: fake)
+    monkeypatch.setattr(connection, "connect", lambda: fake)
     monkeypatch.setattr(times, "now_s", lambda: NOW_S)
     monkeypatch.setattr(times, "pause", lambda seconds: None)
     return fake

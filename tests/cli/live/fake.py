@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from elastane.client.client import LogPart
+from elastane.client.client import Client, LogPart
 from elastane.client.errors import NotFoundError, RequestRefused
 from elastane.errors import ElastaneError
 from elastane.service.messages import (
@@ -33,6 +34,7 @@ from elastane.service.messages import (
     Why,
     WorkerInfo,
 )
+from elastane.service.protocol import Which
 
 NOW_S = 1_700_000_000.0
 """The moment at which all tests take place."""
@@ -106,7 +108,7 @@ def queued() -> JobDetail:
         tenant="vision",
         owner="bob",
         state="queued",
-        kind="rigid",
+        kind="command",
         min_workers=8,
         max_workers=8,
         submitted_s=NOW_S - 90,
@@ -124,7 +126,7 @@ def ended(state: str = "succeeded", id: str = "j3", reason: str = "finished") ->
         tenant="vision",
         owner="ada",
         state=state,
-        kind="rigid",
+        kind="command",
         min_workers=1,
         max_workers=1,
         submitted_s=NOW_S - 7200,
@@ -175,8 +177,8 @@ def conflict(error: str) -> ElastaneError:
 
 
 @dataclass
-class Fake:
-    """Implements ``elastane.cli.live.calls.Calls``."""
+class Fake(Client):
+    """A ``Client`` without a server: it overrides every verb that the command line uses."""
 
     all_jobs: dict[str, JobDetail] = field(default_factory=dict)
     later: dict[str, list[JobDetail]] = field(default_factory=dict)
@@ -215,14 +217,16 @@ class Fake:
         self.note("whoami")
         return UserInfo(name="ada", role="user", tenant="vision")
 
-    def submit(self, spec: Mapping[str, Any], *, directory: str, key: str | None = None) -> Submitted:
+    def submit(
+        self, spec: Mapping[str, Any], *, directory: str | Path | None = None, key: str | None = None
+    ) -> Submitted:
         self.note("submit", dict(spec), directory, key)
         return Submitted(
             id="j7", name=spec.get("name", "train"), repeated=key == "again", warnings=self.warnings
         )
 
     def jobs(
-        self, which: str = "active", *, owner: str | None = None, tenant: str | None = None, limit: int = 1000
+        self, which: Which = "active", *, owner: str | None = None, tenant: str | None = None, limit: int = 1000
     ) -> list[JobSummary]:
         self.note("jobs", which, owner, tenant, limit)
         if self.queues:
@@ -230,61 +234,61 @@ class Fake:
         wanted = {"active": (False,), "ended": (True,), "all": (False, True)}[which]
         return [job for job in self.all_jobs.values() if (job.ended_s is not None) in wanted]
 
-    def job(self, id: str) -> JobDetail:
-        self.note("job", id)
-        if self.later.get(id):
-            self.all_jobs[id] = self.later[id].pop(0)
-        if id not in self.all_jobs:
-            raise not_found(id)
-        return self.all_jobs[id]
+    def job(self, job: str) -> JobDetail:
+        self.note("job", job)
+        if self.later.get(job):
+            self.all_jobs[job] = self.later[job].pop(0)
+        if job not in self.all_jobs:
+            raise not_found(job)
+        return self.all_jobs[job]
 
-    def why(self, id: str, *, instead: bool = False) -> Why:
-        self.note("why", id, instead)
-        answer = waiting_for(self.all_jobs[id])
+    def why(self, job: str, *, instead: bool = False) -> Why:
+        self.note("why", job, instead)
+        answer = waiting_for(self.all_jobs[job])
         return answer if instead else answer.model_copy(update={"instead": []})
 
-    def _change(self, id: str, **fields: Any) -> JobSummary:
-        if id not in self.all_jobs:
-            raise not_found(id)
-        if self.all_jobs[id].ended_s is not None:
-            raise conflict(f"{id} has already {self.all_jobs[id].state}")
-        self.all_jobs[id] = self.all_jobs[id].model_copy(update=fields)
-        return self.all_jobs[id]
+    def _change(self, job: str, **fields: Any) -> JobSummary:
+        if job not in self.all_jobs:
+            raise not_found(job)
+        if self.all_jobs[job].ended_s is not None:
+            raise conflict(f"{job} has already {self.all_jobs[job].state}")
+        self.all_jobs[job] = self.all_jobs[job].model_copy(update=fields)
+        return self.all_jobs[job]
 
-    def cancel(self, id: str) -> JobSummary:
-        self.note("cancel", id)
-        return self._change(id, state="stopping")
+    def cancel(self, job: str) -> JobSummary:
+        self.note("cancel", job)
+        return self._change(job, state="stopping")
 
-    def suspend(self, id: str) -> JobSummary:
-        self.note("suspend", id)
-        return self._change(id, state="suspending", held=True)
+    def suspend(self, job: str) -> JobSummary:
+        self.note("suspend", job)
+        return self._change(job, state="suspending", held=True)
 
-    def resume(self, id: str) -> JobSummary:
-        self.note("resume", id)
-        return self._change(id, held=False)
+    def resume(self, job: str) -> JobSummary:
+        self.note("resume", job)
+        return self._change(job, held=False)
 
-    def scale(self, id: str, workers: int | None) -> JobSummary:
-        self.note("scale", id, workers)
-        return self._change(id, pinned=workers)
+    def scale(self, job: str, workers: int | None) -> JobSummary:
+        self.note("scale", job, workers)
+        return self._change(job, pinned=workers)
 
-    def move(self, id: str, node: str) -> JobSummary:
-        self.note("move", id, node)
-        return self._change(id)
+    def move(self, job: str, node: str) -> JobSummary:
+        self.note("move", job, node)
+        return self._change(job)
 
-    def logs(self, id: str) -> list[LogFile]:
-        self.note("logs", id)
+    def logs(self, job: str) -> list[LogFile]:
+        self.note("logs", job)
         return [
             LogFile(attempt=attempt, worker=worker, bytes=len(text.encode()), leader=worker == self.leader)
             for (attempt, worker), text in self.log_files.items()
         ]
 
-    def log(self, id: str, attempt: int, worker: str, *, offset: int = 0) -> LogPart:
-        self.note("log", id, attempt, worker, offset)
-        part = self.log_files[attempt, worker].encode()[offset : offset + self.part_bytes]
+    def log(self, job: str, attempt: int, worker: str, *, offset: int = 0, limit: int = 1_048_576) -> LogPart:
+        self.note("log", job, attempt, worker, offset)
+        part = self.log_files[attempt, worker].encode()[offset : offset + min(limit, self.part_bytes)]
         return LogPart(part, offset + len(part))
 
-    def follow_logs(self, id: str, worker: str | None = None) -> Iterator[str]:
-        self.note("follow_logs", id, worker)
+    def follow_logs(self, job: str, worker: str | None = None) -> Iterator[str]:
+        self.note("follow_logs", job, worker)
         yield from self.log_files.values()
 
     def nodes(self) -> list[NodeInfo]:
@@ -308,13 +312,13 @@ class Fake:
             policy="elastane", title="Elastane", period_s=30, decisions=12, last_ms=3.21, shadow=self.shadow
         )
 
-    def set_policy(self, written: str) -> PolicyInfo:
-        self.note("set_policy", written)
-        return PolicyInfo(policy=written)
+    def set_policy(self, policy: str) -> PolicyInfo:
+        self.note("set_policy", policy)
+        return PolicyInfo(policy=policy)
 
-    def set_shadow(self, written: str | None) -> PolicyInfo:
-        self.note("set_shadow", written)
-        return PolicyInfo(policy="elastane", shadow=written, shadow_differs=3, shadow_decisions=10)
+    def set_shadow(self, policy: str | None) -> PolicyInfo:
+        self.note("set_shadow", policy)
+        return PolicyInfo(policy="elastane", shadow=policy, shadow_differs=3, shadow_decisions=10)
 
     def quotas(self) -> list[QuotaInfo]:
         self.note("quotas")
@@ -330,7 +334,7 @@ class Fake:
         self.note("users")
         return [UserInfo(name="ada", role="admin", tenant="vision")]
 
-    def add_user(self, name: str, role: Role, tenant: str) -> UserInfo:
+    def add_user(self, name: str, role: Role = "user", tenant: str = "default") -> UserInfo:
         self.note("add_user", name, role, tenant)
         return UserInfo(name=name, role=role, tenant=tenant)
 
@@ -350,9 +354,8 @@ class Fake:
         self.note("new_token", user, label, lifetime_s)
         return NewToken(id="t9", user=user or "ada", label=label, created_s=NOW_S, token="secret")
 
-    def revoke_token(self, id: str) -> TokenInfo:
-        self.note("revoke_token", id)
-        return self.tokens()[1]
+    def revoke_token(self, token_id: str) -> None:
+        self.note("revoke_token", token_id)
 
     def events(self, after: int = 0, *, follow: bool = True) -> Iterator[EventRecord]:
         self.note("events", after, follow)

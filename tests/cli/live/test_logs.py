@@ -115,9 +115,9 @@ def test_a_reader_that_has_had_enough_is_no_error(tmp_path: Path) -> None:
     script.write_text(
         "import typer\n"
         "from cli.live.fake import Fake\n"
-        "from elastane.cli.live import calls, register\n"
+        "from elastane.cli.live import connection, register\n"
         "fake = Fake(log_files={(1, 'w0'): 'line\\n' * 200_000})\n"
-        "calls.connect = lambda: fake\n"
+        "connection.connect = lambda: fake\n"
         "app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)\n"
         "app.callback()(lambda: None)\n"
         "register(app)\n"

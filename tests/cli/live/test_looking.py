@@ -39,10 +39,10 @@ j1 (digits) running, adaptive: its process called elastane.train
   process  node  pid   doing
   w0       n0    4711  training
   w1       n1    –
-        when  became    because
-  10 min ago  queued    admit
-  10 min ago  starting  start: 2 workers
-  10 min ago  running   report the start of
+         when  became    because
+   10 min ago  queued    admit
+  9.8 min ago  starting  start: 2 workers
+  9.8 min ago  running   report the start of
 """
 
 WHY = """\
@@ -99,6 +99,13 @@ def test_without_a_terminal_watch_prints_changes_and_ends_with_the_last_job(run:
     result = run("queue", "--watch")
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["id", "j2", "id", "j2", "j1"]
+
+
+def test_a_queue_to_watch_is_not_printed_once_as_json(run: Run, server: Fake) -> None:
+    result = run("queue", "--watch", "--json")
+    assert result.exit_code == 2
+    assert "--watch is for people" in result.stderr
+    assert server.asked == []
 
 
 def test_history_shows_how_long_jobs_waited_and_ran(run: Run, server: Fake) -> None:

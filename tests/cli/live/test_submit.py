@@ -112,6 +112,20 @@ def test_a_command_completes_a_file_without_one(run: Run, server: Fake, here: Pa
     assert sent(server) == {"epochs": 3, "command": ["python", "t.py"]}
 
 
+def test_what_nothing_would_act_upon_never_leaves_the_machine(run: Run, server: Fake, here: Path) -> None:
+    (here / "job.yaml").write_text("command: python a.py\nvalue: 100\nbatch: {size: 64, per_gpu_max: 32}\n")
+    result = run("submit", "job.yaml")
+    assert result.exit_code == 2
+    assert [line.split(":")[1:3] for line in result.stderr.splitlines()[:2]] == [
+        [" job.yaml", " value is not supported yet"],
+        [
+            " batch.per_gpu_max is not supported yet",
+            " how many samples fit on an accelerator is found by trying",
+        ],
+    ]
+    assert server.asked == []
+
+
 def test_a_batch_script_is_understood(run: Run, server: Fake, here: Path) -> None:
     (here / "job.sh").write_text("#!/bin/bash\n#SBATCH -J net --ntasks=4 --time=1:00\npython t.py\n")
     result = run("submit", "job.sh", "--workers", "2")

@@ -67,23 +67,6 @@ def test_a_bar_never_leaves_its_frame(share: float | None, words: str) -> None:
     assert times.bar(share) == words
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (3.2e-05, "0.03 ms"),
-        (0.0016, "1.6 ms"),
-        (0.0254, "25 ms"),
-        (1.24, "1.2 s"),
-        (75.0, "75 s"),
-        (0.0, "0 ms"),
-        (-0.0, "0 ms"),
-        (math.nan, "?"),
-    ],
-)
-def test_pauses_are_in_sensible_units(seconds: float, words: str) -> None:
-    assert times.pauses(seconds) == words
-
-
 def test_a_zero_has_no_minus() -> None:
     assert times.amount(-0.0) == "0"
     assert times.span(-0.0, -0.0) == "0 s"

@@ -66,7 +66,7 @@ class House:
 
 @asynccontextmanager
 async def house(
-    home: Path, nodes: int = 2, slots: int = 2, devices: Mapping[str, Sequence[int]] | None = None
+    home: Path, nodes: int = 2, slots: int = 2, devices: Mapping[str, Sequence[str]] | None = None
 ) -> AsyncIterator[House]:
     """An engine that is ended, with everything in it, when the block ends."""
     engine = LocalEngine(home, {f"n{i}": Node(f"n{i}", slots, "cpu") for i in range(nodes)}, devices)

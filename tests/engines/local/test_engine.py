@@ -61,7 +61,7 @@ def test_workers_see_accelerators_of_their_own(tmp_path: Path) -> None:
     words = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)"
 
     async def story() -> None:
-        async with house(tmp_path, devices={"n0": (0, 1), "n1": (2, 3)}) as living:
+        async with house(tmp_path, devices={"n0": ("0", "1"), "n1": ("2", "3")}) as living:
             job = living.launch("j1", 1, PYTHON, "-c", words)
             living.want(job, {"n0": 2, "n1": 1})
             await living.until(lambda: living.over(job) is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from elastane.engines.local.agent import JOBS_YIELD
 from elastane.engines.local.environment import for_jobs
 from elastane.engines.local.marked_processes import MARK
+from elastane.jobs.declared import VARIABLE, Declared
 from engines.local.house import house, live
 
 
@@ -65,5 +67,24 @@ def test_a_job_leaves_the_cores_to_the_service_when_both_want_them(tmp_path: Pat
             await living.until(lambda: log.exists() and "nice" in log.read_text())
             said = next(line for line in log.read_text().splitlines() if line.startswith("nice"))
             assert int(said.split()[1]) == min(os.nice(0) + JOBS_YIELD, 19)
+
+    live(story)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_job_finds_what_its_owner_declared_and_not_what_else_is_set(tmp_path: Path, adaptive: bool) -> None:
+    script = tmp_path / "show.py"
+    script.write_text(WARM)
+    command = (str(script),) if adaptive else ("-c", SHOW)
+
+    async def story() -> None:
+        async with house(tmp_path, nodes=1) as living:
+            plain = living.launch("j1", 1, sys.executable, *command)
+            job = replace(plain, environment={VARIABLE: '{"epochs": 99}'}, declared=Declared(epochs=3))
+            living.want(job, {"n0": 1})
+            log = job.run / "logs" / "w1.log"
+            await living.until(lambda: log.exists() and "}\n" in log.read_text())
+            seen = json.loads(next(line for line in log.read_text().splitlines() if line.startswith("{")))
+            assert json.loads(seen[VARIABLE]) == {"epochs": 3}
 
     live(story)

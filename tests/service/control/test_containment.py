@@ -109,7 +109,7 @@ def test_while_thousands_of_reports_are_heard_others_have_their_turn(tmp_path: P
 
         async def both() -> None:
             asking = asyncio.create_task(others())
-            await w.plane._take_in_turns()
+            await w.plane.ingest.take_in_turns()
             asking.cancel()
 
         w.run(both())
@@ -123,15 +123,15 @@ def test_what_was_not_heard_when_the_store_failed_is_heard_again(tmp_path: Path,
         attempt, first = w.live(job).attempt, next_number(w, job)
         say(w, *(Told(attempt, first + i, window(1.0, 0.1)) for i in range(150)))
         say(w, Over(attempt, first + 150, Cause.FINISHED, "", 0, w.clock.now_s))
-        real = w.plane._store_changes
+        real = w.plane.ingest._store_changes
 
         def full(_: object) -> None:
             raise StoreError("no space left on the disk")
 
-        monkeypatch.setattr(w.plane, "_store_changes", full)
+        monkeypatch.setattr(w.plane.ingest, "_store_changes", full)
         with pytest.raises(StoreError):
             w.round()
-        monkeypatch.setattr(w.plane, "_store_changes", real)
+        monkeypatch.setattr(w.plane.ingest, "_store_changes", real)
         w.until_state(job, State.SUCCEEDED)
 
 
@@ -141,9 +141,9 @@ def test_a_job_that_says_what_is_known_asks_for_no_decision(tmp_path: Path) -> N
         w.pass_time(2.0)
         attempt, places = w.live(job).attempt, dict(w.live(job).places)
         w.round()
-        w.plane._trigger = ""
-        w.plane._take([Running(attempt, next_number(w, job), places, "adaptive", "", w.clock.now_s)])
-        assert w.plane._trigger == ""
+        w.plane.wakeup.take_trigger()
+        w.plane.ingest.take([Running(attempt, next_number(w, job), places, "adaptive", "", w.clock.now_s)])
+        assert w.plane.wakeup.trigger == ""
 
 
 def test_a_job_whose_reports_cannot_be_heard_has_failed_and_the_rest_goes_on(tmp_path: Path) -> None:

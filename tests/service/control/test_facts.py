@@ -13,8 +13,9 @@ from elastane.jobs.states import State
 from elastane.policies.contract import Policy
 from elastane.policies.registry import make_policy
 from elastane.policies.view import Ability, Info, JobState
+from elastane.scheduling.facts import Situation
 from elastane.service.control.active_job import LiveJob
-from elastane.service.control.facts import Scene, Seen, build_view
+from elastane.service.control.facts import Seen, build_view
 from elastane.service.messages import QuotaInfo
 from elastane.service.store import JobRow
 
@@ -34,13 +35,13 @@ def job(number: int, workers: Any = 1, held: int = 0, **changes: Any) -> LiveJob
         "kind": "adaptive",
     }
     if held:
-        plain |= {"state": State.RUNNING, "grant": Grant.of([("n0", held)]), "attempt": 1}
+        plain |= {"state": State.RUNNING, "grant": Grant.of([("n0", held)]), "attempt": 1, "first_start_s": 1.0}
     return LiveJob.of(JobRow(number=number, spec=spec, **{"state": State.QUEUED, **plain, **changes}))
 
 
 def seen(*jobs: LiveJob, slots: int | None = None, now_s: float = 10.0, policy: Policy = FIFO) -> Seen:
     quotas = {"a": QuotaInfo(tenant="a", slots=slots)} if slots is not None else {}
-    return build_view(Scene(now_s, NODES, quotas), jobs, "tick", policy)
+    return build_view(Situation(now_s, NODES), quotas, jobs, policy)
 
 
 def test_limits_are_those_of_the_owner_and_of_the_cluster() -> None:
@@ -53,9 +54,9 @@ def test_limits_are_those_of_the_owner_and_of_the_cluster() -> None:
 
 
 def test_a_cluster_that_has_become_too_small_leaves_wishes_in_order() -> None:
-    small = Scene(0.0, {"n0": Node("n0", 1, "cpu")}, {})
-    for scene in (small, replace(small, nodes={})):
-        request = build_view(scene, [job(1, {"min": 2})], "tick", FIFO).view.jobs["j1"].request
+    small = Situation(0.0, {"n0": Node("n0", 1, "cpu")})
+    for situation in (small, replace(small, nodes={})):
+        request = build_view(situation, {}, [job(1, {"min": 2})], FIFO).view.jobs["j1"].request
         assert request.min_workers == request.max_workers == 2
 
 
@@ -153,7 +154,7 @@ def test_however_a_policy_divides_a_tenant_stays_within_its_quota(
 
 
 def lending(*jobs: LiveJob, **quotas: QuotaInfo) -> Seen:
-    return build_view(Scene(10.0, NODES, quotas), jobs, "tick", FIFO)
+    return build_view(Situation(10.0, NODES), quotas, jobs, FIFO)
 
 
 def quota(tenant: str, slots: int, lends: bool = True) -> QuotaInfo:
@@ -218,7 +219,7 @@ def test_a_policy_sees_only_what_it_declared() -> None:
 
 
 def test_states_are_those_that_matter_to_a_policy() -> None:
-    jobs = [job(1), job(2, held=1), job(3, state=State.SUSPENDED, attempt=1)]
+    jobs = [job(1), job(2, held=1), job(3, state=State.SUSPENDED, attempt=1, first_start_s=1.0)]
     assert [j.state for j in (seen(*jobs).view.jobs[f"j{n}"] for n in (1, 2, 3))] == [
         JobState.PENDING,
         JobState.RUNNING,

@@ -26,14 +26,16 @@ def near_its_end(w: World) -> str:
 def suspend_everything(w: World) -> None:
     """From now on the policy wants the slot for whoever came last, and for nobody else."""
     other = w.submit(samples=100)
-    w.plane.policy = Strange(lambda view: Plan(Order((other,) if other in view.jobs else (), Fill.SKIP)))
+    w.plane.decisions.use_policy(
+        Strange(lambda view: Plan(Order((other,) if other in view.jobs else (), Fill.SKIP)))
+    )
 
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_job_about_to_end_keeps_its_place(tmp_path: Path, killed: bool) -> None:
     with world(tmp_path, nodes=1, slots=1, delays=SLOW_START, min_run_s=0.0) as w:
         job = near_its_end(w)
-        w.plane._seen_by(w.plane.policy, None, "tick")
+        w.plane.seen_by(w.plane.policy, None, "tick")
         if killed:  # what it says then, having begun anew with another worker
             w.live(job).learned.fractions = w.live(job).learned.fractions[-1:]
         suspend_everything(w)
@@ -55,7 +57,7 @@ def test_a_job_with_much_left_can_be_taken_from(tmp_path: Path) -> None:
     with world(tmp_path, nodes=1, slots=1, delays=SLOW_START) as w:
         job = started(w, samples=100_000)
         w.pass_time(20.0)
-        assert not w.plane._seen_by(w.plane.policy, None, "tick").view.jobs[job].pinned
+        assert not w.plane.seen_by(w.plane.policy, None, "tick").view.jobs[job].pinned
 
 
 def test_time_left_follows_the_pace_and_is_never_negative() -> None:

@@ -55,8 +55,8 @@ def test_a_job_that_ends_before_anybody_saw_it_run_has_succeeded(tmp_path: Path)
 
 def test_a_gang_starts_together_or_not_at_all(tmp_path: Path) -> None:
     with world(tmp_path, policy="fifo") as w:
-        first = started(w, kind="rigid", workers=2)
-        wide = w.submit(kind="rigid", workers=3)
+        first = started(w, kind="command", workers=2)
+        wide = w.submit(kind="command", workers=3)
         w.pass_time(5.0)
         assert (w.workers(wide), w.engine.workers_of(wide)) == (0, {})
         w.until_state(first, State.SUCCEEDED)
@@ -184,9 +184,9 @@ def test_an_adaptive_job_goes_on_without_a_lost_node_and_gets_it_back(tmp_path: 
         assert states == ["up", "lost", "up"]
 
 
-def test_a_rigid_job_on_a_lost_node_is_queued_again_free_of_charge(tmp_path: Path) -> None:
+def test_a_command_on_a_lost_node_is_queued_again_free_of_charge(tmp_path: Path) -> None:
     with world(tmp_path, policy="fifo") as w:
-        job = started(w, kind="rigid", workers=2)
+        job = started(w, kind="command", workers=2)
         (node,) = w.row(job).grant.nodes  # type: ignore[union-attr]
         w.engine.lose_node(node)
         w.until_state(job, State.RUNNING)
@@ -218,10 +218,10 @@ def test_a_late_report_does_not_make_places_look_empty(tmp_path: Path) -> None:
         w.service.move(ANN, job, "n0")
         w.round()
         assert w.live(job).places == {"n0": 1, "n1": 1}
-        w.plane._take([late])
+        w.plane.ingest.take([late])
         w.service.move(ANN, job, "n1")
         w.round()
-        w.plane._take([late])
+        w.plane.ingest.take([late])
         assert w.live(job).places == {"n0": 1, "n1": 1}
 
 
@@ -231,7 +231,7 @@ def test_nobody_is_on_a_node_that_was_lost(tmp_path: Path) -> None:
         w.service.scale(ANN, job, 4)
         w.round()
         assert w.live(job).places == {"n0": 2, "n1": 2}
-        w.plane.policy = raises(ValueError("no"))
+        w.plane.decisions.use_policy(raises(ValueError("no")))
         w.engine.lose_node("n1")
         w.round()
         assert w.live(job).places == {"n0": 2}
@@ -241,11 +241,12 @@ def test_a_grant_that_follows_what_has_happened_is_no_resize(tmp_path: Path) -> 
     with world(tmp_path, interval_s=5.0) as w:
         job = started(w, samples=100_000)
         w.until(lambda: w.workers(job) == 4 and w.state(job) is State.RUNNING)
-        w.plane.policy, policy = raises(ValueError("no")), w.plane.policy
+        policy = w.plane.policy
+        w.plane.decisions.use_policy(raises(ValueError("no")))
         w.engine.lose_node("n1")
         w.pass_time(3.0)
         assert w.engine.workers_of(job) == {"n0": 2}
-        w.plane.policy = policy
+        w.plane.decisions.use_policy(policy)
         w.until(lambda: w.workers(job) == 2, most_s=10.0)
         assert w.state(job) is State.RUNNING
 
@@ -263,9 +264,9 @@ def test_slots_of_a_node_that_comes_back_are_free(tmp_path: Path) -> None:
         w.until_state(other, State.RUNNING, most_s=10.0)
 
 
-def test_a_node_that_is_drained_runs_empty_but_for_rigid_jobs(tmp_path: Path) -> None:
+def test_a_node_that_is_drained_runs_empty_but_for_commands(tmp_path: Path) -> None:
     with world(tmp_path, interval_s=5.0) as w:
-        rigid = started(w, kind="rigid", samples=100_000)
+        rigid = started(w, kind="command", samples=100_000)
         (kept,) = w.row(rigid).grant.nodes  # type: ignore[union-attr]
         (other,) = {"n0", "n1"} - {kept}
         w.service.move(ANN, moved := started(w, samples=100_000), kept)
@@ -366,18 +367,21 @@ def test_a_shutdown_saves_what_can_be_saved_and_the_next_start_goes_on(tmp_path:
         assert w.row(job).service_gpu_s < 60.0  # it did not begin anew
 
 
-def test_a_rigid_job_is_not_said_to_be_saved_by_a_shutdown(tmp_path: Path) -> None:
+def test_a_command_is_not_said_to_be_saved_by_a_shutdown(tmp_path: Path) -> None:
     with world(tmp_path, delays=NO_DELAY) as w:
-        job = started(w, kind="rigid", samples=3000)
+        job = started(w, kind="command", samples=3000)
         other = started(w, samples=3000, workers=1)
         w.pass_time(5.0)
         words = w.run(w.plane.close(leave_running=False))
-        saved, rigid = f"{other} was saved and goes on from there", f"{job} is rigid: nothing of it was saved"
+        saved, rigid = (
+            f"{other} was saved and goes on from there",
+            f"{job} is a command: nothing of it was saved",
+        )
         assert words == f"{saved}; {rigid}, it starts over"
         w._open()
         assert w.state(job) is State.QUEUED
         steps = w.service.job(job).life[-2:]
-        assert ["a rigid job cannot be saved" in steps[0].detail, steps[1].detail] == [True, "starts over"]
+        assert ["a command cannot be saved" in steps[0].detail, steps[1].detail] == [True, "starts over"]
         w.until_state(job, State.SUCCEEDED)
 
 
@@ -437,7 +441,8 @@ def test_what_is_asked_while_a_policy_thinks_is_not_overruled_by_its_answer(tmp_
 
     with world(tmp_path) as w:
         held, cancelled = w.submit(), w.submit()
-        w.plane.policy = slow = Slow(w.plane.policy)  # type: ignore[assignment]
+        slow = Slow(w.plane.policy)
+        w.plane.decisions.use_policy(slow)  # type: ignore[arg-type]
 
         def change() -> None:
             w.service.suspend(ANN, held)

@@ -17,7 +17,8 @@ from elastane.policies.contract import Policy
 from elastane.policies.fifo import Fifo
 from elastane.policies.plan import Exact, Plan
 from elastane.policies.view import JobView, Request, View
-from elastane.service.control.policy_runner import Asker, Decision, ShadowPolicy, decide_now
+from elastane.scheduling.decide import Decision, decide
+from elastane.service.control.policy_runner import PolicyRunner, ShadowPolicy
 from service.helpers import ANN, Strange, raises, started, world
 
 NODES = {"n0": Node("n0", 2, "cpu")}
@@ -41,7 +42,7 @@ def hangs() -> Iterator[Strange]:
 
 
 def ask(policy: Policy, patience_s: float = 30.0) -> Decision | str:
-    return asyncio.run(Asker(patience_s).ask(policy, VIEW))
+    return asyncio.run(PolicyRunner(patience_s).ask(policy, VIEW))
 
 
 def test_a_sound_policy_is_answered_with_grants() -> None:
@@ -90,10 +91,10 @@ def test_a_plan_that_gives_too_much_is_cut_down_by_the_guard() -> None:
 
 def test_a_policy_that_hangs_is_left_alone_and_others_are_asked() -> None:
     async def rounds(hanging: Policy) -> list[Decision | str]:
-        asker = Asker(0.05)
+        asker = PolicyRunner(0.05)
         return [await asker.ask(hanging, VIEW), await asker.ask(hanging, VIEW)]
 
-    async def another(asker: Asker) -> Decision | str:
+    async def another(asker: PolicyRunner) -> Decision | str:
         return await asker.ask(KEEP, VIEW)
 
     with hangs() as policy:
@@ -103,12 +104,12 @@ def test_a_policy_that_hangs_is_left_alone_and_others_are_asked() -> None:
         assert second == "policy strange has not come back from an earlier decision; the last plan stands"
         assert len(threads) == 1
         assert threads[0].daemon  # or the process could not end
-        assert isinstance(asyncio.run(another(Asker(30.0))), Decision)
+        assert isinstance(asyncio.run(another(PolicyRunner(30.0))), Decision)
 
 
 def test_a_policy_that_came_back_is_asked_again() -> None:
     async def rounds() -> Decision | str:
-        asker = Asker(0.05)
+        asker = PolicyRunner(0.05)
         with hangs() as policy:
             assert isinstance(await asker.ask(policy, VIEW), str)
         for _, thread in asker._hanging:
@@ -121,7 +122,7 @@ def test_a_policy_that_came_back_is_asked_again() -> None:
 
 def test_a_shadow_counts_where_it_differs() -> None:
     shadow = ShadowPolicy(KEEP)
-    decision = decide_now(KEEP, VIEW)
+    decision = decide(KEEP, VIEW)
     shadow.compare(decision, decision.lowered.grants)
     shadow.compare(decision, {})
     shadow.compare("it crashed", {})
@@ -136,8 +137,8 @@ def test_the_last_plan_stands_while_a_policy_is_of_no_use(tmp_path: Path, proble
     with world(tmp_path) as w, hangs() as hanging:
         job = started(w, samples=100_000, workers=1)
         grant = w.row(job).grant
-        w.plane._asker = Asker(0.05 if problem == "hangs" else 30.0)
-        w.plane.policy = hanging if problem == "hangs" else raises(ValueError("no"))
+        w.plane.decisions._runner = PolicyRunner(0.05 if problem == "hangs" else 30.0)
+        w.plane.decisions.use_policy(hanging if problem == "hangs" else raises(ValueError("no")))
         waiting = w.submit()
         w.round()
         words = "did not answer" if problem == "hangs" else "crashed: ValueError: no"
@@ -146,7 +147,7 @@ def test_the_last_plan_stands_while_a_policy_is_of_no_use(tmp_path: Path, proble
         assert (w.row(job).grant, w.state(job)) == (grant, State.RUNNING)
         assert w.state(waiting) is State.QUEUED
         assert w.service.why(waiting, instead=True).instead == []
-        w.plane._asker = Asker(30.0)
+        w.plane.decisions._runner = PolicyRunner(30.0)
         w.service.set_policy(ANN, "fifo")
         w.round()
         assert w.service.policy().problem == ""
@@ -156,20 +157,20 @@ def test_the_last_plan_stands_while_a_policy_is_of_no_use(tmp_path: Path, proble
 def test_jobs_end_while_a_policy_is_of_no_use(tmp_path: Path) -> None:
     with world(tmp_path) as w:
         job = started(w)
-        w.plane.policy = raises(ValueError("no"))
+        w.plane.decisions.use_policy(raises(ValueError("no")))
         w.until_state(job, State.SUCCEEDED)
 
 
 def test_a_shadow_that_crashes_or_hangs_holds_nobody_up(tmp_path: Path) -> None:
-    class Impatient(Asker):
+    class Impatient(PolicyRunner):
         async def ask(self, policy: Policy, view: View) -> Decision | str:
             self._patience_s = 0.05 if policy is hanging else 30.0
             return await super().ask(policy, view)
 
     with world(tmp_path) as w, hangs() as hanging:
-        w.plane._asker = Impatient(30.0)
+        w.plane.decisions._runner = Impatient(30.0)
         for policy in (raises(ValueError("no")), hanging):
-            w.plane.shadow = ShadowPolicy(policy)
+            w.plane.decisions.use_shadow(ShadowPolicy(policy))
             job = w.submit(workers=1)
             w.round()
             assert w.state(job) is State.STARTING
@@ -187,7 +188,7 @@ def test_an_answer_of_a_policy_that_was_replaced_meanwhile_is_not_taken(tmp_path
 
     with world(tmp_path) as w:
         job = started(w)
-        w.plane.policy = Strange(slowly)
+        w.plane.decisions.use_policy(Strange(slowly))
 
         async def replaced() -> None:
             w.plane.poke("test")

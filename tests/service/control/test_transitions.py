@@ -22,7 +22,7 @@ from elastane.service.control.transitions import (
 from elastane.service.store import JobRow
 
 GRANT = Grant.of([("n0", 2)])
-ENDINGS = sorted(HOLDING - {State.STAGING, State.LOST}, key=lambda state: state.value)
+ENDINGS = sorted(HOLDING - {State.LOST}, key=lambda state: state.value)
 
 
 def job(state: State = State.RUNNING, retries: int = 0, **changes: Any) -> LiveJob:

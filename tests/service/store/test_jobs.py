@@ -26,6 +26,7 @@ FULL = {
     "attempt": 2,
     "grant": GRANT,
     "ending": "suspend",
+    "verdict": "downgrade",
     "seen": 17,
     "code": -9,
     "restarts": 1,

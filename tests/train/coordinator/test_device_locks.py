@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from elastane.train.coordinator.device_locks import NODE_DEVICES, VISIBLE, WORKER_DEVICES, claim
+from elastane.train.coordinator.device_locks import NODE_DEVICES, WORKER_DEVICES, claim, visible
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 HOLD = """
 import os, sys
 from elastane.train.coordinator.device_locks import claim
@@ -48,6 +49,19 @@ def test_no_device_has_two_workers_and_a_dead_one_has_none(tmp_path: Path) -> No
         for process in (first, second):
             process.kill()
             process.wait()
+
+
+def test_each_maker_has_a_variable_of_its_own() -> None:
+    assert visible(["GPU-a", "MIG-b"]) == {"CUDA_VISIBLE_DEVICES": "GPU-a,MIG-b"}
+    assert visible(["hip:3", "hip:0"]) == {"HIP_VISIBLE_DEVICES": "3,0"}
+    assert visible(["ze:1"]) == {"ZE_AFFINITY_MASK": "1"}
+
+
+def test_a_worker_sees_its_device_by_name(tmp_path: Path) -> None:
+    process, seen = holder(tmp_path, "MIG-one,GPU-two")
+    process.kill()
+    process.wait()
+    assert seen == "MIG-one"
 
 
 def test_where_there_are_no_accelerators_nothing_is_said() -> None:

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastane.page import script_safe
+from elastane.kit import html_page
+from elastane.kit.html_page import script_safe
 from elastane.train.errors import TrainError
 from elastane.train.reports import figure as figures
-from elastane.train.reports import plot
 from elastane.train.reports.events import (
     Ended,
     Event,
@@ -42,7 +42,7 @@ EVIL = "</script><b>&\"'{{data}}"
 @pytest.fixture(autouse=True)
 def _small_chart_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five megabytes of plotly in every page would only slow the tests; one test puts it back."""
-    monkeypatch.setattr(plot, "get_plotlyjs", lambda: "/* plotly */")
+    monkeypatch.setattr(html_page, "chart_library", lambda: "/* plotly */")
 
 
 def page(tmp_path: Path, events: tuple[Event, ...]) -> str:

@@ -55,7 +55,7 @@ def test_marks_stand_where_things_happened(run: tuple[Event, ...]) -> None:
 
 def test_the_picture_says_from_where_to_where(run: tuple[Event, ...]) -> None:
     text = "\n".join(printed(run))
-    for said in ("1 – 4", "128 – 2,048", "45% – 100%", "4:00", "digits-7"):
+    for said in ("1 – 4", "128 – 2,048", "45% – 100%", "4 min", "digits-7"):
         assert said in text
 
 

@@ -24,10 +24,14 @@ from elastane.train.script.loader import ElasticLoader
 from elastane.train.script.optimizer_hooks import gate_optimizer
 from elastane.train.worker import loop as loop_module
 from elastane.train.worker.batch_split import Mode
+from elastane.train.worker.consensus import Agreement
 from elastane.train.worker.group import Group
-from elastane.train.worker.loop import Loop, LoopSettings
+from elastane.train.worker.loop import Loop, LoopParts
 from elastane.train.worker.membership import Membership
+from elastane.train.worker.position import Position
+from elastane.train.worker.recipe import Recipe
 from elastane.train.worker.replica_state import TrainingState
+from elastane.train.worker.step_cut import LoopSettings
 from elastane.train.worker.telemetry import Reporter
 
 VARIANT = sys.argv[1]
@@ -74,6 +78,27 @@ def network(kind: str) -> nn.Module:
     return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 4))
 
 
+class Training:
+    """What a job is for its loader and optimizer, without a script's side."""
+
+    replaying = half_done = stepped = False
+
+    def __init__(self, settings: LoopSettings, membership: Membership, state: TrainingState) -> None:
+        self.settings, self.state = settings, state
+        self.recipe, self.position = Recipe(state), Position()
+        self._membership = membership
+        self._loop: Loop | None = None
+
+    def enter(self) -> Loop:
+        reporter = Reporter(lambda _: None, lambda: 0.0)
+        agreement = Agreement(self.settings.mode, self._membership, reporter)
+        parts = (self.settings, self.recipe, self._membership, self.state, reporter, self.position, agreement)
+        self._loop = self._loop or Loop(LoopParts(*parts))
+        return self._loop
+
+    loop = property(enter)
+
+
 def train(kind: str, opt: str, group: Group | None, world: int) -> str:
     model = network(kind)
     optimizer: torch.optim.Optimizer
@@ -87,11 +112,11 @@ def train(kind: str, opt: str, group: Group | None, world: int) -> str:
     state = TrainingState()
     state.model, state.optimizer = model, optimizer
     mode = Mode.FIXED if VARIANT == "fixed" else Mode.CONSISTENT
-    engine = Loop(LoopSettings(mode, 0, VIRTUAL, 1.0), membership, state, Reporter(lambda _: None, lambda: 0.0))
-    gate_optimizer(optimizer, engine)
-    engine.attach(model, optimizer)
+    training = Training(LoopSettings(mode, 0, VIRTUAL), membership, state)
+    training.recipe.clip(gate_optimizer(optimizer, training), 1.0)
+    engine = training.enter()
     if VARIANT == "summed":
-        gear = engine._gear
+        gear = engine.gears.current
         object.__setattr__(gear, "reducer", MeanReducer(gear.layout))
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(STEPS * BATCH - 5, 64, generator=generator)
@@ -100,8 +125,7 @@ def train(kind: str, opt: str, group: Group | None, world: int) -> str:
         "data",
         source_of(TensorDataset(x, y), shuffle=True),
         LoaderSettings(TensorDataset(x, y), BATCH),
-        engine,
-        lambda: None,
+        training,
         False,
     )
     for inputs, labels in loader:

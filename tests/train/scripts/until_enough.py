@@ -4,7 +4,7 @@ import runpy
 import sys
 from collections.abc import Iterator
 
-from elastane.train.script.job import Job
+from elastane.train.script.api import Job
 
 counted = Job.epochs
 

@@ -23,8 +23,7 @@ Y = torch.randint(0, 3, (60,), generator=GENERATOR)
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> et.Job:
-    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
-    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    monkeypatch.setattr("elastane.train.script.process.ProcessHooks.install", lambda hooks: None)
     return et.init(run=tmp_path / "run", checkpoint_every=3600.0)
 
 
@@ -139,8 +138,7 @@ def test_unscaling_before_clipping_is_as_without_the_library(job: et.Job) -> Non
 def test_a_loss_scaler_sees_what_is_not_finite_before_values_are_clipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
-    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    monkeypatch.setattr("elastane.train.script.process.ProcessHooks.install", lambda hooks: None)
     job = et.init(run=tmp_path / "run", checkpoint_every=3600.0)
     model = job.model(nn.Linear(1, 1, bias=False))
     before = model.weight.item()

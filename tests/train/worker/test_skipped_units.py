@@ -95,16 +95,14 @@ def test_figures_in_the_loop_body_are_one_clear_line_when_a_worker_skips_its_par
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> et.Job:
-    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
-    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    monkeypatch.setattr("elastane.train.script.process.ProcessHooks.install", lambda hooks: None)
     return et.init(run=tmp_path / "run", checkpoint_every=3600.0)
 
 
 def test_a_layer_that_is_unfrozen_in_a_part_that_is_skipped_is_trained_by_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
-    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    monkeypatch.setattr("elastane.train.script.process.ProcessHooks.install", lambda hooks: None)
     job = et.init("consistent", virtual=4, run=tmp_path / "run", checkpoint_every=3600.0)
     model = job.model(nn.ModuleList([nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)]))
     for layer in model:

@@ -23,8 +23,7 @@ Change = Callable[[nn.Module], Any]
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> et.Job:
-    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
-    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    monkeypatch.setattr("elastane.train.script.process.ProcessHooks.install", lambda hooks: None)
     return et.init(run=tmp_path / "run", checkpoint_every=3600.0)
 
 
@@ -126,8 +125,7 @@ def test_a_buffer_without_values_is_refused_when_training_begins(job: et.Job) ->
 def test_parameters_that_only_the_optimizer_has_are_saved_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(et.Job, "_catch_signals", lambda job: None)
-    monkeypatch.setattr(et.Job, "_tell_the_end", lambda job: None)
+    monkeypatch.setattr("elastane.train.script.process.ProcessHooks.install", lambda hooks: None)
 
     def run(epochs: int) -> float:
         job = et.init(run=tmp_path / "run")

@@ -1,21 +1,21 @@
-"""What the shell offers when somebody presses the tab key.  A server that does not answer offers nothing."""
+"""Offers completions to the shell when the tab key is pressed.  A server that does not answer offers nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from elastane.cli.live import calls
+from elastane.cli.live import connection
 from elastane.errors import ElastaneError
 
 
 def jobs(incomplete: str) -> list[tuple[str, str]]:
     """Active jobs by id, with their names."""
-    return _offer(incomplete, lambda: ((job.id, job.name) for job in calls.connect().jobs()))
+    return _offer(incomplete, lambda: ((job.id, job.name) for job in connection.connect().jobs()))
 
 
 def nodes(incomplete: str) -> list[tuple[str, str]]:
-    """Nodes by id."""
-    return _offer(incomplete, lambda: ((node.id, node.state) for node in calls.connect().nodes()))
+    """Completes ids of nodes, with their states."""
+    return _offer(incomplete, lambda: ((node.id, node.state) for node in connection.connect().nodes()))
 
 
 def tokens(incomplete: str) -> list[tuple[str, str]]:
@@ -24,7 +24,7 @@ def tokens(incomplete: str) -> list[tuple[str, str]]:
         incomplete,
         lambda: (
             (each.id, f"{each.user} {each.label}".strip())
-            for each in calls.connect().tokens(None)
+            for each in connection.connect().tokens(None)
             if not each.revoked
         ),
     )

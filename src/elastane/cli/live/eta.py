@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, options, terminal, times, wait_for_end
+from elastane.cli.live import connection, options, terminal, times, wait_for_end
 
 if TYPE_CHECKING:
     from elastane.service.messages import Eta, JobSummary
@@ -34,8 +34,8 @@ def _why(eta: Eta | None) -> str:
 
 
 def command(id: str = options.JOB, as_json: bool = options.AS_JSON) -> None:
-    """Say when a job ends."""
-    job = calls.connect().job(id)
+    """Prints when a job is expected to end."""
+    job = connection.connect().job(id)
     if as_json:
         typer.echo(terminal.document({"id": job.id, "state": job.state, "eta": job.eta}))
         return

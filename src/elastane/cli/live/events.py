@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, terminal, times
+from elastane.cli.live import connection, terminal, times
 
 if TYPE_CHECKING:
     from elastane.service.messages import EventRecord
@@ -20,8 +20,8 @@ def command(
     after: int = typer.Option(0, min=0, help="Only entries after this number."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document (with -f: JSON lines)."),
 ) -> None:
-    """Print events."""
-    found = calls.connect().events(after, follow=follow)
+    """Prints the event log, and follows it where that is asked for."""
+    found = connection.connect().events(after, follow=follow)
     if as_json and not follow:
         typer.echo(terminal.document(list(found)))
         return

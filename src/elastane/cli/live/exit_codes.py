@@ -17,7 +17,7 @@ from elastane.errors import ElastaneError
 
 
 class ExitCode(IntEnum):
-    """How a verb ended."""
+    """The exit code of a verb, by how it ended."""
 
     OK = 0
     FAILED = 1
@@ -53,7 +53,7 @@ class Verb(TyperCommand):
     """A verb whose mistakes become one clear line and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb."""
+        """Runs the verb, and turns an error into a message and its exit code."""
         return ending(lambda: super(Verb, self).invoke(ctx))
 
 

@@ -1,4 +1,4 @@
-"""Verbs with verbs of their own: ``elastane policy`` means ``elastane policy show``."""
+"""Groups of verbs with a default one: ``elastane policy`` means ``elastane policy show``."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typer.core import TyperGroup
 
 
 class _Group(TyperGroup):
-    """Puts the usual verb in where there is none."""
+    """Inserts the default verb where none was typed."""
 
     usual = ""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Complete what was typed."""
+        """Insert the default verb before the arguments are parsed."""
         if not args or (args[0].startswith("-") and args[0] != "--help"):
             args = [self.usual, *args]
         return super().parse_args(ctx, args)
 
 
 class ShowByDefault(_Group):
-    """Without a verb: ``show``."""
+    """A group whose default verb is ``show``."""
 
     usual = "show"
 
 
 class ListByDefault(_Group):
-    """Without a verb: ``list``."""
+    """A group whose default verb is ``list``."""
 
     usual = "list"
 
 
 def group(cls: type[TyperGroup], help: str) -> typer.Typer:
-    """A group of verbs."""
+    """Makes an empty group of verbs."""
     return typer.Typer(cls=cls, help=help, rich_markup_mode=None)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from elastane.cli import history_files
-from elastane.cli.live import calls, options, terminal, times
+from elastane.cli.live import connection, options, terminal, times
 from elastane.cli.live.exit_codes import Verb
 from elastane.cli.live.groups import ListByDefault, group
+from elastane.kit.durations import duration
 
 if TYPE_CHECKING:
     from elastane.service.messages import JobSummary
@@ -40,8 +41,8 @@ def command(
     limit: int = typer.Option(20, min=1, max=10_000, help="How many jobs."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Show ended jobs."""
-    jobs = calls.connect().jobs("ended", limit=limit)
+    """Prints the jobs that have ended, the latest first."""
+    jobs = connection.connect().jobs("ended", limit=limit)
     if as_json:
         typer.echo(terminal.document(jobs))
     elif not jobs:
@@ -60,8 +61,8 @@ def _row(job: JobSummary, now_s: float) -> Sequence[object]:
         job.owner,
         job.state,
         job.attempt,
-        times.duration(started_s - job.submitted_s),
-        "–" if job.started_s is None else times.duration(ended_s - started_s),
+        duration(started_s - job.submitted_s),
+        "–" if job.started_s is None else duration(ended_s - started_s),
         times.ago(ended_s, now_s),
         job.reason,
     )

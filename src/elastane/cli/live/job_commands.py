@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, completion, options, terminal, times
+from elastane.cli.live import completion, connection, options, terminal, times
 from elastane.cli.live.exit_codes import ExitCode, code_of
 from elastane.cli.live.why import ahead_words
 from elastane.errors import ElastaneError
@@ -24,18 +24,18 @@ MOVE_HELP = "Move a job to a node, where it stays until it is scaled or resumed.
 
 
 def cancel(ids: list[str] = options.JOBS, as_json: bool = options.AS_JSON) -> None:
-    """End jobs."""
-    _each(ids, calls.connect().cancel, as_json)
+    """Cancels jobs, one after the other."""
+    _each(ids, connection.connect().cancel, as_json)
 
 
 def suspend(ids: list[str] = options.JOBS, as_json: bool = options.AS_JSON) -> None:
-    """Put jobs on hold."""
-    _each(ids, calls.connect().suspend, as_json)
+    """Suspends jobs and puts them on hold."""
+    _each(ids, connection.connect().suspend, as_json)
 
 
 def resume(ids: list[str] = options.JOBS, as_json: bool = options.AS_JSON) -> None:
-    """Take jobs off hold."""
-    _each(ids, calls.connect().resume, as_json)
+    """Takes jobs off hold, so that they compete again."""
+    _each(ids, connection.connect().resume, as_json)
 
 
 def scale(
@@ -44,12 +44,12 @@ def scale(
     auto: bool = typer.Option(False, "--auto", help="Leave the size to the policy again."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Pin a size."""
+    """Pins the number of workers of a job, or leaves it to the policy."""
     if auto == (workers is not None):
         raise ElastaneError(
             "say either a number of workers or --auto: elastane scale JOB 4, elastane scale JOB --auto"
         )
-    job = calls.connect().scale(id, workers)
+    job = connection.connect().scale(id, workers)
     _print(job, as_json, "size left to the policy" if auto else f"pinned to {workers}")
 
 
@@ -58,8 +58,8 @@ def move(
     to: str = typer.Option(..., "--to", metavar="NODE", help="Where to.", autocompletion=completion.nodes),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Pin a place."""
-    job = calls.connect().move(id, to)
+    """Pins a job to a node."""
+    job = connection.connect().move(id, to)
     _print(job, as_json, f"to move to {to}" if job.waits_for else f"moving to {to}")
 
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, options, terminal
+from elastane.cli.live import connection, options, terminal
 from elastane.errors import ElastaneError
 from elastane.suggest import did_you_mean
 
 if TYPE_CHECKING:
+    from elastane.client.client import Client
     from elastane.service.messages import LogFile
 
 HELP = "Print what a job wrote: its leader in all attempts, one worker, or --all; -f follows until the end."
@@ -30,12 +31,12 @@ def command(
     everyone: bool = typer.Option(False, "--all", help="All workers."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document (with -f: JSON lines)."),
 ) -> None:
-    """Print logs."""
+    """Prints the logs of a job, or follows one of them."""
     if follow and (attempt is not None or everyone):
         raise ElastaneError("-f follows one worker in its latest attempt; leave out --attempt and --all")
     if worker is not None and everyone:
         raise ElastaneError("--worker and --all contradict each other; keep one of them")
-    client = calls.connect()
+    client = connection.connect()
     if follow:
         for text in client.follow_logs(id, worker):
             _write(terminal.line({"text": text}) + "\n" if as_json else text)
@@ -68,7 +69,7 @@ def _chosen(files: Sequence[LogFile], attempt: int | None, worker: str | None, e
     ]
 
 
-def _texts(client: calls.Calls, id: str, files: Sequence[LogFile]) -> Iterator[str]:
+def _texts(client: Client, id: str, files: Sequence[LogFile]) -> Iterator[str]:
     if not files:
         terminal.say(f"{id} has written nothing yet; to see why: elastane why {id}")
     for file in files:
@@ -82,7 +83,7 @@ def _texts(client: calls.Calls, id: str, files: Sequence[LogFile]) -> Iterator[s
             yield "\n"
 
 
-def _parts(client: calls.Calls, id: str, file: LogFile) -> Iterator[str]:
+def _parts(client: Client, id: str, file: LogFile) -> Iterator[str]:
     """A file from its beginning to what is now its end; a letter may lie across two parts."""
     decoder, offset = codecs.getincrementaldecoder("utf-8")("replace"), 0
     while (part := client.log(id, file.attempt, file.worker, offset=offset)).text:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, options, terminal, times
+from elastane.cli.live import connection, options, terminal, times
 
 if TYPE_CHECKING:
     from elastane.service.messages import NodeInfo
@@ -24,8 +24,8 @@ _COLUMNS = (
 
 
 def show(as_json: bool = options.AS_JSON) -> None:
-    """Show nodes."""
-    nodes = calls.connect().nodes()
+    """Prints the nodes with their slots and jobs."""
+    nodes = connection.connect().nodes()
     if as_json:
         typer.echo(terminal.document(nodes))
     elif not nodes:
@@ -45,8 +45,8 @@ def drain(
     off: bool = typer.Option(False, "--off", help="Let it take work again."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Empty a node, or take it back."""
-    client = calls.connect()
+    """Drains a node, or lets it take work again."""
+    client = connection.connect()
     answer = client.undrain(node) if off else client.drain(node)
     if as_json:
         typer.echo(terminal.document(answer))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from elastane.cli.live import calls, completion, options, terminal, times
+from elastane.cli.live import completion, connection, options, terminal, times
 from elastane.cli.live.exit_codes import Verb
 from elastane.cli.live.groups import ListByDefault, group
 from elastane.errors import ElastaneError
@@ -26,8 +26,8 @@ _TOKENS = tuple(map(terminal.Column, ("id", "user", "label", "made", "expires"))
 
 @users.command("list", cls=Verb, help="Show users (the default).")
 def list_users(as_json: bool = options.AS_JSON) -> None:
-    """Show users."""
-    found = calls.connect().users()
+    """Prints the users with their roles and tenants."""
+    found = connection.connect().users()
     if as_json:
         typer.echo(terminal.document(found))
     else:
@@ -41,8 +41,8 @@ def add_user(
     tenant: str = typer.Option("default", help="Who pays for their jobs."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Let somebody in."""
-    added = calls.connect().add_user(name, role, tenant)
+    """Adds a user, who needs a token next."""
+    added = connection.connect().add_user(name, role, tenant)
     if as_json:
         typer.echo(terminal.document(added))
         return
@@ -52,8 +52,8 @@ def add_user(
 
 @users.command("remove", cls=Verb, help="Remove a user.")
 def remove_user(name: str = typer.Argument(metavar="NAME"), as_json: bool = options.AS_JSON) -> None:
-    """Let somebody in no longer."""
-    calls.connect().remove_user(name)
+    """Removes a user together with all tokens."""
+    connection.connect().remove_user(name)
     typer.echo(terminal.document({"removed": name}) if as_json else f"removed {terminal.clean(name)}")
 
 
@@ -61,8 +61,8 @@ def remove_user(name: str = typer.Argument(metavar="NAME"), as_json: bool = opti
 def list_tokens(
     user: str = typer.Option(None, help="Only those of this user."), as_json: bool = options.AS_JSON
 ) -> None:
-    """Show tokens."""
-    found = calls.connect().tokens(user)
+    """Prints tokens without their secrets."""
+    found = connection.connect().tokens(user)
     if as_json:
         typer.echo(terminal.document(found))
         return
@@ -82,9 +82,9 @@ def new_token(
     ),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Make a token."""
+    """Makes a token and prints its secret, this once."""
     lifetime_s = _seconds(expires)
-    made = calls.connect().new_token(user, label=label, lifetime_s=lifetime_s)
+    made = connection.connect().new_token(user, label=label, lifetime_s=lifetime_s)
     if as_json:
         typer.echo(terminal.document(made))
         return
@@ -97,8 +97,8 @@ def revoke_token(
     id: str = typer.Argument(metavar="TOKEN_ID", autocompletion=completion.tokens),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Revoke a token."""
-    calls.connect().revoke_token(id)
+    """Revokes a token by its id."""
+    connection.connect().revoke_token(id)
     typer.echo(terminal.document({"revoked": id}) if as_json else f"revoked {terminal.clean(id)}")
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from elastane.cli import policies
-from elastane.cli.live import calls, completion, options, terminal, times
+from elastane.cli.live import completion, connection, options, terminal, times
 from elastane.cli.live.exit_codes import Verb
 from elastane.cli.live.groups import ShowByDefault, group
 from elastane.errors import ElastaneError
+from elastane.kit.durations import duration
 
 if TYPE_CHECKING:
     from elastane.service.messages import PolicyInfo
@@ -23,8 +24,8 @@ app.command("list", cls=Verb, help=policies.HELP)(policies.command)
 
 @app.command("show", cls=Verb, help="Show the policy and its shadow (the default).")
 def show(as_json: bool = options.AS_JSON) -> None:
-    """Show how decisions are made."""
-    _print(calls.connect().policy(), as_json)
+    """Prints the policy, its figures and its shadow."""
+    _print(connection.connect().policy(), as_json)
 
 
 @app.command("set", cls=Verb, help="Decide by another policy from now on.")
@@ -34,8 +35,8 @@ def set_policy(
     ),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Change the policy."""
-    _print(calls.connect().set_policy(written), as_json)
+    """Changes the policy of the running system."""
+    _print(connection.connect().set_policy(written), as_json)
 
 
 @app.command("shadow", cls=Verb, help="Let another policy say what it would have done; 'off' ends that.")
@@ -49,17 +50,17 @@ def shadow(
     off: bool = typer.Option(False, "--off", help="No shadow any more."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Change the shadow."""
+    """Sets the shadow policy, or ends it."""
     if off == (written is not None):
         raise ElastaneError("say either a policy or off: elastane policy shadow tiresias")
-    _print(calls.connect().set_shadow(None if written == "off" else written), as_json)
+    _print(connection.connect().set_shadow(None if written == "off" else written), as_json)
 
 
 def _print(info: PolicyInfo, as_json: bool) -> None:
     if as_json:
         typer.echo(terminal.document(info))
         return
-    how = "on events" if info.period_s is None else f"every {times.duration(info.period_s)}"
+    how = "on events" if info.period_s is None else f"every {duration(info.period_s)}"
     took = "" if info.last_ms is None else f", the last in {times.amount(info.last_ms)} ms"
     title = f" ({info.title})" if info.title else ""
     typer.echo(terminal.clean(f"policy {info.policy}{title}"))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, options, terminal, times
+from elastane.cli.live import connection, options, terminal, times
 from elastane.cli.live.eta import eta_words
+from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
     from elastane.service.messages import JobSummary
@@ -40,8 +41,10 @@ def command(
     ),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Show the queue."""
-    client = calls.connect()
+    """Prints the queue, once or until nothing is active."""
+    if watch and as_json:
+        raise ElastaneError("--watch is for people; programs follow 'elastane events -f --json', or ask again")
+    client = connection.connect()
     owner = client.whoami().name if mine else None
 
     def ask() -> list[JobSummary]:

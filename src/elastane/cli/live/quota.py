@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, options, terminal
+from elastane.cli.live import connection, options, terminal
 from elastane.cli.live.exit_codes import Verb
 from elastane.cli.live.groups import ListByDefault, group
 from elastane.errors import ElastaneError
@@ -29,8 +29,8 @@ _COLUMNS = (
 
 @app.command("list", cls=Verb, help="Show quotas (the default).")
 def list_quotas(as_json: bool = options.AS_JSON) -> None:
-    """Show quotas."""
-    found = calls.connect().quotas()
+    """Prints the quotas of tenants with what they hold."""
+    found = connection.connect().quotas()
     typer.echo(terminal.document(found)) if as_json else terminal.print_table(_COLUMNS, map(_row, found))
 
 
@@ -43,12 +43,12 @@ def set_quota(
     lends: bool = typer.Option(None, "--lends/--keeps", help="Whether others may use what it leaves free."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Change a quota."""
+    """Changes a tenant's quota and keeps what was not said."""
     if unlimited and slots is not None:
         raise ElastaneError("--slots and --unlimited contradict each other; keep one of them")
     if not unlimited and slots is None and weight is None and lends is None:
         raise ElastaneError("nothing to set; say --slots, --unlimited, --weight, --lends or --keeps")
-    client = calls.connect()
+    client = connection.connect()
     if slots is None and not unlimited:
         # To the server no number of slots means no limit, so the present one has to be said again.
         slots = next((each.slots for each in client.quotas() if each.tenant == tenant), None)

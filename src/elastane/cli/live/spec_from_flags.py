@@ -10,8 +10,6 @@ from typing import Any
 
 from elastane.errors import ElastaneError
 
-_LARGEST = 1_000_000  # characters; a spec is a page, not a data set
-
 
 @dataclass(frozen=True, slots=True)
 class Flags:
@@ -57,13 +55,14 @@ def draft(path: str | None, flags: Flags, command: Sequence[str]) -> Draft:
 
 
 def _from_file(path: Path) -> Draft:
+    from elastane.jobs.loading import read_text
     from elastane.jobs.problems import Problem, SpecError, shown
     from elastane.jobs.sbatch import is_script, read_script
     from elastane.jobs.yamlio import read_yaml
 
     if path.suffix == ".py":
         raise ElastaneError(f"{path} is a program, not a job spec; to run it: elastane submit -- python {path}")
-    text = _text(path)
+    text = read_text(path)
     if is_script(text):
         script = read_script(text, str(path.absolute()))
         return Draft(script.values, str(path), script.warnings, script.export)
@@ -73,20 +72,6 @@ def _from_file(path: Path) -> Draft:
         problem = Problem("", f"job spec: got {given}; expected fields, at least 'command: …'")
         raise SpecError([problem], str(path))
     return Draft(values, str(path))
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(_LARGEST + 1)
-    except UnicodeDecodeError:
-        raise ElastaneError(f"{path}: not a text file (UTF-8)") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ElastaneError(f"{path}: cannot be read: {reason.lower()}") from None
-    if len(text) > _LARGEST:
-        raise ElastaneError(f"{path}: longer than {_LARGEST:,} characters; that is not a job spec")
-    return text
 
 
 def _plain(flags: Flags) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, completion, options, terminal, times, wait_for_end
+from elastane.cli.live import completion, connection, options, terminal, times, wait_for_end
 from elastane.cli.live.curve import chart
 from elastane.cli.live.eta import end_words
 from elastane.cli.live.queue import nodes_words, workers_words
 from elastane.errors import ElastaneError
+from elastane.kit.durations import duration
 
 if TYPE_CHECKING:
     from elastane.service.messages import JobDetail, ServerInfo, Training
@@ -31,8 +32,8 @@ def command(
     wait: bool = typer.Option(False, "--wait", help="Wait for the end; the exit code tells which."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Show a job or the cluster."""
-    client = calls.connect()
+    """Prints one job in detail, or the cluster."""
+    client = connection.connect()
     if id is None:
         if wait:
             raise ElastaneError("--wait needs a job: elastane status JOB --wait")
@@ -45,7 +46,7 @@ def command(
 
 
 def job_lines(job: JobDetail, now_s: float) -> list[str]:
-    """The job in words."""
+    """The lines that describe a job to a person."""
     reason = f": {job.kind_reason}" if job.kind_reason else ""
     lines = [terminal.clean(f"{job.id} ({job.name}) {job.state}, {job.kind}{reason}")]
     lines += [f"  {label:<10}{terminal.clean(text)}" for label, text in _facts(job, now_s)]
@@ -92,7 +93,7 @@ def _training(training: Training, progress: float | None) -> Iterator[tuple[str,
     yield (
         "changes",
         (
-            f"{times.counted(training.resizes, 'resize')} with {times.pauses(training.pauses_s)} of pauses, "
+            f"{times.counted(training.resizes, 'resize')} with {duration(training.pauses_s)} of pauses, "
             f"{times.counted(training.workers_lost, 'worker')} lost, "
             f"{times.counted(training.redone_steps, 'step')} done again"
         ),
@@ -128,7 +129,7 @@ def _print_server(info: ServerInfo, as_json: bool) -> None:
         typer.echo(terminal.document(info))
         return
     jobs = ", ".join(f"{count} {state}" for state, count in info.jobs.items() if count) or "none"
-    up = times.duration(times.now_s() - info.started_s)
+    up = duration(times.now_s() - info.started_s)
     slots = f"{times.counted(info.slots, 'slot')} on {times.counted(info.nodes, 'node')}"
     typer.echo(terminal.clean(f"elastane {info.version}, up for {up}, home {info.home}"))
     typer.echo(terminal.clean(f"{slots}, policy {info.policy}"))

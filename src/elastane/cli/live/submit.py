@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from elastane.cli.live import calls, options, terminal, wait_for_end
+from elastane.cli.live import connection, options, terminal, wait_for_end
 from elastane.cli.live.exit_codes import ExitCode, Verb
 from elastane.cli.live.spec_from_flags import Draft, Flags, draft
 from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
+    from elastane.client.client import Client
     from elastane.service.messages import Submitted
 
 HELP = """Submit a job: a spec in YAML, a script with #SBATCH headers, or a command behind --.
@@ -26,7 +27,7 @@ _COMMAND = "elastane.command"
 
 
 class SubmitVerb(Verb):
-    """Keeps what stands behind ``--`` apart: it is the job's command and none of our business."""
+    """Keeps the words behind ``--`` apart: they are the job's command, not options of ours."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take the command away before options are looked for."""
@@ -47,7 +48,7 @@ def command(
     ),
     name: str = typer.Option(None, help="Name in lists; by default that of the script."),
     workers: str = typer.Option(None, help="How many workers: 2, or a range as in 1:8."),
-    kind: str = typer.Option(None, help="auto, adaptive, resizable or rigid."),
+    kind: str = typer.Option(None, help="auto, adaptive, resizable, rigid or command."),
     gpus: int = typer.Option(None, help="Accelerators (or CPU slots) of one worker."),
     batch: int = typer.Option(None, help="Batch size that the learning rate was chosen for."),
     epochs: int = typer.Option(None, help="Passes over the data after which training ends."),
@@ -68,7 +69,7 @@ def command(
     watch: bool = typer.Option(False, "--watch", help="Tell what happens until the job ends."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Check a job and hand it in."""
+    """Checks a job spec and submits it."""
     flags = Flags(
         name,
         workers,
@@ -86,7 +87,7 @@ def command(
     )
     written = draft(_only(spec), flags, ctx.meta.get(_COMMAND, ()))
     _check(written, key)
-    client = calls.connect()
+    client = connection.connect()
     values, notes = _surroundings(client, written, tuple(export))
     answer = client.submit(values, directory=str(Path.cwd()), key=key)
     _report(answer, (*written.warnings, *notes, *answer.warnings), as_json, watch)
@@ -101,15 +102,15 @@ def _only(spec: list[str] | None) -> str | None:
 
 
 def _check(written: Draft, key: str | None) -> None:
-    from elastane.jobs.loading import parse_spec
+    from elastane.jobs.unsupported import submitted_spec
 
     if key is not None and not 1 <= len(key) <= 200:
         raise ElastaneError(f"--key: got {len(key)} characters; expected 1 to 200")
-    parse_spec(written.values, written.source)
+    submitted_spec(written.values, written.source)
 
 
 def _surroundings(
-    client: calls.Calls, written: Draft, export: tuple[str, ...]
+    client: Client, written: Draft, export: tuple[str, ...]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The spec with what the job takes along from here, unless the service is elsewhere."""
     from elastane.client.job_environment import sees_our_files, take_along
@@ -135,7 +136,7 @@ def _report(answer: Submitted, warnings: tuple[str, ...], as_json: bool, watched
         terminal.say(f"next: elastane status {answer.id}, elastane logs -f {answer.id}")
 
 
-def _watch(client: calls.Calls, id: str) -> ExitCode:
+def _watch(client: Client, id: str) -> ExitCode:
     try:
         return wait_for_end.code_of_end(wait_for_end.wait(client, id, wait_for_end.tell))
     except KeyboardInterrupt:

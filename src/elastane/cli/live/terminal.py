@@ -103,7 +103,7 @@ def styled(lines: Sequence[str]) -> Text:
 
 
 def terminal_width() -> int:
-    """Columns of the terminal."""
+    """The width of the terminal in columns."""
     return shutil.get_terminal_size().columns
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 import time
 
-_UNITS = ((86400.0, "d", 129_600.0), (3600.0, "h", 5400.0), (60.0, "min", 90.0))
-"""Seconds of a unit, its name, and from which length on it is used."""
+from elastane.kit.durations import duration, unit_for
 
 
 def now_s() -> float:
@@ -31,30 +30,9 @@ def span(low_s: float, high_s: float) -> str:
     if not (math.isfinite(low_s) and math.isfinite(high_s)):
         return "?"
     low_s, high_s = max(0.0, low_s), max(0.0, low_s, high_s)
-    scale, unit = next(((scale, unit) for scale, unit, least in _UNITS if high_s >= least), (1.0, "s"))
+    scale, unit = unit_for(max(1.0, high_s))
     low, high = (_few_digits(seconds / scale, unit) for seconds in (low_s, high_s))
     return f"{high} {unit}" if low == high else f"{low}–{high} {unit}"
-
-
-def duration(seconds: float) -> str:
-    """A length of time: ``45 s``, ``12 min``, ``2.2 h``."""
-    return span(seconds, seconds)
-
-
-def pauses(seconds: float) -> str:
-    """Time that training stood still, which may be hardly any: ``0.03 ms``, ``25 ms``, ``1.2 s``, ``3 min``.
-
-    >>> pauses(3.2e-05), pauses(0.0254), pauses(1.24), pauses(0.0)
-    ('0.03 ms', '25 ms', '1.2 s', '0 ms')
-    """
-    if not math.isfinite(seconds):
-        return "?"
-    if seconds >= 10.0:
-        return duration(seconds)
-    if seconds >= 1.0:
-        return f"{seconds:.1f} s"
-    digits = 0 if seconds >= 0.01 or seconds < 5e-6 else 1 if seconds >= 0.001 else 2
-    return f"{max(0.0, seconds) * 1e3:.{digits}f} ms"
 
 
 def ago(at_s: float, now: float) -> str:
@@ -82,7 +60,7 @@ def amount(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of one."""
+    """A fraction of one as a percentage."""
     return "–" if share is None else "?" if not math.isfinite(share) else f"{share:.0%}".replace("%", " %")
 
 

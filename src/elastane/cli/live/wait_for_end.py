@@ -1,4 +1,4 @@
-"""Waiting for a job to end, and the exit code its end stands for."""
+"""Waits for a job to end, and says which exit code its end stands for."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from elastane.cli.live import terminal, times
 from elastane.cli.live.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from elastane.cli.live.calls import Calls
+    from elastane.client.client import Client
     from elastane.service.messages import JobDetail, JobSummary
 
 _EVERY_S = 1.0
 
 
 def has_ended(job: JobSummary) -> bool:
-    """Whether nothing will change any more."""
+    """Whether a job has reached a final state."""
     from elastane.jobs.states import TERMINAL
 
     return job.state in {state.value for state in TERMINAL}
 
 
-def wait(client: Calls, id: str, changed: Callable[[JobDetail], None] | None = None) -> JobDetail:
+def wait(client: Client, id: str, changed: Callable[[JobDetail], None] | None = None) -> JobDetail:
     """The job once it has ended; ``changed`` hears of every new state and size on the way."""
     seen = None
     while True:
@@ -43,7 +43,7 @@ def tell(job: JobDetail) -> None:
 
 
 def code_of_end(job: JobSummary) -> ExitCode:
-    """Succeeded, cancelled, or anything else."""
+    """The exit code for a job's final state."""
     from elastane.jobs.states import State
 
     ends = {State.SUCCEEDED: ExitCode.OK, State.CANCELLED: ExitCode.JOB_CANCELLED}

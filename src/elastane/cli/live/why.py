@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import calls, options, terminal, times
+from elastane.cli.live import connection, options, terminal, times
 from elastane.cli.live.eta import eta_words
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ def command(
     instead: bool = typer.Option(False, "--instead", help="Also what other wishes would bring."),
     as_json: bool = options.AS_JSON,
 ) -> None:
-    """Explain a job."""
-    answer = calls.connect().why(id, instead=instead)
+    """Prints why a job waits or is not larger."""
+    answer = connection.connect().why(id, instead=instead)
     typer.echo(
         terminal.document(answer)
         if as_json
@@ -44,7 +44,7 @@ def why_lines(why: Why, now_s: float) -> Iterator[str]:
 
 
 def ahead_words(ahead: Sequence[Ahead], now_s: float) -> str:
-    """Who holds what a job needs, and for how long."""
+    """Names the jobs that hold what a job needs, with their expected ends."""
     more = len(ahead) - _MOST_AHEAD
     named = ", ".join(_ahead(each, now_s) for each in ahead[:_MOST_AHEAD])
     return named + (f" and {more} more" if more > 0 else "")

@@ -87,8 +87,8 @@ def _rule(
 
 
 def _eta_line(watch: LogWatch, judge: Judge | None, as_json: bool, now_s: float | None = None) -> str:
+    from elastane.kit.durations import duration
     from elastane.predict.interval import Unknown
-    from elastane.predict.report import duration
 
     left = watch.remaining(now_s)
     ratio = _ratio(watch, judge)

@@ -120,7 +120,7 @@ def _loader_s(job: str | None, batch: int, written: str | None, measure: bool) -
 
 
 def _nothing(runs: list[RunEstimate]) -> str:
-    from elastane.predict.report import duration
+    from elastane.kit.durations import duration
 
     fastest = min(runs, key=lambda each: each.total_s.booking)
     where = f"{fastest.sharing.workers} × {fastest.step.machine.device.name}"

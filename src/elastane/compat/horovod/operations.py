@@ -101,7 +101,7 @@ def _gathered_lengths(length: int) -> list[int]:
 
 
 def broadcast(tensor: Tensor, root_rank: int, name: str | None = None) -> Tensor:
-    """The root's tensor."""
+    """The tensor of the worker with rank ``root_rank``, on all workers."""
     return broadcast_(tensor.detach().clone(), root_rank, name)
 
 
@@ -118,7 +118,7 @@ def broadcast_(tensor: Tensor, root_rank: int, name: str | None = None) -> Tenso
 
 
 def barrier() -> None:
-    """Wait for everybody."""
+    """Wait until all workers have come here."""
     session().call(lambda group: group.all_reduce(torch.zeros(1)))
 
 

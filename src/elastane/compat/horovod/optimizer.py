@@ -81,7 +81,7 @@ class _Averager:
         self._synchronized = False
 
     def after_step(self) -> None:
-        """Count the step."""
+        """Count an optimizer step that was made."""
         now = time.perf_counter()
         session().stepped(max(0.0, now - self._last_s - self.sync_s), self.sync_s)
         self._last_s, self.sync_s = now, 0.0

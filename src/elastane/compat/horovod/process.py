@@ -64,7 +64,7 @@ def is_initialized() -> bool:
 
 
 def rank() -> int:
-    """This worker's number."""
+    """This worker's number, from 0; it may change when members do."""
     return session().join().rank
 
 

@@ -27,7 +27,7 @@ from elastane.train.worker.telemetry import Reporter
 
 @dataclass(frozen=True, slots=True)
 class _Book:
-    """Where to write."""
+    """The files and clocks of one run: events, checkpoints, their interval."""
 
     run: Path
     outlet: Outlet
@@ -58,6 +58,14 @@ class Record:
         saver = AsyncSaver(CheckpointStore(run / "checkpoints"))
         return cls(_Book(run, outlet, Reporter(outlet.emit, time.time), saver, SaveInterval(time.monotonic())))
 
+    def counts(self, batch: int) -> None:
+        """A step has so many samples."""
+        self.batch = batch
+
+    def at_epoch(self, epoch: int) -> None:
+        """Training has come to this epoch."""
+        self.epoch = epoch
+
     def begin(self, membership: Membership) -> None:
         """Training can begin; where a coordinator plans, ``changed`` has said so already."""
         if self._book is not None:
@@ -73,7 +81,7 @@ class Record:
         )
 
     def changed(self, change: Change, step: int, membership: Membership) -> None:
-        """Other members."""
+        """Report that members have changed, if this worker leads."""
         book = self._book
         led, self._leads = self._leads, membership.rank == 0
         if book is None or not self._leads:

@@ -26,7 +26,6 @@ from elastane.train.coordinator import script_runner
 from elastane.train.errors import MembershipChanged, Released
 from elastane.train.worker.elastic_membership import ElasticMembership
 from elastane.train.worker.group import Group
-from elastane.train.worker.live_join import ShadowReceiver, ShadowSender
 from elastane.train.worker.membership import Change, Membership
 from elastane.train.worker.replica_state import TrainingState
 from elastane.train.worker.state_codec import Packed
@@ -54,9 +53,9 @@ class Session:
     # What membership asks (``Crew``).
 
     @property
-    def followable(self) -> bool:
-        """Never: no optimizer is named whose steps could be repeated."""
-        return False
+    def replication(self) -> None:
+        """None: no optimizer is named whose steps could be repeated, so newcomers take over a copy."""
+        return None
 
     def signature(self) -> Mapping[str, Any]:
         """What must be equal between workers."""
@@ -73,14 +72,6 @@ class Session:
     def rewind(self) -> None:
         """Nothing: a script's own commits say what its state is."""
 
-    def sender(self, target: str, token: str) -> ShadowSender:  # noqa: ARG002
-        """Never asked for."""
-        raise AssertionError("a Horovod script cannot be followed")
-
-    def follow(self, receiver: ShadowReceiver, caught_up: Callable[[], None]) -> int:  # noqa: ARG002
-        """Never asked for."""
-        raise AssertionError("a Horovod script cannot be followed")
-
     def changed(self, change: Change) -> None:
         """Other members; told when they have their state too, which is part of the pause."""
         self._changes.append(change)
@@ -96,6 +87,10 @@ class Session:
             self.record.begin(self.membership)
             self.resumed(0.0)
         return self.membership
+
+    def resume(self, step: int) -> None:
+        """Go on from the step of the state that was taken over."""
+        self.step = step
 
     def settle(self) -> None:
         """Find the place on this machine, after members have changed."""

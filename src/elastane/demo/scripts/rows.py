@@ -1,4 +1,4 @@
-"""Trains a recurrent network on digits, row by row, without any scheduler's library: a rigid job."""
+"""Trains a recurrent network on digits, row by row, without any scheduler's library: a command."""
 
 from __future__ import annotations
 

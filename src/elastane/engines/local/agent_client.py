@@ -20,7 +20,7 @@ from elastane.engines.local.paths import Layout
 from elastane.engines.local.survive_errors import Trouble
 from elastane.engines.local.untrusted_files import UNREADABLE
 from elastane.train.coordinator import wire
-from elastane.train.coordinator.device_locks import NODE_DEVICES
+from elastane.train.coordinator.device_locks import NODE_DEVICES, lock_of
 from elastane.train.coordinator.job_user import Identity
 from elastane.train.coordinator.leases import LEASE_S, AwakeClock
 from elastane.train.coordinator.login import ImpostorError
@@ -190,7 +190,7 @@ class AgentWatch:
         layout: Layout,
         node: str,
         changed: Callable[[], None],
-        devices: Sequence[int] = (),
+        devices: Sequence[str] = (),
         wanted: Callable[[str, str], bool] = lambda _node, _attempt: True,
     ) -> None:
         """``wanted`` says whether an attempt (its name) is to have workers on a node."""
@@ -247,8 +247,8 @@ class AgentWatch:
     def environment(self) -> dict[str, str]:
         """What workers there have to know of their node."""
         folder = self._layout.devices(self.node)
-        numbers = ",".join(map(str, self._devices))
-        return {NODE_DEVICES: f"{folder}|{numbers}"} if numbers else {}
+        names = ",".join(self._devices)
+        return {NODE_DEVICES: f"{folder}|{names}"} if names else {}
 
     def _make_locks(self) -> None:
         """Files that workers lock, whoever they run as: open to all, writable by nobody else."""
@@ -256,8 +256,8 @@ class AgentWatch:
         for place in (folder.parent, folder) if self._devices else ():
             place.mkdir(parents=True, exist_ok=True)
             place.chmod(0o711)
-        for number in self._devices:
-            lock = folder / f"device-{number}"
+        for device in self._devices:
+            lock = lock_of(folder, device)
             lock.touch()
             lock.chmod(0o644)
 

@@ -139,6 +139,7 @@ class AttemptProcess:
                 **saving,
                 **launch.environment,
                 **what.wrapped.environment,
+                **launch.declared.environment(),
                 WORKER_DEVICES: str(launch.worker_slots),
             },
             directory=Path(launch.directory),

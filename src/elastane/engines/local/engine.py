@@ -40,10 +40,10 @@ class LocalEngine:
         self,
         home: Path,
         nodes: Mapping[str, Node],
-        devices: Mapping[str, Sequence[int]] | None = None,
+        devices: Mapping[str, Sequence[str]] | None = None,
         jobs_as: JobsAs | None = None,
     ) -> None:
-        """``devices`` are the numbers of the accelerators of each node that has any."""
+        """``devices`` are the names of the accelerators of each node that has any."""
         self._jobs_as = jobs_as or JobsAs()
         numbers = devices or {}
         self._layout = Layout(home)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from elastane.engines.local.untrusted_files import read_bytes, read_object
+from elastane.kit.atomic_files import write_atomically
 
 _LONGEST = 1 << 24
 _LOOKERS, _INSTANT_S = 5, 0.005
@@ -19,18 +20,7 @@ _LOOKERS, _INSTANT_S = 5, 0.005
 
 def write_json(path: Path, values: Mapping[str, Any], *, durable: bool = False) -> None:
     """Replace the file in one step; ``durable``: it is on disk when this returns."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(fd, "w") as file:
-        json.dump(values, file)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    part.replace(path)
-    if durable:
-        folder = os.open(path.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+    write_atomically(path, json.dumps(values), private=True, durable=durable)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

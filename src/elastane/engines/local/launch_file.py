@@ -12,6 +12,7 @@ from typing import Any
 from elastane.cluster import Grant
 from elastane.engines.contract import Attempt, Cause, Launch
 from elastane.engines.local.untrusted_files import UNREADABLE, clean
+from elastane.jobs.declared import declared_from_json
 from elastane.train.coordinator.job_user import Identity
 
 _AHEAD_S = 60.0
@@ -24,7 +25,8 @@ def launch_to_json(
     """JSON values, with the places to begin with and the user who shall run it."""
     values = asdict(launch)
     user = identity.to_json() if identity is not None else None
-    whole = {**values, "folder": str(launch.folder), "run": str(launch.run)}
+    declared = launch.declared.to_json()
+    whole = {**values, "folder": str(launch.folder), "run": str(launch.run), "declared": declared}
     return {**whole, "places": dict(places), "identity": user}
 
 
@@ -45,6 +47,7 @@ def launch_from_json(values: Mapping[str, Any]) -> tuple[Launch, dict[str, int]]
         worker_memory_gb=float(values.get("worker_memory_gb", 0.0)),
         checkpoint_s=values["checkpoint_s"],
         tenant=values["tenant"],
+        declared=declared_from_json(values.get("declared", {})),
         python=str(values.get("python", "")),
     )
     return launch, {str(node): int(count) for node, count in values["places"].items()}

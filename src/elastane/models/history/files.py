@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elastane.errors import ElastaneError
+from elastane.kit.atomic_files import write_atomically
 from elastane.models.history.experience import Experience
 from elastane.models.history.pool import Pool
 from elastane.textfiles import read_json
@@ -52,12 +52,7 @@ def save_pool(experiences: Iterable[Experience], path: Path) -> int:
     body = ",\n".join(lines)
     text = f'{{"{KEY}": {VERSION}, "experiences": [\n{body}\n]}}\n'
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        made.write_text(text, encoding="utf-8")
-        made.replace(path)
-    finally:
-        made.unlink(missing_ok=True)
+    write_atomically(path, text)
     return len(lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from elastane.policies.lowering.rounds import free_by_type, realise_round
 from elastane.policies.plan import Shares, Want, Wants
 from elastane.policies.view import JobView, View
 
@@ -11,7 +12,9 @@ def realise(shares: Shares, view: View, waiting: dict[str, str]) -> Wants:
 
     Jobs that have a share but not this round are put into ``waiting`` with the reason.
     """
-    free = _free_by_type(view)
+    if shares.received is not None:
+        return realise_round(shares, shares.received, view, waiting)
+    free = free_by_type(view)
     want: dict[str, Want] = {}
     for _, job_id, kind in sorted(_lags(shares, view), key=lambda item: (-item[0], item[1], item[2])):
         request = view.jobs[job_id].request
@@ -26,18 +29,6 @@ def realise(shares: Shares, view: View, waiting: dict[str, str]) -> Wants:
                 f"its share is {share:.0%} of the time; others are further behind theirs this round"
             )
     return Wants(want)
-
-
-def _free_by_type(view: View) -> dict[str, int]:
-    """Returns GPUs of each type that no pinned job keeps."""
-    free = {node.gpu_type: 0 for node in view.nodes.values()}
-    for node in view.nodes.values():
-        free[node.gpu_type] += 0 if node.draining else node.gpus
-    for job in view.jobs.values():
-        for part in job.grant.slices if job.grant and view.must_keep(job) else ():
-            node = view.nodes[part.node]
-            free[node.gpu_type] -= 0 if node.draining else job.request.gpus_of(part.workers)
-    return free
 
 
 def _lags(shares: Shares, view: View) -> list[tuple[float, str, str]]:

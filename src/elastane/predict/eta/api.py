@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from elastane.errors import ElastaneError
+from elastane.kit.atomic_files import write_atomically
 from elastane.predict.eta.engine import EtaEngine
 from elastane.predict.eta.plan import Plan
 from elastane.predict.eta.types import Doing, Goal, Span
@@ -115,9 +116,7 @@ class ETA:
         self._kept["done"] = self._engine.done
         self._kept["values"] = [list(each) for each in self._engine.values.items()]
         if self._path is not None:
-            new = self._path.with_name(f"{self._path.name}.new")
-            new.write_text(json.dumps(self._kept), encoding="utf-8")
-            new.replace(self._path)
+            write_atomically(self._path, json.dumps(self._kept))
 
     @property
     def _goal(self) -> Goal:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from elastane.kit.durations import duration
 from elastane.predict.explaining.shares import Share, Shares
 from elastane.predict.operators import Phase
-from elastane.predict.report import duration, interval_json, spread
+from elastane.predict.report import interval_json, spread
 from elastane.predict.steps import StepEstimate
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from elastane.kit.durations import duration
 from elastane.predict.explaining.shares import Share, Shares
 from elastane.predict.operators import Phase
 from elastane.predict.pages.frame import COLORS, chart, section, table, write_page
-from elastane.predict.report import duration, spread
+from elastane.predict.report import spread
 from elastane.predict.steps import StepEstimate
 
 MOST_BARS = 30

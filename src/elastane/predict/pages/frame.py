@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
-from plotly.offline import get_plotlyjs
+from elastane.kit.html_page import Charts, Page, render, resource
 
-from elastane import __version__
-from elastane.page import filled, script_safe
+_HERE = "elastane.predict.pages"
 
 COLORS = ("#1f5fbf", "#d97a1e", "#23926b", "#b23a82", "#7a5cc9", "#c0443a", "#3b9bbf", "#8c7a1f", "#5b6673")
 
@@ -18,22 +16,14 @@ COLORS = ("#1f5fbf", "#d97a1e", "#23926b", "#b23a82", "#7a5cc9", "#c0443a", "#3b
 def write_page(
     path: Path, title: str, facts: Mapping[str, str], sections: Sequence[str], charts: Mapping[str, object]
 ) -> None:
-    """Writes one file; ``charts`` are figures of plotly by the id of the element they are drawn into."""
-    shown = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
-    page = filled(
-        _resource("page.html"),
-        {
-            "title": escape(title),
-            "version": escape(__version__),
-            "facts": shown,
-            "sections": "\n".join(sections),
-            "style": _resource("page.css"),
-            "plotly": get_plotlyjs(),
-            "data": script_safe(charts),
-        },
+    """Write one file; ``charts`` are figures of plotly by the id of the element they are drawn into."""
+    drawn = Charts(charts, resource(_HERE, "page.js"))
+    body = "\n".join(sections)
+    page = Page(
+        title, "prediction", facts, resource(_HERE, "page.css"), f"<main>\n{body}\n</main>", charts=drawn
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    path.write_text(render(page), encoding="utf-8")
 
 
 def section(title: str, remark: str, *inside: str) -> str:
@@ -55,7 +45,3 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         for row in rows
     )
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _resource(name: str) -> str:
-    return files("elastane.predict.pages").joinpath(name).read_text(encoding="utf-8")

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from elastane.kit.durations import duration
 from elastane.predict.interval import Interval
 from elastane.predict.pages.frame import COLORS, chart, section, table, write_page
-from elastane.predict.report import duration, run_cells
+from elastane.predict.report import run_cells
 from elastane.predict.runs import RunEstimate
 
 HOUR_S = 3600.0

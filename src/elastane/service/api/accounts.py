@@ -1,4 +1,4 @@
-"""Who may log in, and what they did: what the API needs of whoever keeps users, tokens and the audit log."""
+"""The interface that the API has to accounts: users, their tokens, and the audit log."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Accounts(Protocol):
         ...
 
     def users(self) -> list[UserInfo]:
-        """Everybody who may log in."""
+        """All users, with roles and tenants."""
         ...
 
     def add_user(self, name: str, role: Role, tenant: str) -> UserInfo:
-        """Let somebody in; ``Conflict`` if the name is taken."""
+        """Add a user; ``Conflict`` if the name is taken."""
         ...
 
     def remove_user(self, name: str) -> None:
-        """Take somebody out together with all tokens; ``NotFound`` if there is no such user."""
+        """Remove a user together with all tokens; ``NotFound`` if there is no such user."""
         ...
 
     def set_role(self, name: str, role: Role) -> UserInfo:

@@ -21,7 +21,7 @@ _ANYBODY = Principal(user="", role="viewer", tenant="")
 
 
 def admit(desk: Desk, request: Request, rule: Rule) -> Call:
-    """The call, if whoever makes it may; ``Refused`` or ``NotFound`` otherwise.  Changes nothing but the limits."""
+    """Authenticate and authorise a request, or refuse it.  Changes nothing but the rate limits."""
     if desk.closing.is_set():
         raise Refused(503, "unavailable", "the service is shutting down; try again", {"Retry-After": "1"})
     if rule.least is None:
@@ -49,7 +49,7 @@ def over(scope: Scope) -> None:
 
 
 def _begin(call: Call) -> None:
-    """Count a request that is to be answered; nobody may hold all connections by following everything."""
+    """Count a request as under way; no caller may hold all connections by following streams."""
     most, now = call.desk.settings.under_way_per_user, call.desk.under_way[call.who.user]
     if now >= most:
         told = f"{call.who.user} has {now} requests under way and may have {most}; end some of what is followed"
@@ -97,7 +97,7 @@ def _count(buckets: Buckets, caller: bytes) -> None:
 
 
 def _reach(call: Call, job: str, reach: Reach) -> None:
-    """Exact ids only: what is no id at all is answered like one that nobody has."""
+    """Check a job's exact id and tenant: malformed ids and unknown ones get the same answer."""
     try:
         owner, tenant = call.service.owner_of(job) if is_name(job) else ("", "")
     except NotFound:

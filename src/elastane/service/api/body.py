@@ -49,7 +49,7 @@ class StrictRequest(Request):
         return b"".join(chunks)
 
     async def json(self) -> Any:
-        """The body's values."""
+        """The body as JSON values; ``Refused`` if it is malformed."""
         return read_json(await self.body())
 
 

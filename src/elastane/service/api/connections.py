@@ -41,7 +41,7 @@ class Crowd:
 
 
 class Connection(HttpToolsProtocol):
-    """One connection.  Whoever sends no whole request within ``head_s`` is sent away, earlier where others come."""
+    """One client connection.  A client that sends no whole request within ``head_s`` is closed, earlier under load."""
 
     def __init__(self, *parts: Any, crowd: Crowd, **named: Any) -> None:
         super().__init__(*parts, **named)
@@ -57,7 +57,7 @@ class Connection(HttpToolsProtocol):
     # Of the transport.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Somebody is there.  If there are too many, the one that has waited longest for its own head goes."""
+        """Accept a connection.  If there are too many, the one that has waited longest for its own head is closed."""
         super().connection_made(transport)
         if len(self.connections) > self._crowd.most:
             if not self._crowd.waiting:
@@ -69,7 +69,7 @@ class Connection(HttpToolsProtocol):
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody is there any more."""
+        """Forget a connection that was closed."""
         self._waited()
         super().connection_lost(exc)
 
@@ -93,7 +93,7 @@ class Connection(HttpToolsProtocol):
     # Of the parser.
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """Start the deadline of a request's head."""
         self._told = self._in_head = True
         super().on_message_begin()
 

@@ -1,4 +1,4 @@
-"""What every request finds: the service, the accounts, the limits; and the request's own part (``Call``)."""
+"""The context of a request: the application's parts (``Desk``), and who makes this one (``Call``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from elastane.service.protocol import Principal, Service
 
 
 class Desk:
-    """One per application."""
+    """The parts that all requests of one application share."""
 
     def __init__(self, service: Service, accounts: Accounts, settings: ApiSettings) -> None:
         self.service = service
@@ -46,22 +46,22 @@ class Call:
 
     @property
     def service(self) -> Service:
-        """The control plane."""
+        """The control plane that answers."""
         return self.desk.service
 
     @property
     def accounts(self) -> Accounts:
-        """Users and tokens."""
+        """The accounts: users, tokens and the audit log."""
         return self.desk.accounts
 
     @property
     def is_admin(self) -> bool:
-        """Whether every tenant is the caller's."""
+        """Whether the caller may see and change jobs of every tenant."""
         return self.who.role == "admin"
 
     @property
     def still_allowed(self) -> bool:
-        """Whether a stream may go on: the token is good, its user's rights are as they were, nobody stops us."""
+        """Whether a stream may go on: token and rights are as they were, and the server is not closing."""
         return not self.desk.closing.is_set() and self.accounts.authenticate(self.token) == self.who
 
 

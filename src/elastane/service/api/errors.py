@@ -23,7 +23,7 @@ _ROUTING_KINDS = {404: "not found", 405: "method"}
 
 
 class Refused(HTTPException):
-    """The API itself says no, before or instead of the service."""
+    """A refusal by the API itself, before or instead of the service."""
 
     def __init__(self, status: int, kind: str, error: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status, detail=error, headers=dict(headers or {}))
@@ -39,13 +39,13 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def response(self) -> Response:
-        """The whole of it."""
+        """The HTTP response: a problem as JSON, with its status and headers."""
         body = self.problem.model_dump_json().encode()
         return Response(body, self.status, self.headers, media_type="application/json")
 
 
 def answer_to(error: Exception, unavailable: tuple[type[Exception], ...] = ()) -> Answer:
-    """The answer to an error; one that is nobody's mistake but ours is logged under an incident id."""
+    """The HTTP answer to an error; an unexpected one is logged under an incident id."""
     if isinstance(error, Refused):
         problem = Problem(error=error.detail, kind=error.kind)
         return Answer(error.status_code, problem, error.headers or {})

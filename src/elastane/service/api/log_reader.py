@@ -19,7 +19,7 @@ _NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EACCE
 
 
 class LogReader:
-    """An open log file."""
+    """An open log file, read in parts."""
 
     def __init__(self, path: Path, job: str) -> None:
         self._path = path

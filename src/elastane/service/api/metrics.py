@@ -26,7 +26,7 @@ class _Figures(Collector):
         self._figures = figures
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """One family per figure."""
+        """Yields one metric family per figure."""
         for key, value in sorted(self._figures.items()):
             match = _KEY.fullmatch(key)
             if match is None:

@@ -1,4 +1,4 @@
-"""How often somebody may ask: token buckets, one per caller, in bounded memory."""
+"""Limits how often a caller may ask: token buckets, one per caller, in bounded memory."""
 
 from __future__ import annotations
 

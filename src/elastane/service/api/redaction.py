@@ -1,4 +1,4 @@
-"""What of an answer a caller may see.  An admin sees all of it; nobody else sees other tenants' jobs."""
+"""Redacts answers: an admin sees all of one, other users see nothing of other tenants' jobs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def why_for(call: Call, why: Why) -> Why:
 
 
 def line_for(call: Call, line: Line) -> Line:
-    """The same for those whom a job waits for that was scaled or moved."""
+    """A line of the queue as the caller may see it: jobs of other tenants that it waits for have no name."""
     return line.model_copy(update={"waits_for": _ahead_for(call, line.waits_for)}) if line.waits_for else line
 
 
@@ -64,7 +64,7 @@ def node_for(call: Call, node: NodeInfo) -> NodeInfo:
 
 
 def events_for(call: Call, events: Iterable[EventRecord]) -> list[EventRecord]:
-    """Events of the tenant's jobs; of those about no job only that they happened (a plan names everybody's)."""
+    """Events of the tenant's jobs; of those about no job only that they happened, since a plan names all jobs."""
     if call.is_admin:
         return list(events)
     return [

@@ -51,7 +51,7 @@ class SetQuota(Request):
 
 
 class AddUser(Request):
-    """Somebody who may log in from now on."""
+    """A user to add."""
 
     name: Name
     role: Role = "user"
@@ -59,7 +59,7 @@ class AddUser(Request):
 
 
 class SetRole(Request):
-    """Other rights."""
+    """A role to give to a user."""
 
     role: Role
 

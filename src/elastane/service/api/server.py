@@ -1,4 +1,4 @@
-"""Runs the API on a socket, inside somebody else's event loop; signals are theirs to handle."""
+"""Runs the API on a socket inside an event loop of its caller, who also handles signals."""
 
 from __future__ import annotations
 

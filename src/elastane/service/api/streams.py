@@ -41,7 +41,7 @@ async def follow_log(
 
 
 def _is_over(call: Call, job: str, attempt: int, worker: str) -> bool:
-    """Whether the job has ended, or a leader came after this worker: then nobody waits for more of this file."""
+    """Whether a stream of this log shall end: the job has ended, or another worker has become its leader."""
     try:
         if call.service.job(job).ended_s is not None:
             return True

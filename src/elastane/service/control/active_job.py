@@ -8,20 +8,21 @@ from dataclasses import dataclass, field, replace
 from elastane.cluster import Grant
 from elastane.engines.contract import Attempt
 from elastane.jobs import JobSpec, parse_spec
+from elastane.jobs.kinds import JobClass, Kind
 from elastane.jobs.states import HOLDING, Event, State, advance
 from elastane.models.history import Memory
-from elastane.policies.view import ELASTIC, Ability, Facts, JobState, JobView, Ledger, Request
+from elastane.policies.view import Ability, Info, JobView, Ledger, Request
 from elastane.resources import Resources
+from elastane.scheduling.abilities import ABILITIES, ONE_SIZE
+from elastane.scheduling.facts import JobFacts
+from elastane.scheduling.views import job_view
+from elastane.service.control.evidence import LiveEvidence
 from elastane.service.control.job_measurements import Learned
 from elastane.service.control.near_end import Finish
 from elastane.service.store.rows import JobRow
 
-ABILITIES = {
-    "adaptive": ELASTIC,
-    "resizable": Ability.SUSPEND | Ability.MIGRATE | Ability.RESIZE,
-    "rigid": Ability.NONE,
-}
-"""What a kind of job can do on a live cluster.  A rigid one can only run to its end: it would lose all its work."""
+_COMMAND = "rigid"
+"""What rows, reports and people call a command here: a program that saves nothing (``Kind.COMMAND``)."""
 
 
 @dataclass(slots=True)
@@ -33,7 +34,8 @@ class LiveJob:
     learned: Learned
     places: dict[str, int] = field(default_factory=dict)
     """Workers by node that may still be running, whatever the grant says."""
-    _seen: tuple[JobRow, int, str, JobView] | None = None
+    _facts: tuple[JobRow, int, str, JobFacts] | None = None
+    _view: tuple[JobFacts, Info, JobView] | None = None
     waiting: str = ""
     since_s: float | None = None
     """When its present attempt was started, as far as this control plane knows."""
@@ -50,7 +52,7 @@ class LiveJob:
 
     @classmethod
     def of(cls, row: JobRow) -> LiveJob:
-        """From the store."""
+        """A job as its stored row describes it; a profile that cannot be read is learned anew."""
         spec = parse_spec(dict(row.spec))
         try:
             learned = Learned.restored(row.kind, row.training, row.profile)
@@ -59,18 +61,33 @@ class LiveJob:
         return cls(row, spec, learned, places_of(row.grant))
 
     def recall(self, memory: Memory, accelerator: str) -> None:
-        """Be told of past jobs like it."""
+        """Take in what past jobs like it tell of its work and speed."""
         self.learned.recall(memory, accelerator)
-        self._seen = None
+        self._facts = None
 
     @property
     def id(self) -> str:
-        """The job's."""
+        """The id that people call the job by."""
         return self.row.id
 
     @property
+    def kind(self) -> Kind:
+        """What may be done to it, as far as its script has shown that by now."""
+        return Kind.COMMAND if self.row.kind == _COMMAND else Kind(self.row.kind)
+
+    @property
+    def abilities(self) -> Ability:
+        """What a scheduler may do with a job of its kind."""
+        return ABILITIES[self.kind]
+
+    @property
+    def klass(self) -> JobClass:
+        """What it may expect when the cluster is full: as submitted, unless its policy has lowered that."""
+        return JobClass.OPPORTUNISTIC if self.row.verdict == "downgrade" else self.spec.klass
+
+    @property
     def attempt(self) -> Attempt:
-        """The latest."""
+        """The latest execution of the job, which may be over; number 0 before the first."""
         return Attempt(self.row.id, self.row.attempt)
 
     @property
@@ -89,7 +106,7 @@ class LiveJob:
         row = self.row
         if row.grant is None:
             return not row.held and not row.terminal
-        return not self.leaving and ABILITIES[row.kind] is not Ability.NONE
+        return not self.leaving and self.abilities is not Ability.NONE
 
     def moved(self, event: Event, now_s: float, **changes: object) -> JobRow:
         """The row after an event of its life, with its ledger brought up to date."""
@@ -113,7 +130,7 @@ class LiveJob:
         """Slots that so many of its workers take on one node."""
         return math.ceil(workers * self.worker.gpus)
 
-    # What a policy sees.
+    # What it states to the scheduling kernel.
 
     def request(self, most: int) -> Request:
         """What its owner asked for; ``most`` workers are all that the cluster could ever give."""
@@ -121,7 +138,7 @@ class LiveJob:
         least = spec.workers.min
         if pinned is not None:
             least = greatest = pinned
-        elif self.row.kind == "rigid":
+        elif self.kind in ONE_SIZE:
             greatest = least
         else:
             greatest = max(least, min(spec.max_workers or most, most))
@@ -134,31 +151,37 @@ class LiveJob:
             preemptible=spec.preemptible,
         )
 
-    def view(self, most: int, accelerator: str) -> JobView:
-        """As a policy may see it.  Of a job that has never run nothing is learned, so its view is kept."""
-        seen = self._seen
-        if seen is not None and seen[0] is self.row and seen[1:3] == (most, accelerator):
-            return seen[3]
-        view = self._view(most, accelerator)
-        self._seen = (self.row, most, accelerator, view) if not self.row.attempt else None
+    def facts(self, most: int, accelerator: str) -> JobFacts:
+        """What the scheduling kernel has to know of it; kept while it has never run, for then nothing is learned."""
+        kept = self._facts
+        if kept is not None and kept[0] is self.row and kept[1:3] == (most, accelerator):
+            return kept[3]
+        facts = self._stated(most, accelerator)
+        self._facts = (self.row, most, accelerator, facts) if not self.row.attempt else None
+        return facts
+
+    def view(self, facts: JobFacts, info: Info) -> JobView:
+        """As a policy that declared ``info`` sees these facts; the same facts make the same view."""
+        kept = self._view
+        if kept is not None and kept[0] is facts and kept[1] == info:
+            return kept[2]
+        view = job_view(facts, info)
+        self._view = (facts, info, view) if not self.row.attempt else None
         return view
 
-    def _view(self, most: int, accelerator: str) -> JobView:
+    def _stated(self, most: int, accelerator: str) -> JobFacts:
         row, spec = self.row, self.spec
-        fixed = self.leaving or row.pinned_node is not None
-        abilities = Ability.NONE if fixed else ABILITIES[row.kind]
-        state = JobState.RUNNING if row.grant else JobState.SUSPENDED if row.attempt else JobState.PENDING
-        return JobView(
+        return JobFacts(
             id=row.id,
             submit_s=row.submitted_s,
             request=self.request(most),
+            kind=self.kind,
+            evidence=LiveEvidence(self.learned, accelerator, spec.deadline_s(row.submitted_s)),
             app=row.name,
             tenant=row.tenant,
-            klass=spec.klass.value,
+            klass=self.klass.value,
             weight=spec.weight,
             priority=spec.priority,
-            abilities=abilities,
-            state=state,
             grant=row.grant,
             ledger=Ledger(
                 as_of_s=row.as_of_s,
@@ -171,16 +194,12 @@ class LiveJob:
                 since_s=self.since_s if self.since_s is not None else row.first_start_s,
             ),
             restart_s=self.learned.change_s if row.grant else self.learned.start_s,
-            facts=Facts(
-                remaining=self.learned.remaining,
-                speed=self.learned.speed(accelerator),
-                deadline_s=spec.deadline_s(row.submitted_s),
-            ),
+            settled=self.leaving or row.pinned_node is not None,
         )
 
 
 def places_of(grant: Grant | None) -> dict[str, int]:
-    """Workers by node."""
+    """Workers by node, without nodes that have none; no grant is no workers."""
     return {part.node: part.workers for part in grant.slices if part.workers} if grant is not None else {}
 
 

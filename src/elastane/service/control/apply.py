@@ -6,61 +6,99 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from elastane.cluster import Grant
+from elastane.jobs.kinds import JobClass
 from elastane.jobs.states import Event, State
-from elastane.policies.plan import Verdict
+from elastane.scheduling.changes import End, Move, Refuse, Renew, Resize, Start, Suspend, changes
+from elastane.scheduling.decide import Decision
 from elastane.service.control.active_job import LiveJob, places_of
-from elastane.service.control.ingest import Hearing
-from elastane.service.control.policy_runner import Decision
+from elastane.service.control.cluster_state import ClusterState
+from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.requested_places import named_for, waits, words
 from elastane.service.control.transitions import Outcome, overlap
 from elastane.service.store import Transaction
 from elastane.service.wording import plainly, without_foreign
 
 
-class Applying(Hearing):
-    """A control plane that gives and takes."""
+class GrantApplier:
+    """Makes the changes of jobs' rows that a decision means; the engine is told by somebody else, once it is stored."""
 
-    def _turn_away(self, t: Transaction, answer: Decision) -> None:
-        for job_id, admission in answer.plan.admissions.items():
-            job = self.live.get(job_id)
-            if admission.verdict is Verdict.REJECT and job is not None and job.row.state is State.QUEUED:
-                reason = self.told(job, admission.reason)
-                row = replace(job.moved(Event.REJECT, self.clock()), reason=reason, ended_s=self.clock())
-                self.follow(t, job, Outcome(row, ((Event.REJECT, reason),)))
+    def __init__(self, ledger: Ledger, cluster: ClusterState, clock: Clock) -> None:
+        self._ledger, self._cluster, self._clock = ledger, cluster, clock
 
-    def _apply(self, t: Transaction, grants: Mapping[str, Grant], withheld: Mapping[str, str]) -> list[str]:
-        """Take what has to be given up first; what others have not left yet is given later."""
-        changed = []
-        # Much may have been asked for while the policy was thinking.
-        movable = [j for j in self.live.values() if j.movable]
-        for job in movable:
-            if job.row.grant is not None and job.id not in grants:
-                gone = sorted(places_of(job.row.grant).keys() - self._nodes.keys())
-                if gone and len(gone) == len(places_of(job.row.grant)):
-                    self._lose(t, job, f"{', '.join(gone)} was lost")
-                else:
-                    why = f"{', '.join(gone)} was lost" if gone else "another job needs its place"
-                    self._suspend(t, job, withheld.get(job.id, why))
-                changed.append(job.id)
-        for job in sorted(movable, key=lambda j: _growth(j, grants.get(j.id))):
-            wanted = grants.get(job.id)
-            if wanted is None or (job.row.grant is not None and wanted.same_place(job.row.grant)):
-                continue
-            if self._give(t, job, wanted):
-                changed.append(job.id)
+    def apply(self, t: Transaction, decision: Decision, withheld: Mapping[str, str]) -> list[str]:
+        """Make the changes that a decision means, in their order; the jobs that it changed."""
+        changed = [job for job in decision.downgraded if self._downgrade(t, job)]
+        for change in changes(self._present(decision), decision):
+            job = self._ledger.live[change.job]
+            match change:
+                case Refuse() | End():
+                    self._turn_away(t, job, self.shown(job, change.reason))
+                case Suspend():
+                    self._take_away(t, job, withheld.get(job.id, ""))
+                case Renew():
+                    self._renew(t, job, change.grant)
+                    continue
+                case Start() | Resize() | Move():
+                    if not self._give(t, job, change.grant):
+                        continue
+            changed.append(job.id)
         return changed
 
-    def _suspend(self, t: Transaction, job: LiveJob, why: str) -> None:
+    def _present(self, decision: Decision) -> dict[str, Grant | None]:
+        """What jobs hold that may be changed now: much may have been asked for while the policy was thinking.
+
+        What runs and must not be stopped is among them only where its policy ends it: that is no preemption.
+        """
+        return {
+            job.id: job.row.grant
+            for job in self._ledger.live.values()
+            if job.movable or (job.id in decision.ended and not job.leaving)
+        }
+
+    def _downgrade(self, t: Transaction, job_id: str) -> bool:
+        """Lower a job's class for good; whether it had another."""
+        job = self._ledger.live.get(job_id)
+        if job is None or job.klass is JobClass.OPPORTUNISTIC or job.row.verdict:
+            return False
+        self._ledger.follow(t, job, Outcome(replace(job.row, verdict="downgrade")))
+        return True
+
+    def _turn_away(self, t: Transaction, job: LiveJob, reason: str) -> None:
+        """Refuse a job that holds nothing, for good; have one that runs leave, after which it is as if refused."""
+        now_s = self._clock()
+        if job.row.grant is None:
+            row = replace(job.moved(Event.REJECT, now_s), reason=reason, ended_s=now_s, held=False)
+            self._ledger.follow(t, job, Outcome(row, ((Event.REJECT, reason),)))
+            return
+        row = replace(job.moved(Event.END, now_s), ending="cancel", verdict="reject", reason=reason)
+        self._ledger.follow(t, job, Outcome(row, ((Event.END, reason),)))
+
+    def _take_away(self, t: Transaction, job: LiveJob, why: str) -> None:
+        """Take all that a job holds: it saves its work first, if any of its nodes is left."""
+        held = places_of(job.row.grant)
+        gone = sorted(held.keys() - self._cluster.answering.keys())
+        if gone and len(gone) == len(held):
+            self._lose(t, job, f"{', '.join(gone)} was lost")
+        else:
+            lost = f"{', '.join(gone)} was lost" if gone else "another job needs its place"
+            self.suspend(t, job, why or lost)
+
+    def _renew(self, t: Transaction, job: LiveJob, grant: Grant) -> None:
+        """Another lease for the same place: nothing is to be done about it, and nothing to be told."""
+        self._ledger.follow(t, job, Outcome(replace(job.row, grant=grant)))
+
+    def suspend(self, t: Transaction, job: LiveJob, why: str) -> None:
+        """Have a job save its work and leave; one that is lost has nobody who could."""
         if job.row.state is State.LOST:
             return
-        row = replace(job.moved(Event.SUSPEND, self.clock()), ending="suspend")
-        self.follow(t, job, Outcome(row, ((Event.SUSPEND, why),)))
+        row = replace(job.moved(Event.SUSPEND, self._clock()), ending="suspend")
+        self._ledger.follow(t, job, Outcome(row, ((Event.SUSPEND, why),)))
 
     def _lose(self, t: Transaction, job: LiveJob, why: str) -> None:
         """None of its workers is left to save anything; what is left of the attempt is ended."""
         if job.row.state is not State.LOST:
-            row = replace(job.moved(Event.LOSE, self.clock()), ending="suspend")
-            self.follow(t, job, Outcome(row, ((Event.LOSE, why),)))
+            row = replace(job.moved(Event.LOSE, self._clock()), ending="suspend")
+            self._ledger.follow(t, job, Outcome(row, ((Event.LOSE, why),)))
 
     def _give(self, t: Transaction, job: LiveJob, wanted: Grant) -> bool:
         free = self._free(besides=job.id)
@@ -68,7 +106,7 @@ class Applying(Hearing):
         if any(job.slots(count) > free.get(node, 0) for node, count in places.items()):
             job.waiting = self._being_freed(job, places)
             return False
-        now = self.clock()
+        now = self._clock()
         if job.row.grant is None:
             row = replace(
                 job.moved(Event.START, now),
@@ -87,7 +125,7 @@ class Applying(Hearing):
         else:
             row, event = replace(job.accounted(now), grant=wanted), Event.RESIZE
         words = ", ".join(f"{count} on {node}" for node, count in places.items())
-        self.follow(t, job, Outcome(row, ((event, words),)))
+        self._ledger.follow(t, job, Outcome(row, ((event, words),)))
         job.places = overlap(job.places, places)
         job.waiting = ""
         return True
@@ -95,32 +133,27 @@ class Applying(Hearing):
     def _being_freed(self, job: LiveJob, places: Mapping[str, int]) -> str:
         """For whom a job waits that was promised these places; one that runs waits only for what its owner wants."""
         if job.row.grant is not None:
-            return words(job, list(self.live.values()), self._nodes) if waits(job) else ""
-        there = [j for j in self.live.values() if j.id != job.id and j.places.keys() & places.keys()]
+            return words(job, list(self._ledger.live.values()), self._cluster.answering) if waits(job) else ""
+        there = [j for j in self._ledger.live.values() if j.id != job.id and j.places.keys() & places.keys()]
         going = [j for j in there if j.leaving or j.places != places_of(j.row.grant)]
         return f"its place is being freed by {named_for(job, going or there)}"
 
-    def told(self, job: LiveJob, reason: str) -> str:
+    def shown(self, job: LiveJob, reason: str) -> str:
         """A policy's reason as it may be shown with a job."""
         reason = without_foreign(reason, job.row.tenant, self._tenant_of)
-        return plainly(reason, self.accelerator())
+        return plainly(reason, self._cluster.accelerator())
 
     def _tenant_of(self, job: str) -> str | None:
-        live = self.live.get(job)
+        live = self._ledger.live.get(job)
         return None if live is None else live.row.tenant
 
     def _free(self, besides: str) -> dict[str, int]:
         """Slots by node that nobody else may still be using."""
-        free = {name: node.gpus for name, node in self._nodes.items()}
-        for job in self.live.values():
+        free = {name: node.gpus for name, node in self._cluster.answering.items()}
+        for job in self._ledger.live.values():
             if job.id == besides or not (job.places or job.row.grant):
                 continue
             for node, count in overlap(job.places, places_of(job.row.grant)).items():
                 if node in free:
                     free[node] -= job.slots(count)
         return free
-
-
-def _growth(job: LiveJob, wanted: Grant | None) -> int:
-    """Who gives something up comes first."""
-    return (wanted.workers if wanted else 0) - (job.row.grant.workers if job.row.grant else 0)

@@ -60,7 +60,7 @@ class Suspects:
         self._write("")
 
     def clear(self) -> None:
-        """We live."""
+        """Stop watching: the start came to its end, so nothing that follows is held against a job."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

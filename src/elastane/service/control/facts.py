@@ -1,4 +1,8 @@
-"""From what the control plane holds to what a policy sees, and from its plan to grants that can be had now."""
+"""What the control plane states to the scheduling kernel: facts of its jobs, and how quotas and owners change them.
+
+Everything is an adjustment of facts, made before the kernel makes a view of them: who is on hold or waits for another
+try is not stated at all; who was put somewhere is stated to stand there; quotas lower what a job may have.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ from dataclasses import dataclass, replace
 
 from elastane.cluster import Grant, Node
 from elastane.policies.contract import Policy
-from elastane.policies.view import Info, JobState, JobView, Tenant, View, has, masked
+from elastane.policies.view import Info, Tenant, View, has
+from elastane.scheduling.facts import JobFacts, Situation
+from elastane.scheduling.views import view_of
 from elastane.service.control.active_job import LiveJob
 from elastane.service.control.job_measurements import fit_together
 from elastane.service.control.near_end import left_alone
@@ -15,18 +21,7 @@ from elastane.service.control.quotas import Allowance, allowances
 from elastane.service.control.requested_places import as_it_is, place_is_taken, place_of, words
 from elastane.service.messages import QuotaInfo
 
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """Everything a decision is made from, besides the jobs."""
-
-    now_s: float
-    nodes: Mapping[str, Node]
-    quotas: Mapping[str, QuotaInfo]
-    memory: object = None
-    seed: int = 0
-    finished_service: tuple[float, ...] = ()
-    min_run_s: float = 0.0
+Facts = dict[str, JobFacts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,53 +33,33 @@ class Seen:
 
 
 def build_view(
-    scene: Scene,
+    situation: Situation,
+    quotas: Mapping[str, QuotaInfo],
     jobs: Iterable[LiveJob],
-    trigger: str,
     policy: Policy,
     patient: frozenset[str] = frozenset(),
 ) -> Seen:
     """What this policy may see now; ``patient`` jobs go on as they are, whatever their owners have asked for."""
-    total = sum(node.gpus for node in scene.nodes.values())
-    accelerator = next((node.gpu_type for node in scene.nodes.values()), "cpu")
+    there = sorted(jobs, key=_precedence)
+    info = policy.needs.info
+    if has(info, Info.SPEED):
+        fit_together(job.learned for job in there)
     withheld: dict[str, str] = {}
-    views: dict[str, JobView] = {}
-    jobs = sorted(jobs, key=_precedence)
-    if has(policy.needs.info, Info.SPEED):
-        fit_together(job.learned for job in jobs)
-    for job in jobs:
-        if job.row.held and not job.holding:
-            withheld[job.id] = "its owner put it on hold; 'elastane resume' lets it go on"
-            continue
-        if job.retry_s > scene.now_s:
-            withheld[job.id] = f"it failed and is tried again in {job.retry_s - scene.now_s:.0f} s"
-            continue
-        most = int(total / job.worker.gpus) if job.worker.gpus else total
-        view = left_alone(job, job.view(most, accelerator), scene.now_s)
-        views[job.id] = as_it_is(job, view) if job.id in patient else view
-    for job in jobs:
-        if job.row.pinned_node is not None and job.id in views and job.id not in patient and not job.leaving:
-            _put(job, jobs, views, withheld, scene.nodes)
-    limits = allowances(scene.quotas.values(), views, total)
+    facts = _stated(there, situation, withheld, patient)
+    _put_where_owners_want(there, facts, withheld, situation.nodes, patient)
+    limits = allowances(quotas.values(), facts, _slots(situation.nodes))
     for allowance, borrowed in limits.values():
-        _keep_within(allowance, borrowed, views, withheld)
-    views = {job: _within_bounds(view) for job, view in views.items()}
+        _keep_within(allowance, borrowed, facts, withheld)
     tenants = {
         name: Tenant(quota.weight, quota.slots + limits[name][1] if quota.slots is not None else None)
-        for name, quota in scene.quotas.items()
+        for name, quota in quotas.items()
     }
-    view_ = View(
-        now_s=scene.now_s,
-        jobs=views,
-        nodes=scene.nodes,
-        trigger=trigger,
-        tenants=tenants,
-        memory=scene.memory,
-        seed=scene.seed,
-        finished_service_gpu_s=scene.finished_service,
-        min_run_s=scene.min_run_s,
-    )
-    return Seen(masked(view_, policy.needs.info), withheld)
+    views = {job.id: job.view(_within_bounds(facts[job.id]), info) for job in there if job.id in facts}
+    return Seen(view_of(replace(situation, tenants=tenants), views, info), withheld)
+
+
+def _slots(nodes: Mapping[str, Node]) -> int:
+    return sum(node.gpus for node in nodes.values())
 
 
 def _precedence(job: LiveJob) -> tuple[bool, int, float, int]:
@@ -92,66 +67,90 @@ def _precedence(job: LiveJob) -> tuple[bool, int, float, int]:
     return (not job.holding, -job.spec.priority, job.row.submitted_s, job.row.number)
 
 
-def _put(
-    job: LiveJob,
+def _stated(
+    jobs: Sequence[LiveJob], situation: Situation, withheld: dict[str, str], patient: frozenset[str]
+) -> Facts:
+    """Facts of all jobs that compete; why each of the others does not goes into ``withheld``."""
+    total, now_s = _slots(situation.nodes), situation.now_s
+    accelerator = next((node.gpu_type for node in situation.nodes.values()), "cpu")
+    found: Facts = {}
+    for job in jobs:
+        if job.row.held and not job.holding:
+            withheld[job.id] = "its owner put it on hold; 'elastane resume' lets it go on"
+        elif job.retry_s > now_s:
+            withheld[job.id] = f"it failed and is tried again in {job.retry_s - now_s:.0f} s"
+        else:
+            most = int(total / job.worker.gpus) if job.worker.gpus else total
+            facts = left_alone(job, job.facts(most, accelerator), now_s)
+            found[job.id] = as_it_is(job, facts) if job.id in patient else facts
+    return found
+
+
+def _put_where_owners_want(
     jobs: Sequence[LiveJob],
-    views: dict[str, JobView],
+    facts: Facts,
     withheld: dict[str, str],
     nodes: Mapping[str, Node],
+    patient: frozenset[str],
 ) -> None:
-    """Show a job where its owner put it, if that place can be had."""
-    view = views[job.id]
-    place = place_of(job, view)
-    if not place_is_taken(place, view, views.values(), nodes):
-        views[job.id] = replace(view, grant=place)
-    elif job.row.grant is not None:
-        views[job.id] = as_it_is(job, view)
-    else:
-        withheld[job.id] = words(job, jobs, nodes)
-        del views[job.id]
+    """State that jobs stand where their owners put them, as far as those places can be had."""
+    for job in jobs:
+        if job.row.pinned_node is None or job.id not in facts or job.id in patient or job.leaving:
+            continue
+        stated = facts[job.id]
+        place = place_of(job, stated)
+        if not place_is_taken(place, stated, facts.values(), nodes):
+            facts[job.id] = replace(stated, grant=place)
+        elif job.row.grant is not None:
+            facts[job.id] = as_it_is(job, stated)
+        else:
+            withheld[job.id] = words(job, jobs, nodes)
+            del facts[job.id]
 
 
-def _within_bounds(view: JobView) -> JobView:
-    """As if it had given up what it may not have, or all of what is not enough: to stay is no choice for a policy."""
-    most = max(view.request.max_workers, view.request.workers)
-    if view.grant is None or view.pinned or view.request.min_workers <= view.workers <= most:
-        return view
-    if view.workers < view.request.min_workers:
-        return replace(view, grant=None, state=JobState.SUSPENDED)
+def _within_bounds(facts: JobFacts) -> JobFacts:
+    """Clamp a job's grant to its allowed range: above the maximum it is cut, below the minimum it is dropped.
+
+    A policy never sees a grant out of range, so leaving it as it is is no choice for a policy.
+    """
+    grant, most = facts.grant, max(facts.request.max_workers, facts.request.workers)
+    if grant is None or not facts.returns or facts.request.min_workers <= grant.workers <= most:
+        return facts
+    if grant.workers < facts.request.min_workers:
+        return replace(facts, grant=None)
     counts, left = [], most
-    for part in sorted(view.grant.slices, key=lambda part: -part.workers):
+    for part in sorted(grant.slices, key=lambda part: -part.workers):
         counts.append((part.node, min(part.workers, left)))
         left -= counts[-1][1]
-    return replace(view, grant=Grant.of(counts))
+    return replace(facts, grant=Grant.of(counts))
 
 
-def _keep_within(
-    allowance: Allowance, borrowed: int, views: dict[str, JobView], withheld: dict[str, str]
-) -> None:
+def _keep_within(allowance: Allowance, borrowed: int, facts: Facts, withheld: dict[str, str]) -> None:
     """Leave out whom there is no room for; what the others may have beyond their least is shared evenly."""
     growing = dict[str, int]()
-    for view in [view for view in views.values() if view.tenant == allowance.quota.tenant]:
-        fixed = view.pinned and view.state is JobState.RUNNING
-        need = view.request.gpus_of(view.workers if fixed else view.request.min_workers)
-        if not fixed and not allowance.admits(need, view):
-            withheld[view.id] = allowance.refusal(borrowed, view)
-            del views[view.id]
+    for job in [job for job in facts.values() if job.tenant == allowance.quota.tenant]:
+        fixed = job.grant is not None and job.ledger.gpus > 0 and not job.returns
+        workers = job.grant.workers if fixed and job.grant is not None else job.request.min_workers
+        need = job.request.gpus_of(workers)
+        if not fixed and not allowance.admits(need, job):
+            withheld[job.id] = allowance.refusal(borrowed, job)
+            del facts[job.id]
             continue
-        allowance.take(need, view)
+        allowance.take(need, job)
         if not fixed:
-            growing[view.id] = view.request.min_workers
-    for job, most in _shared(allowance.left, growing, views).items():
-        view = views[job]
-        if most < view.request.max_workers:
-            views[job] = replace(view, request=replace(view.request, max_workers=most))
+            growing[job.id] = job.request.min_workers
+    for name, most in _shared(allowance.left, growing, facts).items():
+        job = facts[name]
+        if most < job.request.max_workers:
+            facts[name] = replace(job, request=replace(job.request, max_workers=most))
 
 
-def _shared(left: int, least: Mapping[str, int], views: Mapping[str, JobView]) -> dict[str, int]:
+def _shared(left: int, least: Mapping[str, int], facts: Facts) -> dict[str, int]:
     """The most workers each may have, so that all together take no more than is left."""
     most, open_ = dict(least), list(least)
     while open_:
         for job in list(open_):
-            request = views[job].request
+            request = facts[job].request
             each = max(1, request.gpus_of(1))
             if most[job] >= request.max_workers or each > left:
                 open_.remove(job)

@@ -3,38 +3,64 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import replace
 
-from elastane.engines.contract import Cause, Over, Report, Running, Told
+from elastane.engines.contract import Cause, Engine, Over, Report, Running, Told
 from elastane.jobs.states import State
 from elastane.service.control.active_job import LiveJob, places_of
-from elastane.service.control.containment import SERVICE_WIDE, Containing, unreadable
+from elastane.service.control.cluster_state import ClusterState
+from elastane.service.control.containment import SERVICE_WIDE, Containment, unreadable
+from elastane.service.control.crash_suspects import Suspects
+from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.transitions import after_end, after_running, is_set_aside, overlap
+from elastane.service.control.wakeup import Wakeup
 from elastane.service.store import Transaction
 from elastane.simcore.physics import core_share
 
 _STORE_TRAINING_S = 2.0
 """How often what jobs report is stored; it can be read again from their own reports."""
-
-
 _TURN = 100
 """Reports that are heard before anybody else has a turn."""
+_AHEAD_S = 60.0
+"""How far ahead of ours the clock of whoever reports may be."""
 
 
-class Hearing(Containing):
-    """A control plane that listens.  What one job says can cost that job only."""
+class ReportIngest:
+    """Takes in what an engine reports.  What one job says can cost that job only.
 
-    async def _take_in_turns(self) -> None:
+    ``cores`` are shared by all slots of a machine without accelerators.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        engine: Engine,
+        cluster: ClusterState,
+        containment: Containment,
+        suspects: Suspects,
+        wakeup: Wakeup,
+        clock: Clock,
+        cores: int | None = None,
+    ) -> None:
+        self._ledger, self._engine, self._cluster = ledger, engine, cluster
+        self._containment, self._suspects = containment, suspects
+        self._wakeup, self._clock, self._cores = wakeup, clock, cores
+        self._untaken: list[Report] = []
+        self._unsaved: set[str] = set()
+        self._saved_s = 0.0
+
+    async def take_in_turns(self) -> None:
         """What the engine says, so much at a time: in between those are answered who ask."""
         # Kept until they are stored: the engine says nothing twice.
-        self._untaken = [*self._untaken, *self.engine.reports()]
+        self._untaken = [*self._untaken, *self._engine.reports()]
         while self._untaken:
             self._take_some()
             if self._untaken:
                 await asyncio.sleep(0)
 
-    def _take(self, reports: list[Report]) -> None:
-        """The same at once."""
+    def take(self, reports: list[Report]) -> None:
+        """Take in these reports, all at once."""
         self._untaken = [*self._untaken, *reports]
         while self._untaken:
             self._take_some()
@@ -53,13 +79,12 @@ class Hearing(Containing):
         self._untaken = self._untaken[_TURN:]
         for report in changes:
             if isinstance(report, Over):
-                self.engine.forget(report.attempt)
-        for job_id in [i for i, job in self.live.items() if job.row.terminal]:
-            del self.live[job_id]
+                self._engine.forget(report.attempt)
+        self._ledger.drop_ended()
 
     def _of(self, report: Report) -> LiveJob | None:
         """The job that a report is about, if it is about its latest attempt."""
-        job = self.live.get(report.attempt.job)
+        job = self._ledger.live.get(report.attempt.job)
         return job if job is not None and job.attempt == report.attempt else None
 
     def _hear(self, job: LiveJob, report: Told, share: float) -> None:
@@ -67,10 +92,10 @@ class Hearing(Containing):
             return
         job.row = replace(job.row, seen=report.number)
         try:
-            with self.suspects.looking_at(job.id):
+            with self._suspects.looking_at(job.id):
                 worth = job.learned.hear(report.event, share)
         except Exception as error:  # whatever a job reports
-            self.set_aside(job, error)
+            self._containment.set_aside(job, error)
             return
         if worth:
             self._unsaved.add(job.id)
@@ -78,7 +103,7 @@ class Hearing(Containing):
     def _store_changes(self, changes: list[Running | Over]) -> None:
         """In one transaction; if that fails, one by one, so that it costs only the job whose change it is."""
         try:
-            with self.changing() as t:
+            with self._ledger.changing() as t:
                 for report in changes:
                     job = self._of(report)
                     if job is not None:
@@ -97,15 +122,17 @@ class Hearing(Containing):
         job = self._of(report)
         if job is None:
             return
-        self.set_aside(job, error)
+        self._containment.set_aside(job, error)
         if isinstance(report, Over):
-            plain = Over(report.attempt, job.row.seen, Cause.FAILED, unreadable(error), None, self.clock())
-            with self.changing() as t:
+            plain = Over(report.attempt, job.row.seen, Cause.FAILED, unreadable(error), None, self._clock())
+            with self._ledger.changing() as t:
                 self._change(t, job, plain)
 
     def _share(self) -> float:
-        busy = sum(job.row.grant.workers * job.worker.gpus for job in self.live.values() if job.row.grant)
-        return core_share(self.settings.cores, busy)
+        busy = sum(
+            job.row.grant.workers * job.worker.gpus for job in self._ledger.live.values() if job.row.grant
+        )
+        return core_share(self._cores, busy)
 
     def _change(self, t: Transaction, job: LiveJob, report: Running | Over) -> None:
         report = replace(report, at_s=self._moment(report.at_s))
@@ -118,25 +145,28 @@ class Hearing(Containing):
                 job.learned.start_s = max(0.0, report.at_s - job.row.last_change_s)
             outcome = after_running(job, report)
             if outcome is not None or job.places != before:  # a job may say what is known as often as it likes
-                self.poke("settled")
+                self._wakeup.poke("settled")
         else:
             outcome = after_end(job, report)
             job.places = {}
-            self.poke("finish")
+            self._wakeup.poke("finish")
         if outcome is not None:
-            self.follow(t, job, outcome)
+            self._ledger.follow(t, job, outcome)
 
-    def _store_training(self, *, force: bool = False) -> None:
-        now = self.clock()
+    def store_training(self, *, force: bool = False) -> None:
+        """Store what jobs have reported of their training, now and then or (``force``) at once."""
+        now = self._clock()
         if not self._unsaved or (not force and 0.0 <= now - self._saved_s < _STORE_TRAINING_S):
             return
-        self._save_training([job for each in sorted(self._unsaved) if (job := self.live.get(each)) is not None])
+        self._save_training(
+            [job for each in sorted(self._unsaved) if (job := self._ledger.live.get(each)) is not None]
+        )
         self._unsaved.clear()
         self._saved_s = now
 
     def _save_training(self, jobs: list[LiveJob]) -> None:
         try:
-            with self.changing() as t:
+            with self._ledger.changing() as t:
                 for job in jobs:
                     training, profile = job.learned.training_json(), job.learned.profile_json()
                     job.row = replace(job.row, training=training, profile=profile)
@@ -145,20 +175,20 @@ class Hearing(Containing):
             raise
         except Exception as error:
             if len(jobs) == 1:
-                self.set_aside(jobs[0], error)
+                self._containment.set_aside(jobs[0], error)
                 return
             for job in jobs:
                 self._save_training([job])
 
-    def _look_at_nodes(self) -> None:
-        nodes = self.engine.nodes()
-        if nodes.keys() != self._nodes.keys():
-            with self.store.transaction() as t:
-                for name in sorted(nodes.keys() - self._nodes.keys()):
-                    t.append_event("node", None, {"node": name, "state": "up"})
-                for name in sorted(self._nodes.keys() - nodes.keys()):
-                    t.append_event("node", None, {"node": name, "state": "lost"})
-            for job in self.live.values():
-                job.places = {node: count for node, count in job.places.items() if node in nodes}
-            self.poke("node")
-        self._nodes = dict(nodes)
+    def _moment(self, at_s: float) -> float:
+        """A time that was reported; what cannot have been yet is now."""
+        now_s = self._clock()
+        return at_s if math.isfinite(at_s) and 0.0 <= at_s <= now_s + _AHEAD_S else now_s
+
+    def look_at_nodes(self) -> None:
+        """Notice nodes that have come or gone; workers on those that have gone are gone with them."""
+        if self._cluster.look():
+            there = self._cluster.answering
+            for job in self._ledger.live.values():
+                job.places = {node: count for node, count in job.places.items() if node in there}
+            self._wakeup.poke("node")

@@ -105,7 +105,7 @@ class Intake:
                 stored.exception()  # somebody who hung up does not ask
             return False
         for (job, stored), row in zip(group, rows, strict=True):
-            self._plane.live[row.id] = LiveJob(row, job.spec, Learned(row.kind))
+            self._plane.ledger.add(LiveJob(row, job.spec, Learned(row.kind)))
             stored.set_result(row)
         self._plane.poke("arrival")
         return True
@@ -122,6 +122,6 @@ class Intake:
             state=State.QUEUED,
             key=job.key,
         )
-        self._plane.record(t, row, State.SUBMITTED, Event.ADMIT, "")
+        self._plane.ledger.record(t, row, State.SUBMITTED, Event.ADMIT, "")
         t.add_audit(job.owner, ACTION, row.id, "ok")
         return row

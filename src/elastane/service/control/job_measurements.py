@@ -44,7 +44,7 @@ class _Profile(StepProfile):
 
 
 class Learned:
-    """One job's training."""
+    """Models of one job's speed and progress, fitted to what it has reported so far."""
 
     def __init__(self, kind: str) -> None:
         self.training: Training | None = None
@@ -66,7 +66,7 @@ class Learned:
         self._wall_s = self._step_s = 0.0
 
     def recall(self, memory: Memory, accelerator: str) -> None:
-        """Be told of past jobs like it."""
+        """Take in what past jobs like it tell; its own measurements take over as they come."""
         self.memory = memory
         self._profile.recall(memory, accelerator)
         if memory.restart is not None and not self.restart.pauses_s:
@@ -245,11 +245,11 @@ class Learned:
         return BatchLimits(batch, batch, 1, batch) if batch else None
 
     def training_json(self) -> dict[str, Any]:
-        """For the store."""
+        """The latest report on its training, as JSON values for the store."""
         return self.training.model_dump() if self.training is not None else {}
 
     def profile_json(self) -> dict[str, Any]:
-        """For the store."""
+        """What was learned of its speed, pauses and progress, as JSON values for the store."""
         limits = self._limits
         return {
             **self._profile.state_dict(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from elastane.policies.view import JobView
+from elastane.scheduling.facts import JobFacts
 from elastane.service.control.job_measurements import Learned
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ def seconds_left(learned: Learned, now_s: float) -> float | None:
     return max(0.0, (1.0 - done) * (seen_s - began_s) / (done - begun) - max(0.0, now_s - seen_s))
 
 
-def left_alone(job: LiveJob, view: JobView, now_s: float) -> JobView:
-    """As a policy may see a job that runs: one about to end is not there to be taken from."""
+def left_alone(job: LiveJob, facts: JobFacts, now_s: float) -> JobFacts:
+    """State a job that runs and is about to end as one that must not be preempted; any other as it is."""
     row = job.row
     asked = row.pinned_workers is not None or row.pinned_node is not None or row.held
     if row.grant is None or asked or not job.finish.near(job, now_s):
-        return view
-    return replace(view, request=replace(view.request, preemptible=False))
+        return facts
+    return replace(facts, request=replace(facts.request, preemptible=False))

@@ -1,28 +1,44 @@
 """The control plane: one loop that hears, decides and brings about; everything it must not forget is stored first.
 
-It is built in storeys: ``holding`` (jobs and the store), ``hearing`` (reports), ``applying`` (grants), ``dividing``
-(decisions), and here its life: how it takes up where the last one ended, goes round, and leaves.
+It is made of parts that know each other only through their constructors: a ``Ledger`` (jobs and the store), a
+``ReportIngest`` (what the engine says), a ``DecisionRound`` (what the policy says) with its ``PolicyRunner`` and
+``GrantApplier``, an ``EngineDriver`` (what the engine is told).  What is here is their life: how the loop takes up
+where the last one ended, goes round, and leaves.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections import Counter
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 
+from elastane.cluster import Node
+from elastane.engines.contract import Engine
 from elastane.errors import ElastaneError
-from elastane.jobs.states import HOLDING, State
+from elastane.jobs.states import Event, State
+from elastane.policies.contract import Policy
+from elastane.policies.registry import make_policy
 from elastane.service.cluster_record import Layout
 from elastane.service.control.active_job import LiveJob
-from elastane.service.control.crash_suspects import FAILED
-from elastane.service.control.round import Dividing
+from elastane.service.control.apply import GrantApplier
+from elastane.service.control.cluster_state import ClusterState
+from elastane.service.control.containment import Containment
+from elastane.service.control.crash_suspects import Suspects
+from elastane.service.control.engine_driver import EngineDriver
+from elastane.service.control.facts import Seen
+from elastane.service.control.housekeeping import Housekeeping
+from elastane.service.control.ingest import ReportIngest
+from elastane.service.control.ledger import Ledger
+from elastane.service.control.policy_runner import PolicyRunner, ShadowPolicy
+from elastane.service.control.recovery import Recovery
+from elastane.service.control.round import DecisionRound, Rounds
+from elastane.service.control.settings import ControlSettings
 from elastane.service.control.shutdown_report import left_behind
-from elastane.service.control.state import ControlSettings, Rounds
-from elastane.service.control.transitions import LONGEST_BACKOFF_S, overlap, retry_at_s
-from elastane.service.store import StaleControlPlane, StoreError
+from elastane.service.control.transitions import Outcome
+from elastane.service.control.wakeup import Wakeup
+from elastane.service.history import Past
+from elastane.service.store import StaleControlPlane, Store, StoreError, Transaction
 from elastane.service.store.rows import JobRow
 
 __all__ = ["ControlPlane", "ControlSettings", "Rounds"]
@@ -35,15 +51,113 @@ _AGAIN_S = 1.0
 _SHUTDOWN_S = 20.0
 _REST = 4.0
 """Rest after a round, in times that it took."""
-_CLOSE_EVERY_S = 10.0
-"""How often it is looked for tokens that have expired."""
-_KEEP_EVENTS, _KEEP_DECISIONS = 200_000, 5_000
+_SAVED_AT_SHUTDOWN = (State.STARTING, State.RUNNING, State.RESIZING)
 
 
-class ControlPlane(Dividing):
+class ControlPlane:
     """Active jobs in memory, all jobs in the store, workers behind the engine."""
 
-    _latest_s = _closed_s = 0.0
+    def __init__(
+        self, settings: ControlSettings, store: Store, engine: Engine, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.settings, self.store, self.engine, self.clock = settings, store, engine, clock
+        policy, no_policy = _stored_policy(store, "policy")
+        shadow, no_shadow = _stored_policy(store, "shadow")
+        self.wakeup = Wakeup()
+        self.cluster = cluster = ClusterState(engine, store)
+        self.past = Past(store)
+        self.ledger = ledger = Ledger(store, self.past, cluster.accelerator, clock)
+        self.suspects = suspects = Suspects(settings.home)
+        self.driver = driver = EngineDriver(engine, ledger, settings.home)
+        containment = Containment(ledger, driver, suspects)
+        self.ingest = ReportIngest(
+            ledger, engine, cluster, containment, suspects, self.wakeup, clock, settings.cores
+        )
+        self.applier = GrantApplier(ledger, cluster, clock)
+        self.decisions = DecisionRound(
+            settings,
+            ledger,
+            cluster,
+            PolicyRunner(settings.patience_s),
+            self.applier,
+            driver,
+            containment,
+            clock,
+            policy or make_policy(settings.policy),
+            ShadowPolicy(shadow) if shadow is not None else None,
+        )
+        self.changed = asyncio.Condition()
+        """Notified after every round."""
+        self.settled = asyncio.Event()
+        """Set once the first round was made."""
+        self._recovery = Recovery(ledger, containment, suspects, clock)
+        self._unusable = [problem for problem in (no_policy, no_shadow) if problem]
+        self._housekeeping = Housekeeping(store, clock)
+        self._latest_s = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # What others want of its parts.
+
+    @property
+    def live(self) -> Mapping[str, LiveJob]:
+        """The ledger's jobs by id: those that have not ended."""
+        return self.ledger.live
+
+    @property
+    def unread(self) -> Mapping[str, str]:
+        """Active jobs in the store that are not held here, and why."""
+        return self.ledger.unread
+
+    @property
+    def problems(self) -> list[str]:
+        """What people should know about how this control plane came up."""
+        return [*self._unusable, *self._recovery.problems]
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that decides now."""
+        return self.decisions.policy
+
+    @property
+    def shadow(self) -> ShadowPolicy | None:
+        """The policy that is only compared, if there is one."""
+        return self.decisions.shadow
+
+    @property
+    def rounds(self) -> Rounds:
+        """What is known of decisions so far."""
+        return self.decisions.rounds
+
+    @property
+    def draining(self) -> frozenset[str]:
+        """Names of nodes that take nothing new and run empty."""
+        return self.cluster.draining
+
+    def poke(self, trigger: str) -> None:
+        """Something happened that a decision should answer."""
+        self.wakeup.poke(trigger)
+
+    def follow(self, t: Transaction, job: LiveJob, outcome: Outcome) -> None:
+        """Store what becomes of a job, and hold it."""
+        self.ledger.follow(t, job, outcome)
+
+    def record(self, t: Transaction, row: JobRow, before: State, event: Event, words: str) -> None:
+        """A step of a job's life, for the event log."""
+        self.ledger.record(t, row, before, event, words)
+
+    def ensure(self, job: LiveJob) -> None:
+        """Tell the engine what is wanted of a job that has processes."""
+        self.driver.ensure(job)
+
+    def known_nodes(self) -> Mapping[str, Node]:
+        """All nodes there should be, whether they answer or not."""
+        return self.cluster.known()
+
+    def seen_by(self, policy: Policy, memory: object, trigger: str) -> Seen:
+        """What a policy with this memory would see if it were asked now."""
+        return self.decisions.seen_by(policy, memory, trigger)
+
+    # Its life.
 
     async def open(self) -> None:
         """Take up where the last control plane ended, and go on."""
@@ -53,51 +167,16 @@ class ControlPlane(Dividing):
     async def take_up(self) -> None:
         """Be where the last control plane ended; ``round`` goes on from there."""
         self.store.claim()
-        for row in self.store.active():
-            self._take_up_job(row)
+        self._recovery.take_up_jobs()
         await self.engine.open()
         asked = self.settings
         layout = Layout(self.known_nodes(), asked.cores, asked.interval_s, asked.min_run_s)
         with self.store.transaction() as t:
             t.set_setting("layout", layout.to_json())
-        self._judge_suspects()
-        self._ensure_all()
-        for job in self.live.values():
-            if job.holding:  # what has not left yet is nowhere in the store
-                there = Counter(worker.node for worker in self.engine.processes(job.attempt))
-                job.places = overlap(job.places, there)
-        self._trigger = "start"
-
-    def _take_up_job(self, row: JobRow) -> None:
-        """Hold a job again, unless it can be read no more or too many control planes died over it."""
-        strikes = self.suspects.strikes(row.id)
-        if strikes >= FAILED and row.state not in HOLDING:  # it has no processes that could be ended
-            self._leave_out(row, f"Elastane died {strikes} times over it while starting")
-            return
-        if strikes:  # what it had reported is the likely cause
-            log.warning("Elastane died over job %s while starting; what was learned of it is forgotten", row.id)
-            row = replace(row, training={}, profile={})
-        try:
-            with self.suspects.looking_at(row.id):
-                job = LiveJob.of(row)
-                # A clock that was set back since then must not keep it waiting.
-                job.retry_s = min(retry_at_s(row), self.clock() + LONGEST_BACKOFF_S)
-                self.live[row.id] = job
-        except Exception as error:  # whatever an earlier version, or a job, left there
-            self._leave_out(row, f"what is stored of it cannot be read ({' '.join(str(error).split())[:200]})")
-
-    def _leave_out(self, row: JobRow, why: str) -> None:
-        """Go on without a job, which stays as it is stored until it is cancelled or a start can read it."""
-        self.unread[row.id] = f"it is left alone until the next start: {why}; it can be cancelled"
-        self.problems.append(f"job {row.id} is left alone until the next start: {why}")
-
-    def _judge_suspects(self) -> None:
-        """Set aside whom two starts in a row died over; if it is not known over whom, look at one after the other."""
-        for job in list(self.live.values()):
-            if self.suspects.strikes(job.id) >= FAILED:
-                self.set_aside(job, ElastaneError("Elastane died twice while it looked at them"))
-        if self.suspects.nobody:
-            self.set_aside_unreadable()
+        self._recovery.judge_suspects(self.cluster.accelerator())
+        self.driver.ensure_all()
+        self._recovery.find_workers(self.engine)
+        self.wakeup.poke("start")
 
     async def close(self, *, leave_running: bool) -> str:
         """Stop deciding; jobs go on, or are saved and end.  Returns what became of them, in words."""
@@ -106,39 +185,46 @@ class ControlPlane(Dividing):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         told = [] if leave_running else await self._suspend_all()
         await self.engine.close(leave_running=leave_running)
-        self._take(self.engine.reports())
-        self._store_training(force=True)
+        self.ingest.take(self.engine.reports())
+        self.ingest.store_training(force=True)
         self.store.close()
         return "jobs train on" if leave_running else left_behind(job for job in told if job.id in self.live)
 
     async def _suspend_all(self) -> list[LiveJob]:
         """Save everything that can be saved; it goes on when a control plane takes this home up again."""
-        self._take(self.engine.reports())
+        self.ingest.take(self.engine.reports())
         told = [job for job in self.live.values() if job.row.grant is not None]
         with self.store.transaction() as t:
             for job in self.live.values():
-                if job.row.state in (State.STAGING, State.STARTING, State.RUNNING, State.RESIZING):
-                    self._suspend(t, job, "Elastane is shutting down")
-        self._ensure_all()
+                if job.row.state in _SAVED_AT_SHUTDOWN:
+                    self.applier.suspend(t, job, "Elastane is shutting down")
+        self.driver.ensure_all()
         deadline = time.monotonic() + _SHUTDOWN_S
         while any(job.row.grant for job in self.live.values()) and time.monotonic() < deadline:
             await self.engine.changed(0.2)
-            self._take(self.engine.reports())
+            self.ingest.take(self.engine.reports())
         return told
 
     async def failed(self) -> None:
         """Returns (or raises) when the loop has ended, which it should not."""
         await asyncio.gather(*self._tasks)
 
+    async def first_round(self) -> None:
+        """Returns when one has been made, or the loop has ended."""
+        waiting = asyncio.ensure_future(self.settled.wait())
+        await asyncio.wait({waiting, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+
+    # Its loop.
+
     async def _listen(self) -> None:
         while True:
             if await self.engine.changed(_IDLE_S):
-                self._wake.set()
+                self.wakeup.again()
 
     async def _loop(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._nap_s())
+            await self.wakeup.wait(self._nap_s())
             began_s = time.monotonic()
             await self._guarded_round()
             self.settled.set()
@@ -152,83 +238,58 @@ class ControlPlane(Dividing):
         except StaleControlPlane:
             raise
         except StoreError as error:  # a full disk, say: what is stored is still good, and jobs go on
-            self.rounds.problem = str(error)
+            self.decisions.complain(str(error))
             log.warning("%s", error)
             await asyncio.sleep(_AGAIN_S)
         except Exception as error:
-            self.rounds.problem = f"a round failed: {type(error).__name__}: {error}"
+            self.decisions.complain(f"a round failed: {type(error).__name__}: {error}")
             log.exception("a round failed; it is made again")
             await asyncio.sleep(_AGAIN_S)
 
-    async def first_round(self) -> None:
-        """Returns when one has been made, or the loop has ended."""
-        waiting = asyncio.ensure_future(self.settled.wait())
-        await asyncio.wait({waiting, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-
     async def round(self) -> None:
         """Hear what happened, decide if there is reason to, and bring it about."""
-        self._wake.clear()
-        await self._take_in_turns()
-        self._look_at_nodes()
-        now = self.clock()
-        self._follow_clock(now)
-        self._retry(now)
-        if not self._trigger and (now >= self.rounds.due_s or any(now >= w for w in self.rounds.wake_s)):
-            self._trigger = "tick"
-        self.past.tell(self.live.values(), self.accelerator())
+        self.wakeup.round_begins()
+        await self.ingest.take_in_turns()
+        self.ingest.look_at_nodes()
+        now_s = self.clock()
+        self._follow_clock(now_s)
+        self._retry(now_s)
+        self.past.tell(self.live.values(), self.cluster.accelerator())
         if not self.past.complete:
-            self._wake.set()  # there is more to read, and nothing to wait for
-        if self._trigger:
-            trigger, self._trigger = self._trigger, ""
-            await self._decide(trigger)
-        self._store_training()
-        await self._keep_house()
+            self.wakeup.again()  # there is more to read, and nothing to wait for
+        if trigger := self.wakeup.take_trigger() or ("tick" if self.rounds.is_due(now_s) else ""):
+            await self.decisions.decide(trigger)
+        self.ingest.store_training()
+        await self._housekeeping.keep()
         self.suspects.clear()
         async with self.changed:
             self.changed.notify_all()
 
     def _nap_s(self) -> float:
-        moments = [
-            self.rounds.due_s,
-            *self.rounds.wake_s,
-            *(j.retry_s for j in self.live.values() if j.retry_s),
-        ]
-        return min(_IDLE_S, max(0.0, min(moments, default=0.0) - self.clock()) or 0.05)
+        moments = [self.rounds.next_s(), *(job.retry_s for job in self.live.values() if job.retry_s)]
+        return min(_IDLE_S, max(0.0, min(moments) - self.clock()) or 0.05)
 
-    def _follow_clock(self, now: float) -> None:
+    def _follow_clock(self, now_s: float) -> None:
         """A clock that is set back takes its appointments along: nobody waits as long as the jump."""
-        back_s, self._latest_s = max(0.0, self._latest_s - now), now
+        back_s, self._latest_s = max(0.0, self._latest_s - now_s), now_s
         if not back_s:
             return
-        self.rounds.due_s -= back_s
-        self.rounds.wake_s = tuple(moment - back_s for moment in self.rounds.wake_s)
+        self.rounds.set_back(back_s)
         for job in self.live.values():
             if job.retry_s:
                 job.retry_s = max(job.retry_s - back_s, 1e-9)  # 0 is none
 
-    def _retry(self, now: float) -> None:
+    def _retry(self, now_s: float) -> None:
         for job in self.live.values():
-            if 0.0 < job.retry_s <= now:
+            if 0.0 < job.retry_s <= now_s:
                 job.retry_s = 0.0  # once: it may have to wait for room like any other
                 self.poke("retry")
 
-    def _close_expired(self, now: float) -> None:
-        """What has expired is closed for good, so that no clock that is set back opens it again."""
-        if 0.0 <= now - self._closed_s < _CLOSE_EVERY_S:
-            return
-        self._closed_s = now
-        if self.store.expired_tokens(now):
-            with self.store.transaction() as t:
-                t.close_expired_tokens(now)
 
-    async def _keep_house(self) -> None:
-        self._close_expired(self.clock())
-        if not self.store.backup_due():
-            return
-        try:
-            await asyncio.to_thread(self.store.backup)
-        except ElastaneError as error:  # a full disk, say: what is stored is still good
-            log.warning("the copy of the store could not be made: %s", error)
-        with self.store.transaction() as t:
-            t.prune(_KEEP_EVENTS, _KEEP_DECISIONS)
+def _stored_policy(store: Store, setting: str) -> tuple[Policy | None, str]:
+    """The policy that was chosen while the system ran, if it still exists; else why not."""
+    written = store.setting(setting)
+    try:
+        return (make_policy(written) if written else None), ""
+    except ElastaneError as error:
+        return None, f"the {setting} that was chosen cannot be used any more: {error}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,28 +12,10 @@ from elastane.cluster import Grant
 from elastane.engines.deadline_threads import start_aside
 from elastane.errors import ElastaneError
 from elastane.policies.contract import Policy
-from elastane.policies.lowering import Lowered, lower
-from elastane.policies.plan import Plan
 from elastane.policies.view import View
+from elastane.scheduling.decide import Decision, decide
 
 PATIENCE_S = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A plan and what it comes to."""
-
-    plan: Plan
-    lowered: Lowered
-    took_ms: float
-
-
-def decide_now(policy: Policy, view: View) -> Decision:
-    """Ask and lower, here and now."""
-    began = time.perf_counter()
-    plan = policy.decide(view)
-    lowered = lower(plan, view)
-    return Decision(plan, lowered, (time.perf_counter() - began) * 1e3)
 
 
 def crash_of(policy: Policy, error: Exception) -> str:
@@ -45,7 +26,7 @@ def crash_of(policy: Policy, error: Exception) -> str:
     return f"policy {policy.label()} crashed: {type(error).__name__}: {words}"
 
 
-class Asker:
+class PolicyRunner:
     """Asks policies, each in a thread of its own: one that never returns takes nothing from the others with it."""
 
     def __init__(self, patience_s: float) -> None:
@@ -57,7 +38,7 @@ class Asker:
         self._hanging = [(who, thread) for who, thread in self._hanging if thread.is_alive()]
         if any(who is policy for who, _ in self._hanging):
             return f"policy {policy.label()} has not come back from an earlier decision; the last plan stands"
-        answer, thread = start_aside(partial(decide_now, policy, view), "policy")
+        answer, thread = start_aside(partial(decide, policy, view), "policy")
         try:
             return await asyncio.wait_for(answer, self._patience_s)
         except TimeoutError:

@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from elastane.policies.view import Ability, JobView
+from elastane.policies.view import Ability
+from elastane.scheduling.abilities import ABILITIES
+from elastane.scheduling.facts import JobFacts
 from elastane.service.messages import QuotaInfo
 from elastane.service.wording import counted
 
@@ -29,40 +31,37 @@ class Allowance:
         """For jobs that can be suspended."""
         return self.own + self.borrowed
 
-    def admits(self, need: int, view: JobView) -> bool:
+    def admits(self, need: int, job: JobFacts) -> bool:
         """Whether there is room for this job's least."""
-        return need <= (self.left if _returns(view) else self.own)
+        return need <= (self.left if job.returns else self.own)
 
-    def take(self, need: int, view: JobView) -> None:
+    def take(self, need: int, job: JobFacts) -> None:
         """Give it room; of what is borrowed first, so that the quota is left for those who cannot borrow."""
-        lent = min(self.borrowed, need) if _returns(view) else 0
+        lent = min(self.borrowed, need) if job.returns else 0
         self.borrowed -= lent
         self.own -= need - lent
 
-    def refusal(self, borrowed: int, view: JobView) -> str:
+    def refusal(self, borrowed: int, job: JobFacts) -> str:
         """Why there is no room for this job."""
         more = f" and has borrowed {borrowed} more" if borrowed else ""
-        never = "" if _returns(view) else f"; {_kind(view)} jobs never borrow what others leave free"
+        never = "" if job.returns else f"; {_unreturnable(job)} never borrow what others leave free"
         return f"tenant {self.quota.tenant} is at its quota of {counted(self.quota.slots or 0, 'slot')}{more}{never}"
 
 
-def _kind(view: JobView) -> str:
-    return "rigid" if Ability.SUSPEND not in view.abilities else "non-preemptible"
-
-
-def _returns(view: JobView) -> bool:
-    """Whether it can be made to give back what it holds."""
-    return Ability.SUSPEND in view.abilities and view.request.preemptible
+def _unreturnable(job: JobFacts) -> str:
+    if ABILITIES[job.kind] is Ability.NONE:
+        return "commands"
+    return "jobs that were put on a node" if job.settled else "non-preemptible jobs"
 
 
 def allowances(
-    quotas: Iterable[QuotaInfo], views: Mapping[str, JobView], slots: int
+    quotas: Iterable[QuotaInfo], jobs: Mapping[str, JobFacts], slots: int
 ) -> dict[str, tuple[Allowance, int]]:
     """(allowance, how much of it is borrowed) of every tenant with a quota, on a cluster of so many slots."""
     limited = {quota.tenant: quota for quota in quotas if quota.slots is not None}
     wishes: Counter[str] = Counter()
-    for view in views.values():
-        wishes[view.tenant] += view.request.gpus_of(view.request.max_workers)
+    for job in jobs.values():
+        wishes[job.tenant] += job.request.gpus_of(job.request.max_workers)
     lent = _divided(limited, wishes, slots)
     return {
         tenant: (Allowance(quota, quota.slots or 0, lent.get(tenant, 0)), lent.get(tenant, 0))

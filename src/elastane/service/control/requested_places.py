@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from elastane.cluster import Grant, Node
-from elastane.policies.view import Ability, JobState, JobView
-from elastane.service.control.active_job import ABILITIES, LiveJob, places_of
+from elastane.policies.view import Ability
+from elastane.scheduling.facts import JobFacts
+from elastane.service.control.active_job import LiveJob, places_of
 from elastane.service.wording import counted, named_to
 
 
@@ -31,21 +32,23 @@ def unmet(jobs: Iterable[LiveJob], grants: Mapping[str, Grant], nodes: Mapping[s
     return frozenset(job.id for job in without if job.places.keys() <= nodes.keys())
 
 
-def as_it_is(job: LiveJob, view: JobView) -> JobView:
-    """As a policy may see it that can leave it as it is, or take it away, but not make it smaller."""
+def as_it_is(job: LiveJob, facts: JobFacts) -> JobFacts:
+    """State that a policy may leave the job as it is, or take all from it, but not make it smaller."""
     assert job.row.grant is not None
     held = job.row.grant.workers
-    request = replace(view.request, workers=held, min_workers=held, max_workers=held)
-    return replace(view, request=request, grant=job.row.grant, abilities=ABILITIES[job.row.kind])
+    request = replace(facts.request, workers=held, min_workers=held, max_workers=held)
+    return replace(facts, request=request, grant=job.row.grant, settled=False)
 
 
-def place_of(job: LiveJob, view: JobView) -> Grant:
-    """Where its owner put it."""
+def place_of(job: LiveJob, facts: JobFacts) -> Grant:
+    """The grant that its owner asked for: all its workers on the node of their choice."""
     assert job.row.pinned_node is not None
-    return Grant.of([(job.row.pinned_node, view.request.workers)])
+    return Grant.of([(job.row.pinned_node, facts.request.workers)])
 
 
-def place_is_taken(place: Grant, view: JobView, others: Iterable[JobView], nodes: Mapping[str, Node]) -> bool:
+def place_is_taken(
+    place: Grant, facts: JobFacts, others: Iterable[JobFacts], nodes: Mapping[str, Node]
+) -> bool:
     """Whether those who cannot be made to leave hold too much of it."""
     [part] = place.slices
     if part.node not in nodes:
@@ -53,11 +56,11 @@ def place_is_taken(place: Grant, view: JobView, others: Iterable[JobView], nodes
     kept = sum(
         other.request.gpus_of(theirs.workers)
         for other in others
-        if other.id != view.id and other.pinned and other.state is JobState.RUNNING and other.grant
+        if other.id != facts.id and not other.returns and other.ledger.gpus and other.grant
         for theirs in other.grant.slices
         if theirs.node == part.node
     )
-    return kept + view.request.gpus_of(part.workers) > nodes[part.node].gpus
+    return kept + facts.request.gpus_of(part.workers) > nodes[part.node].gpus
 
 
 def room_now(job: LiveJob, jobs: Iterable[LiveJob], nodes: Mapping[str, Node]) -> bool:
@@ -125,5 +128,5 @@ def _who_goes(job: LiveJob, others: Sequence[LiveJob], there: int, among: Sequen
 
 
 def _stays(job: LiveJob) -> bool:
-    fixed = ABILITIES[job.row.kind] is Ability.NONE or job.row.pinned_node is not None
+    fixed = job.abilities is Ability.NONE or job.row.pinned_node is not None
     return not job.leaving and (fixed or not job.spec.preemptible)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from elastane.jobs.kinds import Kind
 from elastane.service.control.active_job import LiveJob
 from elastane.service.wording import counted, named
 
@@ -20,8 +21,8 @@ def left_behind(jobs: Iterable[LiveJob]) -> str:
         ),
         _part(
             groups["over"],
-            "is rigid: nothing of it was saved, it starts over",
-            "are rigid: nothing of them was saved, they start over",
+            "is a command: nothing of it was saved, it starts over",
+            "are commands: nothing of them was saved, they start over",
         ),
         _part(
             groups["young"], "had not begun to train and starts anew", "had not begun to train and start anew"
@@ -34,9 +35,9 @@ def left_behind(jobs: Iterable[LiveJob]) -> str:
 def _fate(job: LiveJob) -> str:
     if job.row.grant is not None:
         return "stays"
-    if job.row.kind == "rigid":
+    if job.kind is Kind.COMMAND:
         return "over"
-    if job.row.kind == "resizable":
+    if job.kind is Kind.RESIZABLE:
         return "own"
     return "saved" if job.learned.training is not None else "young"
 

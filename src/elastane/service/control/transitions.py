@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from elastane.engines.contract import Cause, Over, Running
+from elastane.jobs.kinds import Kind
 from elastane.jobs.states import Event, State
 from elastane.service.control.active_job import LiveJob
 from elastane.service.store.rows import JobRow
 
 BACKOFF_S, LONGEST_BACKOFF_S = 2.0, 60.0
-_UNSAVED = "a rigid job cannot be saved"
+_UNSAVED = "a command cannot be saved"
 MOST_LOSSES = 20
 """Attempts in a row that were lost without a step between them, after which something is wrong with the job."""
 
@@ -70,10 +71,12 @@ def after_end(job: LiveJob, report: Over) -> Outcome:
         return _end(job, report, Event.FAIL, job.row.reason)
     if state is State.LOST:
         return _lost(job, report)
+    if state is State.STOPPING and job.row.verdict == "reject":
+        return _end(job, report, Event.REJECT, job.row.reason)
     if state is State.STOPPING:
         return _end(job, report, Event.STOPPED, job.row.reason or "cancelled")
     if state is State.SUSPENDING and report.cause in (Cause.SUSPENDED, Cause.CANCELLED, Cause.LOST):
-        if job.row.kind == "rigid":  # it gave up its place, and with it all it had done
+        if job.kind is Kind.COMMAND:  # it gave up its place, and with it all it had done
             row = replace(_freed(job, report, Event.LOSE), state=State.QUEUED)
             return Outcome(row, ((Event.LOSE, _UNSAVED), (Event.REQUEUE, "starts over")))
         row = _freed(job, report, Event.SAVED)
@@ -97,7 +100,7 @@ def _lost(job: LiveJob, report: Over) -> Outcome:
         return _end(
             job, report, Event.FAIL, f"lost {restarts} times without making any progress: {report.detail}"
         )
-    again = (Event.REQUEUE, "starts over" if job.row.kind == "rigid" else "goes on from its checkpoint")
+    again = (Event.REQUEUE, "starts over" if job.kind is Kind.COMMAND else "goes on from its checkpoint")
     if job.row.state is State.LOST:  # as everybody knows already
         return Outcome(replace(_freed(job, report, Event.REQUEUE), restarts=restarts), (again,))
     row = replace(_freed(job, report, Event.LOSE), state=State.QUEUED, restarts=restarts)

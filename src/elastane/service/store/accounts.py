@@ -36,7 +36,7 @@ _SET_QUOTA = _SET_QUOTA.on_conflict_do_update(
 
 
 class AccountReads:
-    """Questions about accounts."""
+    """Queries on users, tokens, quotas and the audit log."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -58,7 +58,7 @@ class AccountReads:
         return self._db.one(_user, sa.select(users).where(users.c.name == name))
 
     def users(self) -> list[UserInfo]:
-        """All, by name."""
+        """All users, by name."""
         return self._db.all(_user, sa.select(users).order_by(users.c.name))
 
     def token(self, token_id: str) -> TokenInfo | None:
@@ -74,7 +74,7 @@ class AccountReads:
         return self._db.all(_token, _TOKENS.where(_expired(now_s)))
 
     def quota(self, tenant: str) -> QuotaInfo:
-        """What this tenant may hold; where nobody said, everything."""
+        """The quota of a tenant; without limits where none was set."""
         found = self._db.one(_quota, sa.select(quotas).where(quotas.c.tenant == tenant))
         return found or QuotaInfo(tenant=tenant)
 
@@ -92,7 +92,7 @@ class AccountWrites(AccountReads):
     """Changes of accounts, within a transaction."""
 
     def add_user(self, name: str, role: Role, tenant: str = "default") -> UserInfo:
-        """Somebody who may have tokens."""
+        """Add a user, who may have tokens from then on."""
         made = UserInfo(
             name=checked_name("user", name), role=_role(role), tenant=checked_name("tenant", tenant)
         )
@@ -114,12 +114,12 @@ class AccountWrites(AccountReads):
         return made
 
     def remove_user(self, name: str) -> None:
-        """Somebody and all tokens of theirs; their jobs stay."""
+        """Remove a user and all tokens; the user's jobs stay."""
         self._known(name)
         self._db.write(sa.delete(users).where(users.c.name == name))
 
     def add_token(self, user: str, *, label: str = "", expires_s: float | None = None) -> NewToken:
-        """A token for somebody.  It is not stored, so it is seen here and never again."""
+        """Add a token for a user.  Its secret is not stored: it is seen here and never again."""
         self._known(user)
         new = token_secrets.make()
         info = TokenInfo(id=new.id, user=user, label=label, created_s=self._db.clock(), expires_s=expires_s)
@@ -157,7 +157,7 @@ class AccountWrites(AccountReads):
         return made
 
     def add_audit(self, user: str, action: str, target: str = "", outcome: str = "") -> int:
-        """Somebody did something; returns its place in the audit log."""
+        """Add an entry to the audit log; returns its number."""
         values = {
             "seq": None,
             "at_s": self._db.clock(),

@@ -8,9 +8,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from elastane.kit.atomic_files import sync
 from elastane.service.store.errors import StoreError, damaged
 from elastane.service.store.failpoints import reach
-from elastane.service.store.files import Files, make_private, put_in_place, sync
+from elastane.service.store.files import Files, make_private, put_in_place
 from elastane.service.store.integrity import examine, in_plain_words, look, quick_check
 
 

@@ -7,8 +7,9 @@ processes cannot disagree about it; without a seal nothing is lost but time.
 
 from __future__ import annotations
 
+from elastane.kit.atomic_files import sync
 from elastane.service.store.failpoints import reach
-from elastane.service.store.files import Files, digest, make_private, put_in_place, sync
+from elastane.service.store.files import Files, digest, make_private, put_in_place
 
 
 def read_seal(files: Files) -> str | None:
@@ -28,7 +29,7 @@ def put_seal(files: Files) -> None:
 
 
 def break_seal(files: Files) -> None:
-    """From here on the content may change; the caller holds the write lock."""
+    """Remove the seal, because the content may change from now on; the caller holds the write lock."""
     if not files.sealed.exists():
         return
     files.sealed.unlink(missing_ok=True)

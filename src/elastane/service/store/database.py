@@ -44,7 +44,7 @@ _PRAGMAS = (
 
 
 class Written(Protocol):
-    """What became of a change."""
+    """The outcome of a change: how many rows, and the number of a new one."""
 
     @property
     def lastrowid(self) -> int | None:
@@ -92,7 +92,7 @@ class Database:
         self._seal_may_stand = True
 
     def all(self, make: Make[T], statement: Statement, values: Values | None = None) -> list[T]:
-        """What a query finds, each row made into a value; one that makes no sense is damage."""
+        """The rows of a query, each made into a value; a row that cannot be read is damage."""
         try:
             return [make(row) for row in self._rows(statement, values)]
         except _NONSENSE as error:
@@ -104,11 +104,11 @@ class Database:
         return found[0] if found else None
 
     def first(self, statement: Statement, values: Values | None = None) -> Found | None:
-        """The first of what a query finds."""
+        """The first row of a query."""
         return self.one(lambda row: row, statement, values)
 
     def write(self, statement: Statement, values: Values | None = None) -> Written:
-        """Change something, as part of the transaction under way."""
+        """Execute a change as part of the transaction under way."""
         if not self._open:
             raise RuntimeError("the store is written to only within 'with store.transaction()'")
         result = self._run(statement, values)
@@ -117,7 +117,7 @@ class Database:
 
     @property
     def claimed(self) -> bool:
-        """Whether we were the one who may write; another may be by now."""
+        """Whether this connection claimed the store; another control plane may have done so since."""
         return self._epoch is not None
 
     def begin(self) -> None:
@@ -134,7 +134,7 @@ class Database:
             raise
 
     def claim(self) -> int:
-        """Become the one who may write."""
+        """Become the one control plane that may write to the store."""
         if self._open:
             raise RuntimeError("a transaction is under way; claim the store outside of it")
         self._lock()
@@ -149,7 +149,7 @@ class Database:
         return epoch
 
     def commit(self) -> None:
-        """On disk when this returns."""
+        """Commit the transaction; it is on disk when this returns."""
         if not self._open:
             raise RuntimeError("the store was closed within the transaction; nothing was written")
         reach("transaction: before commit")
@@ -157,7 +157,7 @@ class Database:
         self._open = False
 
     def rollback(self) -> None:
-        """As if the transaction had never begun."""
+        """Roll the transaction back, as if it had never begun."""
         if not self._open:
             return
         self._open = False
@@ -172,7 +172,7 @@ class Database:
         return found is not None and not found["busy"]
 
     def close(self) -> None:
-        """Let go of the files; a transaction under way never happened."""
+        """Close the connection; a transaction under way is rolled back."""
         self.rollback()
         self._connection.close()
 
@@ -219,7 +219,7 @@ class Database:
 
     @contextmanager
     def _plainly(self) -> Iterator[None]:
-        """Failures become one line for people."""
+        """Turns database errors into one line for people."""
         try:
             yield
         except (DBAPIError, sqlite3.Error) as error:

@@ -41,7 +41,7 @@ _SET = _SET.on_conflict_do_update(index_elements=["key"], set_={"value": _SET.ex
 
 
 class LogReads:
-    """Questions about the past."""
+    """Queries on events, decisions and settings."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -69,16 +69,16 @@ class LogReads:
         return _last(self._db, decisions)
 
     def setting(self, key: str) -> Any:
-        """What was stored under this key, or None."""
+        """The setting stored under this key, or None."""
         found = self._db.first(_SETTING, {"wanted": key})
         return None if found is None else found["value"]
 
 
 class LogWrites(LogReads):
-    """Additions to the past, within a transaction."""
+    """Writes events, decisions and settings, within a transaction."""
 
     def append_event(self, kind: str, job: str | None = None, body: Mapping[str, Any] | None = None) -> int:
-        """Something happened; returns its place in the log."""
+        """Append an event; returns its number in the log."""
         number = None if job is None else number_of(job)
         if job is not None and number is None:
             raise NotFound(f"there is no job {job}")
@@ -94,7 +94,7 @@ class LogWrites(LogReads):
         took_ms: float = 0.0,
         problem: str = "",
     ) -> int:
-        """A policy has decided, or failed to (``problem``); returns its place among the decisions."""
+        """Store a decision of a policy, or its failure (``problem``); returns its number."""
         values = {
             "at_s": self._db.clock(),
             "policy": policy,
@@ -106,11 +106,11 @@ class LogWrites(LogReads):
         return int(self._db.write(_ADD_DECISION, {**values, "seq": None}).lastrowid or 0)
 
     def set_setting(self, key: str, value: Any) -> None:
-        """Remember a JSON value."""
+        """Store a setting, a JSON value, under its key."""
         self._db.write(_SET, {"key": key, "value": value})
 
     def prune(self, keep_events: int, keep_decisions: int, at_most: int = 5000) -> int:
-        """Forget all but the latest; removes ``at_most`` of each per call, so that no call takes long."""
+        """Delete all but the latest entries; at most ``at_most`` of each kind per call, so that no call takes long."""
         return self._forget(events, keep_events, at_most) + self._forget(decisions, keep_decisions, at_most)
 
     def _forget(self, table: sa.Table, keep: int, at_most: int) -> int:

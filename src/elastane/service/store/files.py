@@ -11,12 +11,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from elastane.kit.atomic_files import sync
 from elastane.service.store.failpoints import reach
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where the parts of one store lie."""
+    """The paths of the files of one store."""
 
     path: Path
 
@@ -26,12 +27,12 @@ class Files:
 
     @property
     def good(self) -> Path:
-        """The last good copy."""
+        """The path of the last good copy."""
         return self.beside(".good")
 
     @property
     def sealed(self) -> Path:
-        """The seal."""
+        """The path of the seal, the mark of a clean shutdown."""
         return self.beside(".seal")
 
     @property
@@ -55,18 +56,9 @@ def make_folder(folder: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """An empty file nobody else can read, in place of any left from a crash."""
+    """Create an empty file that only its owner can read, in place of any left from a crash."""
     path.unlink(missing_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
-
-
-def sync(path: Path) -> None:
-    """On disk when this returns; for a folder, the names in it."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def put_in_place(made: Path, path: Path) -> None:
@@ -79,6 +71,6 @@ def put_in_place(made: Path, path: Path) -> None:
 
 
 def digest(path: Path) -> str:
-    """Of the whole content."""
+    """The digest of a file's whole content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()

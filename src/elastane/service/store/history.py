@@ -23,7 +23,7 @@ _REMOVE = sa.delete(experiences).where(experiences.c.job == sa.bindparam("gone")
 
 
 class PastReads:
-    """Questions about what is kept."""
+    """Queries on what past jobs teach."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -35,13 +35,13 @@ class PastReads:
 
 
 class PastWrites(PastReads):
-    """Changes, within a transaction."""
+    """Writes what past jobs teach, within a transaction."""
 
     def keep_experience(self, job: int, body: Mapping[str, Any]) -> None:
-        """What the job with this number teaches."""
+        """Store what the job with this number teaches."""
         self._db.write(_PUT, {"job": job, "body": body})
 
     def remove_experiences(self, jobs: Iterable[int]) -> None:
-        """Forget what these teach."""
+        """Delete what the jobs with these numbers teach."""
         for job in jobs:
             self._db.write(_REMOVE, {"gone": job})

@@ -1,4 +1,4 @@
-"""Whether a file is a whole store of ours.  Looks only: a damaged file is never changed, not even by SQLite."""
+"""Checks that a file is a whole store of ours.  It only looks: a damaged file is never changed, not even by SQLite."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEADER_BYTES = 100
 
 
 def examine(files: Files, newest: int) -> int:
-    """The version of its schema; ``StoreError`` for anything but a whole store no newer than ``newest``."""
+    """The version of a store's schema; ``StoreError`` unless it is whole and no newer than ``newest``."""
     try:
         _check_header(files)
         with closing(look(files)) as connection:

@@ -58,7 +58,7 @@ _CHANGE_TRAINING = Prepared(
 
 
 class JobReads:
-    """Questions about jobs."""
+    """Queries on jobs and decisions."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -69,17 +69,17 @@ class JobReads:
         return None if number is None else self._db.one(_row, _ONE, {"wanted": number})
 
     def active(self) -> list[JobRow]:
-        """All that have not ended, by number."""
+        """The rows of all jobs that have not ended, by number."""
         return self._db.all(_row, _ACTIVE)
 
     def ended(self, *, owner: str | None = None, tenant: str | None = None, limit: int = 1000) -> list[JobRow]:
-        """Those that have, the latest first."""
+        """The rows of jobs that have ended, the latest first."""
         return self._db.all(_row, _only(_ENDED, owner, tenant).limit(max(0, limit)))
 
     def listed(
         self, which: Which, *, owner: str | None = None, tenant: str | None = None, limit: int = 1000
     ) -> list[JobRow]:
-        """Active ones by number, then ended ones, the latest first."""
+        """The rows of active jobs by number, then of ended ones, the latest first."""
         found: list[JobRow] = []
         if which != "ended":
             found = self._db.all(_row, _only(_ACTIVE, owner, tenant).limit(max(0, limit)))
@@ -118,7 +118,7 @@ class JobWrites(JobReads):
         reason: str = "",
         key: str | None = None,
     ) -> JobRow:
-        """A new job, with a number nobody had before; ``key`` is the request key that stands for it from now on."""
+        """Add a job under a new number; ``key`` is the request key that stands for it from now on."""
         now_s = self._db.clock()
         row = JobRow(
             number=0,
@@ -158,7 +158,7 @@ class JobWrites(JobReads):
         self._db.write(_CHANGE_TRAINING, {**values, "wanted": row.number, "of_attempt": row.attempt})
 
     def remember_key(self, user: str, key: str, job: str) -> None:
-        """From now on this user's key stands for this job, and for no other."""
+        """Bind a user's request key to this job for good."""
         if self.job_of_key(user, key) == job:
             return
         number = number_of(job)

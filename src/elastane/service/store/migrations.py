@@ -99,7 +99,14 @@ _EXPERIENCES = Migration(
     ),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_JOBS_AND_LOG, _ACCOUNTS, _EXPERIENCES)
+_VERDICTS = Migration(
+    "what policies have decided about jobs for good",
+    (
+        "ALTER TABLE jobs ADD COLUMN verdict TEXT NOT NULL DEFAULT '' CHECK (verdict IN ('', 'downgrade', 'reject'))",
+    ),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_JOBS_AND_LOG, _ACCOUNTS, _EXPERIENCES, _VERDICTS)
 
 NEWEST = len(MIGRATIONS)
 """The version this program reads and writes."""

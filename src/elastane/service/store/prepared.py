@@ -1,4 +1,4 @@
-"""Statements that are asked often, made ready once: their text for SQLite, and how values go in and come out.
+"""Prepared statements: their text for SQLite, and how values go in and come out, worked out once.
 
 SQLAlchemy compiles them; run, they go straight to the connection, which takes a tenth of the time.
 """
@@ -30,11 +30,11 @@ class Prepared:
         self._statement = statement
 
     def run(self, link: sqlite3.Connection, values: Values | None) -> sqlite3.Cursor:
-        """Ask, or change something."""
+        """Execute the statement with these values."""
         return self._ready.run(link, values)
 
     def rows(self, link: sqlite3.Connection, values: Values | None) -> list[Found]:
-        """What a query finds."""
+        """The rows that the query finds."""
         ready = self._ready
         return [ready.row(row) for row in ready.run(link, values).fetchall()]
 

@@ -1,4 +1,4 @@
-"""What the store remembers of a job and of a decision, as values."""
+"""Rows of jobs and decisions as immutable values."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from elastane.cluster import Grant
 from elastane.jobs.states import TERMINAL, State
 
 Ending = Literal["", "suspend", "cancel"]
+Verdict = Literal["", "downgrade", "reject"]
 
 # Bounded, because SQLite's integers are.
 _ID = re.compile(r"j([1-9][0-9]{0,17})", re.ASCII)
@@ -56,6 +57,8 @@ class JobRow:
     """What is being asked of its attempt."""
     seen: int = 0
     """The last report of this attempt that is stored."""
+    verdict: Verdict = ""
+    """What its policy has decided about it for good: a lower class, or its end."""
     code: int | None = None
     restarts: int = 0
     failures: int = 0
@@ -76,7 +79,7 @@ class JobRow:
 
     @property
     def id(self) -> str:
-        """What people call it."""
+        """The job's id, as people write it."""
         return id_of(self.number)
 
     @property

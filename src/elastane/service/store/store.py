@@ -1,4 +1,4 @@
-"""The memory of the control plane: one SQLite file, one writer.
+"""The persistent state of the control plane: one SQLite file, one writer.
 
 Reads are methods of ``Store``.  Writes are methods of the ``Transaction`` that ``with store.transaction()`` gives; it
 happens wholly or not at all, and sees its own changes.  Who writes has to ``claim`` the store first, which ends the
@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from elastane.errors import ElastaneError
+from elastane.kit.atomic_files import sync
 from elastane.service.store import backup
 from elastane.service.store.accounts import AccountReads, AccountWrites
 from elastane.service.store.clean_shutdown import put_seal, read_seal
@@ -21,7 +22,7 @@ from elastane.service.store.database import Clock, Database, connect
 from elastane.service.store.errors import StoreError, missing
 from elastane.service.store.event_log import LogReads, LogWrites
 from elastane.service.store.failpoints import reach
-from elastane.service.store.files import Files, make_folder, make_private, sync
+from elastane.service.store.files import Files, make_folder, make_private
 from elastane.service.store.history import PastReads, PastWrites
 from elastane.service.store.integrity import examine, in_plain_words
 from elastane.service.store.jobs import JobReads, JobWrites
@@ -29,11 +30,11 @@ from elastane.service.store.migrations import NEWEST, migrate
 
 
 class Transaction(JobWrites, LogWrites, AccountWrites, PastWrites):
-    """What can be written, together."""
+    """All writes of a store, which happen together or not at all."""
 
 
 class Store(JobReads, LogReads, AccountReads, PastReads):
-    """What can be asked; ``open`` makes one."""
+    """All queries of a store; ``open`` makes one."""
 
     def __init__(self, database: Database, warnings: tuple[str, ...]) -> None:
         super().__init__(database)
@@ -74,7 +75,7 @@ class Store(JobReads, LogReads, AccountReads, PastReads):
         return backup.restore_good(Files(path.absolute()), NEWEST)
 
     def claim(self) -> int:
-        """Become the one who may write; returns the epoch, which is higher than every one before."""
+        """Become the one control plane that may write; returns the epoch, higher than every one before."""
         return self._db.claim()
 
     @contextmanager
@@ -101,7 +102,7 @@ class Store(JobReads, LogReads, AccountReads, PastReads):
         return not 0 <= self._clock() - self._copied_s < every_s
 
     def close(self) -> None:
-        """Leave the store so that the next start need not search it for damage.  Harmless to repeat."""
+        """Close the store and seal it, so that the next start need not check it for damage.  May be repeated."""
         if self._closed:
             return
         self._closed = True

@@ -46,6 +46,7 @@ jobs = sa.Table(
     sa.Column("seen", sa.Integer, nullable=False),
     sa.Column("training", sa.JSON, nullable=False),
     sa.Column("profile", sa.JSON, nullable=False),
+    sa.Column("verdict", sa.Text, nullable=False),
 )
 
 request_keys = sa.Table(

@@ -36,12 +36,12 @@ def split(token: object) -> Parts | None:
 
 
 def digest(parts: Parts) -> bytes:
-    """What is stored of a token."""
+    """The digest of a token's secret, which is all that is stored."""
     # One fast hash is enough: slow, salted ones protect passwords that people think up and others can guess,
     # and nobody can try 2**256 secrets.  It is computed for every request.
     return hashlib.sha256(parts.secret.encode()).digest()
 
 
 def matches(parts: Parts, stored: bytes) -> bool:
-    """Whether it is the token that was stored, in the same time for every wrong one."""
+    """Whether a secret is the one that was stored, in the same time for every wrong one."""
     return hmac.compare_digest(digest(parts), stored)

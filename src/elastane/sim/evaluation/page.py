@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.resources import files
 
-from elastane import __version__
-from elastane.page import filled
+from elastane.kit.html_page import Page, filled, render, resource
 from elastane.sim.evaluation.ablations import Ablation
 from elastane.sim.evaluation.layout import Block, Line, block
 from elastane.sim.evaluation.picture import dot_plot
@@ -27,26 +25,24 @@ def page(study: Study, ablations: Sequence[Ablation]) -> str:
         "rounds": f"{protocol.interval_s:g} s",
         "policies": ", ".join(protocol.policies),
     }
-    return filled(
-        _resource("elastane.sim.evaluation", "page.html"),
-        {
-            "title": escape(f"Policies on {', '.join(workloads)}"),
-            "version": escape(__version__),
-            "reference": escape(protocol.reference),
-            "facts": "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items()),
-            "style": _resource("elastane.sim.report", "page.css"),
-            "summary": _items(sentences(study)),
-            "notes": _items(study.notes()),
-            "picture": dot_plot(study),
-            "tables": "\n".join(_table(block(study, cell), protocol.reference) for cell in protocol.cells),
-            "ablations": _ablations(ablations),
-            "footnotes": _items(footnotes(study)),
-        },
+    values = {
+        "reference": escape(protocol.reference),
+        "summary": _items(sentences(study)),
+        "notes": _items(study.notes()),
+        "picture": dot_plot(study),
+        "tables": "\n".join(_table(block(study, cell), protocol.reference) for cell in protocol.cells),
+        "ablations": _ablations(ablations),
+        "footnotes": _items(footnotes(study)),
+    }
+    return render(
+        Page(
+            f"Policies on {', '.join(workloads)}",
+            "evaluation",
+            facts,
+            resource("elastane.sim.report", "page.css") + resource("elastane.sim.evaluation", "page.css"),
+            filled(resource("elastane.sim.evaluation", "page.html"), values),
+        )
     )
-
-
-def _resource(package: str, name: str) -> str:
-    return files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 def _items(lines: Iterable[str]) -> str:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
-from plotly.offline import get_plotlyjs
-
-from elastane import __version__
-from elastane.page import filled, script_safe
+from elastane.kit.html_page import Charts, Page, filled, render, resource
 from elastane.sim.metrics import FAIRNESS_DEFINITION
 from elastane.sim.report import embed
 from elastane.sim.report.columns import COLUMNS, best, unit, written
@@ -18,6 +14,8 @@ from elastane.sim.report.compare import Row, notes, rows, varying_physics
 from elastane.sim.report.sweep import SweepPoint, sweep_lines
 from elastane.sim.report.table import settings
 from elastane.sim.result import RunResult
+
+_HERE = "elastane.sim.report"
 
 
 def write_html(
@@ -49,47 +47,39 @@ def write_sweep_html(points: Sequence[SweepPoint], path: Path) -> None:
     _write(path, _title(runs), _facts(runs, len({run.seed for run in runs})), [_part("sweep.html", {})], data)
 
 
-def _write(path: Path, title: str, facts: str, sections: Sequence[str], data: Mapping[str, object]) -> None:
-    page = _part(
-        "page.html",
-        {
-            "title": escape(title),
-            "version": escape(__version__),
-            "facts": facts,
-            "sections": "\n".join(sections),
-            "style": _resource("page.css"),
-            "plotly": get_plotlyjs(),
-            "data": script_safe(data),
-            "script": _resource("page.js"),
-        },
+def _write(
+    path: Path, title: str, facts: Mapping[str, str], sections: Sequence[str], data: Mapping[str, object]
+) -> None:
+    page = Page(
+        title,
+        "simulation report",
+        facts,
+        resource(_HERE, "page.css"),
+        _part("page.html", {"sections": "\n".join(sections)}),
+        charts=Charts(data, resource(_HERE, "page.js")),
     )
-    path.write_text(page, encoding="utf-8")
-
-
-def _resource(name: str) -> str:
-    return files("elastane.sim.report").joinpath(name).read_text(encoding="utf-8")
+    path.write_text(render(page), encoding="utf-8")
 
 
 def _part(name: str, values: Mapping[str, str]) -> str:
-    return filled(_resource(name), values)
+    return filled(resource(_HERE, name), values)
 
 
 def _title(runs: Iterable[RunResult]) -> str:
     return " + ".join(dict.fromkeys(run.workload for run in runs))
 
 
-def _facts(runs: Sequence[RunResult], seeds: int) -> str:
+def _facts(runs: Sequence[RunResult], seeds: int) -> dict[str, str]:
     sizes = sorted({run.total_gpus for run in runs})
     jobs = sorted({len(run.jobs) for run in runs})
     varying = varying_physics(runs)
-    facts = {
+    return {
         "cluster": f"{_range(sizes)} GPUs",
         "jobs": _range(jobs),
         "seeds": str(seeds),
         **{name: settings({name: value}).partition("=")[2] for name, value in runs[0].physics.items()},
         **dict.fromkeys(varying, "varies"),
     }
-    return "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
 
 
 def _range(values: Sequence[int]) -> str:

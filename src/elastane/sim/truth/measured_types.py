@@ -12,7 +12,7 @@ from pathlib import Path
 
 from elastane.errors import ElastaneError
 from elastane.models.catalog import catalog
-from elastane.models.goodput import BatchLimits
+from elastane.models.goodput import BatchLimits, PerGpuMax
 from elastane.sim.truth.measured import MeasuredApp
 from elastane.sim.truth.pipelined import PipelinedApp, pipeline_width
 
@@ -57,7 +57,7 @@ class MeasuredTypes:
         most = {kind: app.per_gpu_max for kind, app in self.apps.items()}
         least = max(app.per_gpu_min for app in self.apps.values())
         first, smallest = self.reference, min(most.values())
-        larger = tuple((kind, size) for kind, size in sorted(most.items()) if size > smallest)
+        larger = tuple(PerGpuMax(kind, size) for kind, size in sorted(most.items()) if size > smallest)
         return BatchLimits(first.initial, first.maximum, least, smallest, per_gpu_max_on=larger)
 
 

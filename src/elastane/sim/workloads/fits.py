@@ -74,7 +74,7 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class Fit:
-    """One trace in figures."""
+    """The fitted statistics of one public trace."""
 
     name: str
     title: str
@@ -87,7 +87,7 @@ class Fit:
     borrowed: str
 
     def durations_for(self, size: int) -> Durations:
-        """The durations of a size class, or of all jobs where the class has none of its own."""
+        """The durations of a size class, or of all jobs where that class has no fit."""
         return self.by_size[size] or self.duration
 
 

@@ -32,16 +32,18 @@ def load(
     cluster: str | None = None,
     steps_per_s: float | None = None,
     time_unit_s: float | None = None,
+    keep_steps: bool = False,
 ) -> Trace:
     """Read a trace; ``format`` None recognises it by content.  Gzip files are unpacked on the way.
 
     A bad row stops with an ``ElastaneError`` naming file, line, column and value; with ``skip_bad`` it is left
     out and counted.  Records that the format rightly leaves out (CPU jobs, jobs that never ran) are counted in
-    both cases: ``Trace.skipped`` is the number of all records left out, ``Trace.notes`` says why.
+    both cases: ``Trace.skipped`` is the number of all records left out, ``Trace.notes`` says why.  ``keep_steps``
+    lets a trace that counts steps pass without ``steps_per_s``, for a truth that knows job types.
     """
     path = Path(path)
     chosen = _format_named(format) if format else detect(path)
-    options = Options(cluster=cluster, steps_per_s=steps_per_s, time_unit_s=time_unit_s)
+    options = Options(cluster=cluster, steps_per_s=steps_per_s, time_unit_s=time_unit_s, keep_steps=keep_steps)
     _check_options(chosen, options)
     return _Reading(path, chosen, options, skip_bad).trace()
 
@@ -66,7 +68,12 @@ def _format_named(name: str) -> Format[Any]:
 
 
 def _check_options(chosen: Format[Any], options: Options) -> None:
-    given = {field.name for field in fields(options) if getattr(options, field.name) is not None}
+    values = {field.name: getattr(options, field.name) for field in fields(options)}
+    given = {name for name, value in values.items() if value is not None and value is not False}
+    if "keep_steps" in given - chosen.options:
+        raise ElastaneError(
+            f"format {chosen.name} has no job types and steps, which a table of throughputs needs"
+        )
     if wrong := sorted(given - chosen.options):
         accepted = ", ".join(sorted(chosen.options)) or "none"
         raise ElastaneError(f"format {chosen.name} has no option {wrong[0]} (it has: {accepted})")
@@ -174,6 +181,9 @@ def _moved(job: TraceJob, by_s: float) -> TraceJob:
         job.data_gb,
         job.klass,
         job.kind,
+        job.job_type,
+        job.steps,
+        job.slo,
     )
 
 

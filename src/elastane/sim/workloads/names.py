@@ -8,6 +8,6 @@ from elastane.suggest import did_you_mean
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Half a sentence: the nearest known name, or, as the lists here are short, all of them."""
+    """Half a sentence for an error: the nearest known name or, as the lists here are short, all of them."""
     names = sorted(known)
     return did_you_mean(name, names) or f"; known: {', '.join(names)}"

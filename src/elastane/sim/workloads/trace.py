@@ -17,6 +17,8 @@ class TraceJob:
     ``deadline_s`` is absolute, on the clock of ``submit_s``.  ``skew`` is the share of the model's largest tensor,
     None where the trace does not tell.  ``data_gb`` of training data lie in ``data_zone`` and must be brought to
     the zone of the nodes before the first start.  ``kind`` None leaves it to the run (``--rigid``, ``--fixed-batch``).
+    A trace that counts ``steps`` of a ``job_type`` says nothing of time; ``slo`` is then a deadline as a multiple of
+    the run time.
     """
 
     id: str
@@ -34,6 +36,9 @@ class TraceJob:
     data_gb: float = 0.0
     klass: str = "normal"
     kind: Kind | None = None
+    job_type: str | None = None
+    steps: float | None = None
+    slo: float | None = None
 
     @property
     def label(self) -> str:

@@ -90,7 +90,7 @@ def check_same(before: tuple[Plan, Lowered], after: tuple[Plan, Lowered], why: s
 
 
 def difference(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, tuple[object, object]]:
-    """What changed, by key."""
+    """Keys whose values differ, with the old and the new value (None where there is none)."""
     return {key: (old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from elastane.cluster import Grant
-from elastane.jobs.kinds import Kind
+from elastane.jobs.kinds import JobClass, Kind
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import GoodputModel
 from elastane.models.speed import SpeedModel
@@ -36,7 +36,7 @@ class Trial:
 
     @property
     def work(self) -> float:
-        """All there is to do."""
+        """The work of the whole job, in the unit of its rates."""
         return self.seconds * self.rate(1, self.request.workers)
 
     @property
@@ -50,7 +50,7 @@ class Trial:
 
 @dataclass(slots=True)
 class Run:
-    """One job on its way."""
+    """The state of one job of the small world while it is there."""
 
     trial: Trial
     left: float
@@ -62,6 +62,7 @@ class Run:
     last_change_s: float | None = None
     restarts: int = 0
     model: GoodputModel | None = None
+    klass: JobClass = JobClass.NORMAL
 
     def pass_time(self, seconds: float) -> None:
         """Work, if it holds anything."""
@@ -91,6 +92,7 @@ class Run:
             submit_s=self.trial.submit_s,
             request=self.trial.request,
             kind=self.trial.kind,
+            klass=self.klass.value,
             evidence=_Evidence(self, needs.oracle),
             grant=self.grant,
             ledger=Ledger(now_s, *ledger),

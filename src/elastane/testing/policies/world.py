@@ -7,11 +7,12 @@ without the rooms above them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from elastane.cluster import Node
+from elastane.jobs.kinds import JobClass
 from elastane.policies.contract import Policy
 from elastane.policies.view import View
 from elastane.scheduling.changes import End, Refuse, Suspend, changes
@@ -118,6 +119,11 @@ class World:
         self._runs.update((trial.id, Run(trial, trial.work)) for trial in new)
         return bool(new)
 
+    @property
+    def jobs(self) -> Mapping[str, Run]:
+        """Jobs that have arrived and are still there."""
+        return self._runs
+
     def view(self, trigger: str = "tick") -> View:
         """What the policy sees now."""
         needs = self.policy.needs
@@ -146,4 +152,7 @@ class World:
             else:
                 run.change(change.grant, self.now_s)
                 self.started_s.setdefault(change.job, self.now_s)
+        for job in decision.downgraded:
+            if job in self._runs:
+                self._runs[job].klass = JobClass.OPPORTUNISTIC
         return decision

@@ -37,7 +37,7 @@ _LOSS_MEMORY = 0.95
 class Adaptation:
     """The adapting part of one job on one worker.
 
-    ``epoch`` and ``agreed`` are set by the loop on every worker: a newcomer's own statistics differ a little, so
+    ``epoch`` and ``agreed`` are told by the loop on every worker: a newcomer's own statistics differ a little, so
     learning rates and progress follow the leader's noise.  ``reason`` says why the leader chose the last batch.
     """
 
@@ -96,6 +96,14 @@ class Adaptation:
         """Steps at the owner's batch that the steps so far are worth."""
         return self.rate.progress
 
+    def at_epoch(self, epoch: float) -> None:
+        """Training has come to this epoch."""
+        self.epoch = float(epoch)
+
+    def agree(self, noise: NoiseScale) -> None:
+        """Use the leader's estimate of the gradient noise, as every worker does."""
+        self.agreed = noise
+
     def relayout(self, layout: GradientLayout) -> None:
         """Other parameters are trained from now on: their gradient noise is measured anew."""
         settings = self.settings
@@ -148,13 +156,13 @@ class Adaptation:
 
     def step_factors(self, samples: int | None = None) -> tuple[float, ...]:
         """The learning-rate factor of each parameter group for a step (of so many samples, if it is short)."""
-        self.rate.rule = self._rate_rule()
+        self.rate.use(self._rate_rule())
         return self.rate.factors(self._context(samples))
 
     @contextmanager
     def stepping(self, samples: int | None = None) -> Iterator[tuple[float, ...]]:
         """Around the real optimizer step: scales the rate, then counts the step's progress."""
-        self.rate.rule = self._rate_rule()
+        self.rate.use(self._rate_rule())
         context = self._context(samples)
         with self.rate.scaled(context) as factors:
             yield factors
@@ -203,7 +211,7 @@ class Adaptation:
             self.statistics.load_state_dict(state["statistics"])
             self.profile.load_state_dict(state["profile"])
             self.memory.load_state_dict(state["memory"])
-            self.rate.progress = float(state["progress"])
+            self.rate.resume(float(state["progress"]))
             self._loss = self._loss.restored(state["loss"])
         except (KeyError, TypeError, ValueError) as error:
             raise TrainError(f"this is not a saved state of adaptation: {error!r}") from error

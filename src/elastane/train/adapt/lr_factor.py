@@ -27,6 +27,14 @@ class LearningRate:
         self.factor = 1.0
         self.progress = 0.0
 
+    def use(self, rule: LearningRateRule) -> None:
+        """Follow this rule from the next step on."""
+        self.rule = rule
+
+    def resume(self, progress: float) -> None:
+        """Go on from the progress that was saved."""
+        self.progress = progress
+
     def factors(self, context: StepContext) -> tuple[float, ...]:
         """What each parameter group's rate will be multiplied with."""
         factors = self.rule(context)

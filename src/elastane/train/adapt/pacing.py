@@ -25,6 +25,10 @@ class Pacing:
         self._cost_s: deque[float] = deque(maxlen=_WINDOW)
         self._step_s: deque[float] = deque(maxlen=_WINDOW)
 
+    def set_stride(self, stride: int) -> None:
+        """Measure every ``stride``-th step."""
+        self.stride = stride
+
     def due(self, step: int, pairs: bool) -> bool:
         """Whether a step is measured; ``pairs`` measures the step before each as well."""
         return step < EVERY_STEP_UNTIL or step % self.stride == 0 or (pairs and (step + 1) % self.stride == 0)

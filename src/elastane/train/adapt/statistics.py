@@ -96,7 +96,7 @@ class GradientStatistics:
         """What the leader wished; all workers must get the same number before the same step."""
         if stride < 1:
             raise TrainError(f"stride: must be 1 or more, not {stride}")
-        self._pacing.stride = stride
+        self._pacing.set_stride(stride)
 
     @property
     def measuring(self) -> bool:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 
+from elastane.accelerators import visible_as
+
 NODE_DEVICES = "ELASTANE_DEVICES"
-"""Set for a node that has accelerators: the folder of the locks, a ``|``, and the devices' numbers."""
+"""Set for a node that has accelerators: the folder of the locks, a ``|``, and the devices' names (``visible_as``)."""
 WORKER_DEVICES = "ELASTANE_WORKER_DEVICES"
 """How many a worker needs; less than one is a share of whatever is there, and takes none."""
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 _PATIENCE_S, _LOOK_S = 30.0, 0.05
 
 
@@ -25,19 +26,33 @@ def claim(environment: MutableMapping[str, str], patience_s: float = _PATIENCE_S
     written, wanted = environment.get(NODE_DEVICES), float(environment.get(WORKER_DEVICES, "1"))
     if not written or wanted < 1.0:
         return ""
-    folder, _, numbers = written.partition("|")
+    folder, _, names = written.partition("|")
     taken: list[str] = []
     deadline = time.monotonic() + patience_s
     while True:
-        for number in numbers.split(","):
-            if len(taken) < int(wanted) and number not in taken and _take(Path(folder) / f"device-{number}"):
-                taken.append(number)
+        for name in names.split(","):
+            if len(taken) < int(wanted) and name not in taken and _take(lock_of(Path(folder), name)):
+                taken.append(name)
         if len(taken) >= int(wanted):
-            environment[VISIBLE] = ",".join(taken)
+            environment.update(visible(taken))
             return ""
         if time.monotonic() > deadline:
             return f"only {len(taken)} of {int(wanted)} accelerators of this node became free"
         time.sleep(_LOOK_S)  # whoever leaves may need a moment
+
+
+def lock_of(folder: Path, device: str) -> Path:
+    """The file whose lock is the device."""
+    return folder / f"device-{device}"
+
+
+def visible(devices: Sequence[str]) -> dict[str, str]:
+    """What a process has to have in its environment to see these devices and no others of their maker."""
+    values: dict[str, list[str]] = {}
+    for device in devices:
+        variable, value = visible_as(device)
+        values.setdefault(variable, []).append(value)
+    return {variable: ",".join(shown) for variable, shown in values.items()}
 
 
 def _take(lock: Path) -> bool:

@@ -44,7 +44,7 @@ def warm_up(modules: list[str]) -> None:
     torch = importlib.import_module("torch")
     importlib.import_module("torch.distributed")
     torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
-    importlib.import_module("elastane.train.script.job")
+    importlib.import_module("elastane.train.script.api")
     for module in modules:
         importlib.import_module(module)
 

@@ -68,7 +68,7 @@ class Seeking:
         return samples
 
     def close(self) -> None:
-        """Drop the iterator."""
+        """Drop the iterator, so that the next read begins anew."""
         self._opened = None
 
     def _search_end(self, limit: int) -> int:

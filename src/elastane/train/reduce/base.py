@@ -25,6 +25,10 @@ class BaseReducer:
         self._rank = 0
         self._tail = torch.zeros(0, dtype=layout.dtype)
 
+    def watch(self, observe: Observe | None) -> None:
+        """From now on show finished units to ``observe``, or to nobody."""
+        self.observe = observe
+
     def _take_shares(self, shares: Shares, rank: int) -> None:
         if not shares.total or len(shares.counts) != len(shares.owner):
             raise ValueError(f"a step needs samples and an owner for every unit, not {shares}")

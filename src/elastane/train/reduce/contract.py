@@ -69,8 +69,9 @@ class Reducer(Protocol):
     not change, else it drops them.
     """
 
-    observe: Callable[[Tensor], None] | None
-    """Shown the raw gradient of every finished unit, while it is set."""
+    def watch(self, observe: Callable[[Tensor], None] | None) -> None:
+        """From now on show the raw gradient of every finished unit to ``observe``, or to nobody (which is cheaper)."""
+        ...
 
     @property
     def finished(self) -> frozenset[int]:

@@ -31,6 +31,10 @@ class _Block:
     pieces: list[Tensor]
     vector: GradientVector | None = None
 
+    def move_to(self, vector: GradientVector) -> None:
+        """From now on the pieces lie in this vector, into which they were copied."""
+        self.pieces, self.vector = vector.views, vector
+
 
 class OrderedReducer(BaseReducer):
     """Fixed order, any owners.
@@ -147,7 +151,8 @@ class OrderedReducer(BaseReducer):
         if block.vector is None or len(block.vector.tail) < room:
             vector = self._pool.take(room)
             torch._foreach_copy_(vector.views, block.pieces)
-            block.pieces, block.vector = vector.views, vector
+            block.move_to(vector)
+            return vector
         return block.vector
 
     def _make_room(self, room: int) -> None:

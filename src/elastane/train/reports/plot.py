@@ -1,26 +1,24 @@
-"""Plots a run as one HTML file that needs no network; ``plot_terminal`` draws it on the terminal."""
+"""Draws a run: as one HTML file that needs no network, or on the terminal (``plot_terminal``)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
-from plotly.offline import get_plotlyjs
-
-from elastane import __version__
-from elastane.page import filled, script_safe
+from elastane.kit.durations import duration
+from elastane.kit.html_page import Charts, Page, filled, render, resource
 from elastane.train.errors import TrainError
 from elastane.train.reports.events import Diverged, Event, Resized, Stepped, Warned
 from elastane.train.reports.figure import figure
 from elastane.train.reports.history import History, collect
 from elastane.train.reports.sparks import plot_terminal
 from elastane.train.reports.summary import Pauses, pauses_by_kind, summarise
-from elastane.train.reports.wording import duration, finite, milliseconds, sentence
+from elastane.train.reports.wording import finite, milliseconds, sentence
 
 __all__ = ["plot_html", "plot_terminal"]
 
+_HERE = "elastane.train.reports"
 _POINTS = 2_000
 _ROWS = 300
 _NOTES = 30
@@ -35,34 +33,28 @@ def plot_html(events: Iterable[Event], path: Path) -> None:
     history = collect(events)
     summary = summarise(history.events)
     resizes = history.of(Resized)
-    page = filled(
-        _resource("page.html"),
-        {
-            "title": escape(summary.run or summary.script or "training run"),
-            "version": escape(__version__),
-            "facts": "".join(_fact(name, value) for name, value in summary.facts().items() if name != "run"),
-            "notes": "".join(f"<li>{escape(note)}</li>" for note in _notes(history)),
-            "kinds": "".join(_kind_row(kind, each) for kind, each in pauses_by_kind(resizes).items()),
-            "pauses": _pause_rows(history, resizes),
-            "style": _resource("page.css"),
-            "plotly": get_plotlyjs(),
-            "data": script_safe(figure(history, _POINTS)),
-            "script": _resource("page.js"),
-        },
+    values = {
+        "kinds": "".join(_kind_row(kind, each) for kind, each in pauses_by_kind(resizes).items()),
+        "pauses": _pause_rows(history, resizes),
+    }
+    page = Page(
+        summary.run or summary.script or "training run",
+        "training run",
+        {name: value for name, value in summary.facts().items() if name != "run"},
+        resource(_HERE, "page.css"),
+        filled(resource(_HERE, "page.html"), values),
+        lead=f'<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in _notes(history))}</ul>',
+        charts=Charts(figure(history, _POINTS), resource(_HERE, "page.js")),
     )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
+        path.write_text(render(page), encoding="utf-8")
     except OSError as error:
         raise TrainError(f"the plot cannot be written to {path}: {error.strerror}") from error
 
 
-def _resource(name: str) -> str:
-    return files("elastane.train.reports").joinpath(name).read_text(encoding="utf-8")
-
-
 def _notes(history: History) -> list[str]:
-    """Returns notes on the charts, and the warnings of the run itself."""
+    """List what a reader must know about the charts, and what the run itself warned of."""
     windows, resizes = history.of(Stepped), history.of(Resized)
     notes = []
     if history.newer_version is not None:
@@ -80,10 +72,6 @@ def _notes(history: History) -> list[str]:
     said = [event for event in history.events if isinstance(event, Warned | Diverged)]
     notes += [f"{duration(history.since_start(event))}: {sentence(event)}" for event in said[:_NOTES]]
     return [*notes, *([f"and {len(said) - _NOTES:,} more warnings"] if len(said) > _NOTES else [])]
-
-
-def _fact(name: str, value: str) -> str:
-    return f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
 
 
 def _kind_row(kind: str, each: Pauses) -> str:

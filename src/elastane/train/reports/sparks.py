@@ -9,11 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from elastane.kit.durations import duration
 from elastane.train.reports.events import Event, Resized, Straggler, WorkerLost
 from elastane.train.reports.history import History, collect
 from elastane.train.reports.series import Measure, Series, mean, measured
 from elastane.train.reports.summary import summarise
-from elastane.train.reports.wording import amount, duration
+from elastane.train.reports.wording import amount
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MARKS = {

@@ -14,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from elastane.codec import encoded
+from elastane.kit.durations import duration
 from elastane.train.reports.events import Ended, Evaluated, Event, Resized, Saved, Started, Stepped, WorkerLost
 from elastane.train.reports.history import History, collect, redone_steps, wall_s
-from elastane.train.reports.wording import amount, duration, figures, milliseconds
+from elastane.train.reports.wording import amount, figures, milliseconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from elastane.kit.durations import duration
 from elastane.train.reports.events import (
     Diverged,
     Ended,
@@ -118,14 +119,3 @@ def amount(value: float) -> str:
 def milliseconds(seconds: float) -> str:
     """Formats a pause in milliseconds, with a decimal where it is short."""
     return f"{seconds * 1e3:,.0f} ms" if seconds >= 0.01 else f"{round(seconds * 1e3, 2) + 0.0:.2g} ms"
-
-
-def duration(seconds: float) -> str:
-    """Formats a duration: ``45 s``, ``3:12``, ``1:02:03``."""
-    if not math.isfinite(seconds):
-        return "?"
-    if seconds < 59.5:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -60,7 +60,7 @@ class Chained(torch.optim.Optimizer):
         """Groups are there already, in the optimizers."""
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """All of them."""
+        """Step all optimizers, in order."""
         if closure is not None:
             raise TrainError("opt.step(closure) is not supported: a closure would be run on part of a batch")
         self._stepping = True

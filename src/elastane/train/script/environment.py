@@ -14,7 +14,7 @@ from elastane.train.worker.membership import Membership, StaticMembership
 
 
 def membership_here() -> Membership:
-    """Where are we?"""
+    """Membership as the environment says: elastic, started by torchrun, or alone."""
     if "ELASTANE_COORDINATOR" in os.environ and "ELASTANE_WORKER" in os.environ:
         # Libraries that look for a fixed group would find a wrong one.
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):

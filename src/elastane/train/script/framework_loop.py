@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from elastane.train.script.job import Job
+from elastane.train.script.api import Job
 from elastane.train.script.loader import ElasticLoader
 
 
@@ -75,6 +75,7 @@ class WholeSteps:
     def begin_epoch(self, number: int, epochs: int) -> bool:
         """Bring the job to this of its epochs; False if it has already left it behind."""
         if self._epochs is None:
+            self._job._session.leave_target_to_script()  # the framework counts, and would not notice
             self._epochs = self._job.epochs(epochs)
             next(self._epochs, None)
         elif self._job.epoch < number:

@@ -7,28 +7,27 @@ it has to be repeated, the samples are those after the position, and the positio
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elastane.train.data.contract import Source
 from elastane.train.data.torch_settings import LoaderSettings
 from elastane.train.errors import TrainError
+from elastane.train.script.training import Training
 from elastane.train.worker.batch_split import Mode
-from elastane.train.worker.loop import Loop
 
 _ALMOST = 1e-6
 
 
 class ElasticLoader:
-    """Made by ``job.loader``."""
+    """An iterable that gives each worker its units of every step; ``job.loader`` makes it."""
 
     def __init__(
         self,
         name: str,
         source: Source,
         settings: LoaderSettings,
-        loop: Loop,
-        enter: Callable[[], None],
+        training: Training,
         adapts: bool,
     ) -> None:
         self.name = name
@@ -41,13 +40,13 @@ class ElasticLoader:
         self.steps = 0
         """Whole steps made in the present loop, by whoever made them: the same on every worker."""
         self.skipped = 0
+        """Those of which the script skipped every part."""
         self._loops_done = 0
         self._loops_seen = 0
         self._epoch = 0
         self._seen_in = 0
         self._opened: int | None = None
-        self._loop = loop
-        self._enter = enter
+        self._training = training
         if source.length is not None and batch_size > source.length:
             raise TrainError(
                 f"loader {name!r}: batch_size {batch_size} is larger than the data set ({source.length} samples)"
@@ -75,7 +74,7 @@ class ElasticLoader:
     @property
     def step_size(self) -> int:
         """Samples of one step, as the owner means it: several batches where gradients are accumulated."""
-        return self.batch_size * self._loop.accumulate
+        return self.batch_size * self._training.recipe.accumulate
 
     def __bool__(self) -> bool:
         """A loader is always there: ``if loader`` must not ask a stream for its length."""
@@ -85,14 +84,14 @@ class ElasticLoader:
     def replaying(self) -> bool:
         """Whether the script has not yet come to where this loader stands."""
         self._turn_epoch()
-        return self._epoch > self._loop.here or self._loops_seen < self._loops_done
+        return self._epoch > self._training.position.here or self._loops_seen < self._loops_done
 
     def __iter__(self) -> Iterator[Any]:
         try:
             yield from self.units()
         except GeneratorExit:
             # A "break": nothing may be raised here.  What was fetched and not stepped on comes first in the next loop.
-            self._loop.drop()
+            self._training.loop.drop()
             self._turn_epoch()
             self._end_loop()
             self._loops_seen += 1
@@ -100,13 +99,13 @@ class ElasticLoader:
 
     def units(self) -> Iterator[Any]:
         """What this worker has to compute; closed early, it leaves the loop open."""
-        self._enter()
+        loop = self._training.enter()
         if self.replaying:
             self._loops_seen += 1
             return
-        loop = self._loop
+        position = self._training.position
         while not self.replaying:
-            loop.catching_up = False
+            position.arrive()
             loop.boundary()
             if self.replaying:
                 break  # others had left the loop, and their state was taken over
@@ -119,11 +118,11 @@ class ElasticLoader:
             while (unit := loop.next_unit()) is not None:
                 offset, count = unit
                 batch = self.source.fetch(self.position + offset, count)
-                loop.inside = True
+                position.enter_body()
                 try:
                     yield batch
                 finally:
-                    loop.inside = False
+                    position.leave_body()
         # Done here, or by those whose state was taken over in the middle of it.
         self._loops_seen += 1
 
@@ -140,10 +139,11 @@ class ElasticLoader:
         # The end of a stream, found by reading.
         return found if found == samples else found // self.batch_size * self.batch_size
 
-    def advance(self, samples: int) -> None:
-        """These have been trained on."""
+    def advance(self, samples: int, *, skipped: bool = False) -> None:
+        """A step on these is complete; ``skipped`` if the script skipped every part of it."""
         self.position += samples
         self.steps += 1
+        self.skipped += skipped
 
     def _end_loop(self) -> None:
         self._loops_done += 1
@@ -158,25 +158,26 @@ class ElasticLoader:
 
     def _turn_epoch(self) -> None:
         """Count loops per epoch: those the script has come by, and those that are done."""
-        if self._seen_in != self._loop.here:
-            self._seen_in, self._loops_seen = self._loop.here, 0
-        if self._epoch < self._loop.here:
-            self._epoch, self._loops_done = self._loop.here, 0
+        if self._seen_in != self._training.position.here:
+            self._seen_in, self._loops_seen = self._training.position.here, 0
+        if self._epoch < self._training.position.here:
+            self._epoch, self._loops_done = self._training.position.here, 0
 
     def _target(self) -> float | None:
         """Progress at which this epoch ends, where epochs are statistical (adaptive mode)."""
-        adaptation = self._loop.adaptation
-        statistical = self.adapts and self._loop.settings.mode is Mode.ADAPTIVE and adaptation is not None
+        adaptation, mode = self._training.loop.adaptation, self._training.settings.mode
+        statistical = self.adapts and mode is Mode.ADAPTIVE and adaptation is not None
         if not statistical or self.source.length is None:
             return None
-        return (self.usable or 0) * (self._loop.here + 1) / self.step_size
+        return (self.usable or 0) * (self._training.position.here + 1) / self.step_size
 
     def _enough(self) -> bool:
         target = self._target()
         return target is not None and self._progress() >= target - _ALMOST
 
     def _progress(self) -> float:
-        return self._loop.adaptation.progress if self._loop.adaptation is not None else 0.0
+        adaptation = self._training.loop.adaptation
+        return adaptation.progress if adaptation is not None else 0.0
 
     def _next_pass(self) -> bool:
         """The pass is over, or the epoch is; True if this epoch goes on with another pass."""
@@ -197,7 +198,7 @@ class ElasticLoader:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go there."""
+        """The inverse of ``state_dict``."""
         self.passes, self.position = int(state["passes"]), int(state["position"])
         self.steps, self.skipped = int(state.get("steps", 0)), int(state.get("skipped", 0))
         self._epoch, self._loops_done = int(state["epoch"]), int(state["loops"])

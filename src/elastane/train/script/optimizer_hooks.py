@@ -6,29 +6,29 @@ frameworks that hold them work on.  ``step`` acts once per real step, however ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
 import torch
 
 from elastane.train.errors import TrainError
-from elastane.train.worker.loop import Loop
+from elastane.train.script.training import Training
 
 _MARK = "_wrapped_by_lr_sched"
 """What PyTorch's schedulers leave on an optimizer's ``step``, and warn if they do not find it again."""
 
 
-def gate_optimizer(
-    optimizer: torch.optim.Optimizer, loop: Loop, replaying: Callable[[], bool] = lambda: False
-) -> None:
-    """``step`` ends a unit; a group that came with the state is not added again on the way back to it."""
+def gate_optimizer(optimizer: torch.optim.Optimizer, training: Training, *, repeats: bool = False) -> int:
+    """Let ``step`` end a unit; returns the optimizer's number.
+
+    A parameter group that came with the state is not added again on the way back to it.
+    """
     raw, raw_add = optimizer.step, optimizer.add_param_group
 
     def step(_self: torch.optim.Optimizer, closure: Any = None) -> None:
         if closure is not None:
             raise TrainError("opt.step(closure) is not supported: a closure would be run on part of a batch")
-        loop.stepping(number)
+        training.loop.stepping(number)
 
     def zero_grad(set_to_none: bool = True) -> None:
         """Drop the gradients; never zeroed in place, since a newcomer may still be sent the last ones."""
@@ -41,10 +41,10 @@ def gate_optimizer(
         given = param_group["params"]
         given = [given] if isinstance(given, torch.Tensor) else list(given)
         known = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        if not (replaying() and all(id(p) in known for p in given)):
+        if not (training.replaying and all(id(p) in known for p in given)):
             raw_add({**param_group, "params": given})
 
-    number = loop.enlist(raw)
+    number = training.recipe.enlist(raw, repeats=repeats)
     if hasattr(
         raw, _MARK
     ):  # a scheduler was made before, and looks for its mark; what it did to step is behind ours
@@ -53,26 +53,27 @@ def gate_optimizer(
     optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
     optimizer.zero_grad = zero_grad  # type: ignore[method-assign]
     optimizer.add_param_group = add_param_group  # type: ignore[method-assign]
+    return number
 
 
-def gate_scheduler(scheduler: Any, loop: Loop, replaying: Any) -> None:
-    """``step`` acts unless a step is half done, or the script is only finding its way back."""
+def gate_scheduler(scheduler: Any, training: Training) -> None:
+    """Let ``step`` act unless a step is half done, or the script is only finding its way back."""
     raw = scheduler.step
 
     def step(*args: Any, **kwargs: Any) -> None:
-        if not loop.half_done and not replaying():
+        if not training.half_done and not training.replaying:
             raw(*args, **kwargs)
 
     scheduler.step = step
 
 
-def gate_scaler(scaler: Any, loop: Loop) -> None:
-    """``step`` unscales, checks and steps on the reduced gradients; ``update`` follows real steps only."""
+def gate_scaler(scaler: Any, training: Training) -> None:
+    """Let ``step`` unscale, check and step on the reduced gradients, and ``update`` follow real steps only."""
     raw_step, raw_update, raw_unscale = scaler.step, scaler.update, scaler.unscale_
-    make_step = loop.raw_step
+    make_step = training.recipe.raw_step()
 
     def scaled_step() -> None:
-        optimizer = loop.state.optimizer
+        optimizer = training.state.optimizer
         assert optimizer is not None
         gated = optimizer.step
         optimizer.step = make_step  # type: ignore[method-assign,assignment]
@@ -84,20 +85,18 @@ def gate_scaler(scaler: Any, loop: Loop) -> None:
             scaler.unscale_ = unscale_
 
     def step(optimizer: torch.optim.Optimizer, *_args: Any, **_kwargs: Any) -> None:
-        if optimizer is not loop.state.optimizer:
+        if optimizer is not training.state.optimizer:
             raise TrainError("scaler.step() was called with another optimizer than the job's")
-        loop.unit_done()
+        training.loop.unit_done()
 
     def unscale_(optimizer: torch.optim.Optimizer) -> None:
         """In the loop body there is only a part: the whole gradient is unscaled and checked at the step."""
-        if optimizer is not loop.state.optimizer:
+        if optimizer is not training.state.optimizer:
             raw_unscale(optimizer)
 
     def update(*args: Any, **kwargs: Any) -> None:
-        if loop.stepped:
+        if training.stepped:
             raw_update(*args, **kwargs)
 
-    loop.raw_step = scaled_step
-    loop.loss_scale = scaler.get_scale
-    loop.scaled = True
+    training.recipe.scale(scaled_step, scaler.get_scale)
     scaler.step, scaler.update, scaler.unscale_ = step, update, unscale_

@@ -37,6 +37,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from elastane.kit.atomic_files import sync
 from elastane.train.errors import TrainError
 from elastane.train.worker.state_codec import Packed, clone_tensors
 
@@ -106,7 +107,7 @@ class CheckpointStore:
         with _disk_errors(f"cannot raise the fence in {self.directory}"):
             self._make_directory()
             (self.directory / f"fence-{generation:0{_DIGITS}}").touch()
-            _sync(self.directory)
+            sync(self.directory)
             self._clear_unfinished(generation - 1)
             highest = self.fence()
             for path, number in self._named(_FENCE):
@@ -155,7 +156,7 @@ class CheckpointStore:
     def _make_directory(self) -> None:
         if not self.directory.is_dir():
             self.directory.mkdir(parents=True, exist_ok=True)
-            _sync(self.directory.parent)
+            sync(self.directory.parent)
 
     def _write(self, target: Path, packed: Packed, facts: Mapping[str, Any]) -> None:
         try:
@@ -166,8 +167,8 @@ class CheckpointStore:
         serial = 1 + max((_place(path)[1] for path in self._newest_first()), default=0)
         files = {name: _facts(target / name, sync=True) for name in (_TENSORS, _TREE)}
         (target / _MANIFEST).write_bytes(_sealed({**facts, "serial": serial, "files": files}))
-        _sync(target / _MANIFEST)
-        _sync(target)
+        sync(target / _MANIFEST)
+        sync(target)
 
     def _publish(self, unfinished: Path, step: int, generation: int) -> Path:
         # No directory can be renamed over a full one, so a step has two names to use in turn.
@@ -179,7 +180,7 @@ class CheckpointStore:
             final = again
         self._refuse_if_fenced(generation)
         unfinished.rename(final)
-        _sync(self.directory)
+        sync(self.directory)
         return final
 
     @contextlib.contextmanager
@@ -315,14 +316,6 @@ def _facts(path: Path, sync: bool = False) -> dict[str, int]:
             checksum = zlib.crc32(chunk, checksum)
             size += len(chunk)
     return {"bytes": size, "crc32": checksum}
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -45,8 +45,17 @@ class Agreement:
         self._losses[0] += value
         self._losses[1] += 1.0
 
+    def take_generation(self) -> int:
+        """The generation to be entered now, once; 0 for none."""
+        generation, self.generation = self.generation, 0
+        return generation
+
+    def resume(self, total: int) -> None:
+        """Take over the total batch that others have agreed on."""
+        self.total = total
+
     def alone(self) -> None:
-        """There is nobody to agree with."""
+        """With one worker, what it is told decides."""
         self.generation = self._membership.next_generation()
         self.stop = self._membership.stop_cause() is not None
 

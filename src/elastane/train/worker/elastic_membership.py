@@ -19,13 +19,14 @@ from elastane.train.worker.coordinator_client import Link
 from elastane.train.worker.group import Group
 from elastane.train.worker.live_join import ShadowReceiver, ShadowSender
 from elastane.train.worker.membership import Change, Crew, Membership
+from elastane.train.worker.state_streams import StateStreams
 
 ORPHAN_S = 5.0
 """How long the end of a job waits for a coordinator that is not there."""
 
 
 class ElasticMembership(Membership):
-    """Members by plan."""
+    """A worker whose group follows the plans of a coordinator."""
 
     def __init__(self, link: Link, token: str, host: str = "127.0.0.1") -> None:
         super().__init__()
@@ -37,10 +38,7 @@ class ElasticMembership(Membership):
         self._built: dict[int, Group | None] = {}
         self._unbuilt: dict[int, str] = {}
         """Why groups of urgent plans could not be connected."""
-        self._senders: list[ShadowSender] = []
-        self._finishing: list[ShadowSender] = []
-        self._unfollowable = ""
-        """Why nobody can follow this worker, if that was found out at a switch."""
+        self._streams = StateStreams(link.worker, token)
         self._worn: list[tuple[int, Group]] = []
         self._lock = threading.Lock()
         self._complete = False
@@ -111,7 +109,7 @@ class ElasticMembership(Membership):
     def join(self, crew: Crew) -> None:
         """Wait to be planned in, and become a replica of those who train."""
         link = self.link
-        signature = {**crew.signature(), "shadow": crew.followable}
+        signature = {**crew.signature(), "shadow": crew.replication is not None}
         hurry()
         link.account.update(phase="ready", signature=signature, stream=self._receiver.address)
         link.doing = "outside"
@@ -132,7 +130,11 @@ class ElasticMembership(Membership):
                 self._adopt(plan)
                 self._share(crew, plan)
             elif plan.shadow:
-                crew.follow(self._receiver, lambda: link.send(type="caught_up", generation=plan.generation))
+                replication = crew.replication
+                assert replication is not None  # said in the signature
+                replication.follow(
+                    self._receiver, lambda: link.send(type="caught_up", generation=plan.generation)
+                )
                 self._complete = True
                 self._await_built(plan.generation)
                 self._adopt(plan)
@@ -243,53 +245,28 @@ class ElasticMembership(Membership):
 
     def boundary(self, crew: Crew) -> None:
         """Send newcomers the next piece of state; let go of groups nobody uses."""
-        self._open_streams(crew)
-        for sender in self._senders:
-            sender.boundary(crew.step)
-            if sender.problem:
-                self.link.send(type="lagging", generation=sender.generation, why=sender.problem)
-        self._senders = [s for s in self._senders if not s.problem]
-        self._finishing = [s for s in self._finishing if not s.done]
+        for generation, why in self._streams.boundary(self.link.plan, crew):
+            self.link.send(type="lagging", generation=generation, why=why)
         if self._worn and self.link.settled >= self.generation:
             worn, self._worn = self._worn, []
             for _, group in worn:
                 group.retire()
 
-    def _open_streams(self, crew: Crew) -> None:
-        plan = self.link.plan
-        wanted = plan.generation if plan is not None and plan.shadow else 0
-        for sender in self._senders:
-            if sender.generation != wanted:
-                sender.cancel()
-        self._senders = [s for s in self._senders if s.generation == wanted]
-        if plan is not None and wanted and not self._senders:
-            for joiner, donor in plan.donors.items():
-                if donor == self.link.worker:
-                    sender = crew.sender(plan.streams[joiner], self._token)
-                    sender.generation = plan.generation
-                    if self._unfollowable:
-                        sender.refuse(self._unfollowable)
-                    self._senders.append(sender)
-
     def refuse_streams(self, why: str) -> None:
         """Newcomers that follow join by a copy instead; told to the coordinator at the boundary."""
-        for sender in self._senders:
-            sender.refuse(why)
+        self._streams.refuse(why)
 
     def yield_gradients(self) -> None:
-        """Senders may still be reading what is about to be overwritten."""
-        for sender in (*self._senders, *self._finishing):
-            sender.yield_gradients()
+        """Senders may still be reading the reduced gradient, which is about to be overwritten."""
+        self._streams.yield_gradients()
 
     def yield_parameters(self) -> None:
-        """Likewise."""
-        for sender in (*self._senders, *self._finishing):
-            sender.yield_parameters()
+        """Senders may still be reading parameters, which the optimizer is about to change."""
+        self._streams.yield_parameters()
 
     def applied(self, step: int, gradient: Any, groups: Callable[[], list[dict[str, Any]]]) -> None:
         """Newcomers that follow get the gradient."""
-        for sender in self._senders:
-            sender.applied(step, gradient, groups())
+        self._streams.applied(step, gradient, groups)
 
     def switch(self, generation: int, crew: Crew) -> None:
         """Enter a prepared generation, or leave if it is without this worker."""
@@ -302,12 +279,7 @@ class ElasticMembership(Membership):
         plan = link.plan
         if plan is None or plan.generation != generation or link.aborted >= generation:
             return  # it broke meanwhile: the next collective will say so
-        senders, self._senders = self._senders, []
-        for sender in senders:
-            sender.finish(crew.step)
-            # Found out too late for this one, which has to begin again: the next is copied from the start.
-            self._unfollowable = self._unfollowable or sender.problem
-        self._finishing += senders
+        senders = self._streams.finish(crew.step)
         if self.link.worker in plan.leavers:
             self._leave(senders, generation)
         before = self.world
@@ -337,10 +309,7 @@ class ElasticMembership(Membership):
         began = time.perf_counter()
         link, before = self.link, self.world
         ended = max(self.generation, link.aborted)
-        for sender in self._senders:
-            sender.cancel()
-        self._senders = []
-        self.yield_gradients()  # who was promised the whole state still gets it
+        self._streams.cancel()
         while True:
             self._retire_group()
             self.group, self.world = None, 1

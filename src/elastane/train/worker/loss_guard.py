@@ -26,8 +26,10 @@ _BEHIND = "_elastane_behind"
 class LossGuard:
     """One look at the first loss of one worker."""
 
-    def __init__(self, factors: Callable[[], tuple[float, ...]], warn: Callable[[str], None]) -> None:
-        self.wanted = True
+    def __init__(
+        self, factors: Callable[[], tuple[float, ...]], warn: Callable[[str], None], *, wanted: bool = True
+    ) -> None:
+        self.wanted = wanted
         """Until there has been a look, or the script has said what its loss is."""
         self._factors = factors
         self._warn = warn

@@ -21,19 +21,36 @@ from elastane.train.worker.live_join import ShadowReceiver, ShadowSender
 from elastane.train.worker.replica_state import TrainingState
 
 
+class Replication(Protocol):
+    """The two ends of a shadow join, where a newcomer can repeat this worker's updates."""
+
+    def sender(self, target: str, token: str, generation: int) -> ShadowSender:
+        """A new stream of this worker's state, to a newcomer of this generation."""
+        ...
+
+    def follow(self, receiver: ShadowReceiver, caught_up: Callable[[], None]) -> int:
+        """Become a replica of the worker that sends; returns the step."""
+        ...
+
+
 class Crew(Protocol):
     """What membership needs of the training it serves."""
 
     state: TrainingState
 
-    step: int
-    """Optimizer steps made here."""
-    tick: int
-    """Everything completed together so far: who has more is ahead."""
+    @property
+    def step(self) -> int:
+        """Optimizer steps made here."""
+        ...
 
     @property
-    def followable(self) -> bool:
-        """Whether a newcomer can become a replica by repeating this worker's updates."""
+    def tick(self) -> int:
+        """Everything completed together so far: of two workers the one with more is ahead."""
+        ...
+
+    @property
+    def replication(self) -> Replication | None:
+        """How a newcomer follows this worker; None where it can only take over a copy."""
         ...
 
     def signature(self) -> Mapping[str, Any]:
@@ -48,16 +65,8 @@ class Crew(Protocol):
         """Undo what a step under way has done to the model: others may be about to take its state over."""
         ...
 
-    def sender(self, target: str, token: str) -> ShadowSender:
-        """A new stream of this worker's state."""
-        ...
-
-    def follow(self, receiver: ShadowReceiver, caught_up: Callable[[], None]) -> int:
-        """Become a replica of whoever sends; returns the step."""
-        ...
-
     def changed(self, change: Change) -> None:
-        """Membership has changed."""
+        """Adapt to other members, ranks and shares."""
         ...
 
 

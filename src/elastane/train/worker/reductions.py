@@ -5,26 +5,26 @@ then reduced over all parts, means weighted by samples, so the result does not d
 Elsewhere each worker has one value.  What all have to add up is a table with a row per value, so that everybody
 combines the same rows in the same order.
 
-Results are kept under the place they were asked for (as those of ``Loop.from_leader``): a worker that is behind, or
+Results are kept under the place they were asked for (as those of ``LeaderResults``): a worker that is behind, or
 runs the script again up to its position, gets the one there was.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from elastane.suggest import did_you_mean
-from elastane.train.errors import MembershipChanged, TrainError
+from elastane.train.errors import TrainError
+from elastane.train.reduce.contract import Shares
+from elastane.train.worker.membership import Membership
+from elastane.train.worker.position import Position
 from elastane.train.worker.same_place import same_everywhere
-
-if TYPE_CHECKING:
-    from elastane.train.worker.loop import Loop
+from elastane.train.worker.script_collective import ScriptCollectives
 
 LARGEST = 1 << 16
 """Numbers in one value: results travel with the state."""
@@ -103,11 +103,36 @@ class CallCounter:
         return number
 
 
+class Body(Protocol):
+    """The loop body, as far as reductions in it need to know."""
+
+    @property
+    def unit_open(self) -> bool:
+        """Whether the script has not called ``opt.step()`` yet."""
+        ...
+
+    turn: int
+    """Bodies begun so far."""
+    begun: int
+    """The step that is computed, or just completed."""
+    shares: Shares
+    """How that step is cut into units."""
+    last_unit: int | None
+    """The unit that ended last, unless it has to be computed again."""
+    stepped: bool
+    """Whether the last ``opt.step()`` completed the step."""
+
+
 class Reductions:
     """One worker's part in the reductions that its script asks for."""
 
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
+    def __init__(
+        self, membership: Membership, position: Position, collectives: ScriptCollectives, body: Body
+    ) -> None:
+        self._membership = membership
+        self._position = position
+        self._collectives = collectives
+        self._body = body
         self._calls = CallCounter()
         self._results: dict[str, dict[str, Tensor]] = {}
         self._parts: dict[int, dict[int, Tensor]] = {}
@@ -115,25 +140,24 @@ class Reductions:
 
     def reduce(self, value: Any, how: str, place: str) -> Any:
         """Reduce ``value`` over the workers; ``place`` is where the script is, if not in a loop body."""
-        given = _Value.of(value, how)
-        loop = self._loop
-        if not loop.inside:
+        given, body = _Value.of(value, how), self._body
+        if not self._position.inside:
             rows = {-1: given.flat}
             return given.given_back(self._result(place, self._calls.next(place), given, rows))
-        if loop.unit_open:
+        if body.unit_open:
             raise TrainError(
                 "job.all_reduce(...) was called before opt.step(): until then workers may have different numbers of "
                 "parts to compute; call it behind opt.step(), or behind the loop"
             )
-        call = self._calls.next(f"turn {loop.turn}")
-        if self._parts_of != loop.begun:
-            self._parts, self._parts_of = {}, loop.begun
+        call = self._calls.next(f"turn {body.turn}")
+        if self._parts_of != body.begun:
+            self._parts, self._parts_of = {}, body.begun
         parts = self._parts.setdefault(call, {})
-        if loop.last_unit is not None:
-            parts[loop.last_unit] = given.flat
-        if not loop.stepped:
+        if body.last_unit is not None:
+            parts[body.last_unit] = given.flat
+        if not body.stepped:
             return value
-        return given.given_back(self._result(f"step {loop.begun}", call, given, parts))
+        return given.given_back(self._result(f"step {body.begun}", call, given, parts))
 
     def keep(self, units: Collection[int]) -> None:
         """A step is computed again: of what this worker had, only these units count."""
@@ -144,34 +168,22 @@ class Reductions:
 
     def _result(self, place: str, call: int, given: _Value, rows: Mapping[int, Tensor]) -> Tensor:
         """The result for this call; made together with all others unless it is there already."""
-        loop, m, key = self._loop, self._loop.membership, str(call)
-        if not loop.inside:
-            loop.meet_the_absent()
-        while key not in self._results.get(place, {}):
-            if loop.inside and loop.skips.impossible():
-                return given.flat
-            loop.catching_up = False
-            m.doing("evaluating", loop.step)
-            problem, began = "", time.perf_counter()
-            try:
-                result = self._together(f"{place} {call} {given.mark}", given, rows)
-            except MembershipChanged as error:
-                problem = str(error)
-            if not problem:
-                loop.tick += 1
-                self._store(place, key, result)
-            else:
-                m.recover(loop, problem, time.perf_counter() - began)
-                loop.catching_up = key in self._results.get(place, {})
+        key = str(call)
+
+        def attempt() -> None:
+            self._store(place, key, self._together(f"{place} {call} {given.mark}", given, rows))
+
+        if not self._collectives.until(lambda: key in self._results.get(place, {}), attempt):
+            return given.flat
         return self._results[place][key]
 
     def _together(self, mark: str, given: _Value, rows: Mapping[int, Tensor]) -> Tensor:
-        m, shares = self._loop.membership, self._loop.shares
+        m = self._membership
         if -1 in rows:
             counts: Sequence[int] = [1] * m.world
             rows = {m.rank: rows[-1]}
         else:
-            counts = shares.counts
+            counts = self._body.shares.counts
         table = torch.zeros(len(counts), 1 + len(given.flat), dtype=torch.float64)
         for row, values in rows.items():
             table[row, 0], table[row, 1:] = 1.0, values
@@ -186,7 +198,7 @@ class Reductions:
 
     def _compare(self, mark: str) -> None:
         """Workers must not meet in one collective with tables of different sizes."""
-        if not same_everywhere(self._loop.membership, mark):
+        if not same_everywhere(self._membership, mark):
             raise TrainError(
                 "workers do not call job.all_reduce(...) alike: call it at the same place on all, equally often, "
                 "with values of the same shape"
@@ -205,5 +217,5 @@ class Reductions:
         return {"results": self._results}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take them over."""
+        """Take over the results that another worker had."""
         self._results = {place: dict(found) for place, found in state["results"].items()}

@@ -84,6 +84,10 @@ class TrainingState:
     def model(self, model: nn.Module) -> None:
         self.models = {"model": model}
 
+    def select(self, selection: Selection) -> None:
+        """Let ``selection`` say, and be told, which parameters are trained."""
+        self.selection = selection
+
     @property
     def optimizer(self) -> torch.optim.Optimizer | None:
         """The optimizer; the first one, where there are several."""

@@ -37,13 +37,34 @@ class SkippedParts:
         """Something was called that the absent have missed."""
 
     def begin(self) -> None:
-        """A step begins."""
+        """Forget what was skipped in the step before."""
         self.units, self.closing, self.absent, self.others_absent = set(), False, False, False
 
     def begin_again(self, kept: Collection[int]) -> None:
         """It is computed again, but for the units that are kept."""
         self.units &= set(kept)
         self.closing = self.called = False
+
+    def skip(self, unit: int) -> None:
+        """The script has skipped an own unit."""
+        self.units.add(unit)
+
+    def close(self) -> None:
+        """The next unit is computed already: it only takes the script past ``opt.step()``."""
+        self.closing = True
+
+    def stay_away(self) -> None:
+        """This worker has no unit left with which its script could come by ``opt.step()``."""
+        self.absent = True
+
+    def come_by(self) -> None:
+        """There are units left to compute: whether the script comes by ``opt.step()`` is open again."""
+        self.absent = False
+
+    def take_source(self) -> int | None:
+        """The rank whose state the absent take over, once; None if nobody was absent."""
+        source, self.source = self.source, None
+        return source
 
     @property
     def behind(self) -> bool:

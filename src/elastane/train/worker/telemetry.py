@@ -40,7 +40,7 @@ class StragglerWatch:
         return found
 
     def reset(self) -> None:
-        """Ranks have changed."""
+        """Forget the counts: ranks belong to other workers now."""
         self._slow.clear()
 
 

@@ -56,7 +56,8 @@ class ElasticSampler(Sampler[int]):
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
         """This batch of the present round is done, here and (for they step together) on all workers."""
-        together = session().record.batch = batch_size * size()
+        together = batch_size * size()
+        session().record.counts(together)
         self._done[self._round()[batch_idx * together : (batch_idx + 1) * together]] = True
 
     def record_indices(self, indices: Iterable[int]) -> None:
@@ -102,7 +103,7 @@ class ElasticSampler(Sampler[int]):
         return {"epoch": self.epoch, "done": self._done}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go there."""
+        """The inverse of ``state_dict``."""
         if len(state["done"]) != len(self._done):
             raise ValueError(f"{len(state['done'])} samples instead of {len(self._done)}")
         self.epoch = int(state["epoch"])

@@ -33,7 +33,7 @@ class State:
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """Members have changed."""
+        """Call what the script registered for a change of members."""
         self.reset()
         for callback in self._reset_callbacks:
             callback()
@@ -95,7 +95,7 @@ class ObjectState(State):
         here = session()
         self._commits += 1
         epoch = getattr(self, "epoch", 0)
-        here.record.epoch = epoch if isinstance(epoch, int) else 0
+        here.record.at_epoch(epoch if isinstance(epoch, int) else 0)
         self._keep()
 
     def restore(self) -> None:
@@ -115,7 +115,8 @@ class ObjectState(State):
             except (RuntimeError, ValueError, KeyError) as error:
                 text = " ".join(str(error).split())
                 raise TrainError(f"elastic state: another worker's {name} does not fit: {text}") from error
-        self._commits, session().step = picture["commits"], picture["step"]
+        self._commits = picture["commits"]
+        session().resume(picture["step"])
 
     def sync(self) -> None:
         """Everybody takes over the newest state; the first of all looks for a checkpoint."""

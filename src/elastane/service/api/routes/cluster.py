@@ -22,13 +22,13 @@ async def list_nodes(call: Asked) -> list[NodeInfo]:
 
 @routes.post("/nodes/{node}/drain")
 async def drain_node(call: Asked, node: NodeId) -> NodeInfo:
-    """Let a node run empty."""
+    """Drain a node: no new work, and running work moves away."""
     return call.service.drain(call.who, node, draining=True)
 
 
 @routes.post("/nodes/{node}/undrain")
 async def undrain_node(call: Asked, node: NodeId) -> NodeInfo:
-    """Let a node take work again."""
+    """Let a drained node take work again."""
     return call.service.drain(call.who, node, draining=False)
 
 
@@ -47,7 +47,7 @@ async def set_policy(call: Asked, wish: ChoosePolicy) -> PolicyInfo:
 
 @routes.put("/policy/shadow")
 async def set_shadow(call: Asked, wish: ChooseShadow) -> PolicyInfo:
-    """Let another policy say what it would have done."""
+    """Ask another policy beside the real one, and only compare."""
     call.target = wish.policy or "none"
     return call.service.set_shadow(call.who, wish.policy)
 

@@ -98,7 +98,7 @@ async def suspend_job(call: Asked, job: JobId) -> JobSummary:
 
 @routes.post("/jobs/{job}/resume")
 async def resume_job(call: Asked, job: JobId) -> JobSummary:
-    """Let a job compete again."""
+    """Take a job off hold, so that it competes again."""
     return line_for(call, call.service.resume(call.who, job))
 
 

@@ -1,4 +1,4 @@
-"""People: users, their tokens, and what they did.  Whoever is no admin has to do with tokens of their own only."""
+"""Routes for users, tokens and the audit log.  Only admins handle tokens of others."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _GONE: dict[str, Any] = {"status_code": 204, "response_class": Response}
 
 @routes.get("/users")
 async def list_users(call: Asked) -> list[UserInfo]:
-    """Everybody who may log in."""
+    """All users, with roles and tenants."""
     return call.accounts.users()
 
 
 @routes.post("/users", status_code=201)
 async def add_user(call: Asked, wish: AddUser) -> UserInfo:
-    """Let somebody in; they need a token next."""
+    """Add a user, who needs a token next."""
     call.target = wish.name
     return call.accounts.add_user(wish.name, wish.role, wish.tenant)
 
 
 @routes.delete("/users/{user}", **_GONE)
 async def remove_user(call: Asked, user: UserName) -> Response:
-    """Take somebody out, with all their tokens."""
+    """Remove a user together with all tokens."""
     _not_oneself(call, user)
     call.accounts.remove_user(user)
     return Response(status_code=204)
@@ -43,13 +43,13 @@ async def remove_user(call: Asked, user: UserName) -> Response:
 
 @routes.put("/users/{user}/role")
 async def set_role(call: Asked, user: UserName, wish: SetRole) -> UserInfo:
-    """Give a user other rights."""
+    """Change a user's role."""
     _not_oneself(call, user)
     return call.accounts.set_role(user, wish.role)
 
 
 def _not_oneself(call: Call, user: str) -> None:
-    """An admin who locks themselves out may lock everybody out."""
+    """Refuse admins to change their own rights: the last one could lock all users out."""
     if user == call.who.user:
         raise Conflict("you cannot take away your own rights; let another admin do it")
 

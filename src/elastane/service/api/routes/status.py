@@ -28,13 +28,13 @@ class Health(Message):
 
 
 class Figures(Response):
-    """Text that Prometheus reads."""
+    """A response in the text format of Prometheus."""
 
     media_type = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events."""
+    """A response of server-sent events."""
 
     media_type = "text/event-stream"
 
@@ -47,7 +47,7 @@ async def health() -> Health:
 
 @outside.get("/metrics", response_class=Figures)
 async def metrics(call: Asked) -> Response:
-    """Figures for Prometheus."""
+    """Metrics in the text format of Prometheus."""
     from elastane.service.api.metrics import exposition  # not before somebody asks: starts are short without
 
     return Figures(exposition(call.service.gauges()))
@@ -55,20 +55,20 @@ async def metrics(call: Asked) -> Response:
 
 @routes.get("/openapi.json")
 async def openapi(request: Request) -> dict[str, Any]:
-    """This API's description."""
+    """The description of this API, as OpenAPI."""
     description: dict[str, Any] = request.app.openapi()
     return description
 
 
 @routes.get("/info")
 async def info(call: Asked) -> ServerInfo:
-    """Who answers, and what there is."""
+    """Version, policy and size of the server that answers."""
     return call.service.info()
 
 
 @routes.get("/whoami")
 async def whoami(call: Asked) -> UserInfo:
-    """Whose token this is."""
+    """The user that the token belongs to."""
     return UserInfo(name=call.who.user, role=call.who.role, tenant=call.who.tenant)
 
 

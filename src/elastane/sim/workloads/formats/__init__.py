@@ -6,6 +6,7 @@ from typing import Any
 
 from elastane.sim.workloads.formats.acme import KalosFormat, SerenFormat
 from elastane.sim.workloads.formats.base import Format, Options
+from elastane.sim.workloads.formats.elastane import ElastaneFormat
 from elastane.sim.workloads.formats.gavel import GavelFormat, ShockwaveFormat
 from elastane.sim.workloads.formats.helios import HeliosFormat
 from elastane.sim.workloads.formats.itp import ItpFormat
@@ -14,6 +15,7 @@ from elastane.sim.workloads.formats.pollux import PolluxFormat
 from elastane.sim.workloads.formats.tiresias import ChronusFormat, TiresiasFormat
 
 FORMATS: tuple[Format[Any], ...] = (
+    ElastaneFormat(),
     PolluxFormat(),
     PhillyFormat(),
     PhillyCsvFormat(),

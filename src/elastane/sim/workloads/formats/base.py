@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from elastane.errors import ElastaneError
+from elastane.sim.workloads.owner_columns import with_owner_columns
 from elastane.sim.workloads.rows import BadRow, Row, read_cells
 from elastane.sim.workloads.trace import TraceJob
 
@@ -30,12 +31,13 @@ class Options:
     """What a reader may be told about a trace; every format names the ones it understands.
 
     ``cluster`` keeps one cluster of several; ``steps_per_s`` turns steps into seconds where a trace has no
-    durations; ``time_unit_s`` is the length of the trace's unit of time.
+    durations; ``time_unit_s`` is the length of the trace's unit of time; ``keep_steps`` leaves steps as they are.
     """
 
     cluster: str | None = None
     steps_per_s: float | None = None
     time_unit_s: float | None = None
+    keep_steps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,10 @@ class Format(ABC, Generic[R]):
 
 
 class CsvFormat(Format[Row]):
-    """A comma-separated format with a header line; columns it does not know are ignored."""
+    """A comma-separated format with a header line.
+
+    Besides its own columns those of ``owner_columns`` are read where a file has them; all others are ignored.
+    """
 
     columns: ClassVar[tuple[str, ...]]
 
@@ -100,12 +105,13 @@ class CsvFormat(Format[Row]):
         return (Row(line, places, values) for line, values in cells)
 
     def entry(self, record: Row, options: Options, /) -> Entry:
-        """Check the number of cells, then read the job."""
+        """Checks the number of cells, then reads the job and what its owner asks for."""
         found, expected = len(record.values), len(record.columns)
         if found != expected:
             text = ",".join(record.values)[:80]
             raise BadRow(record.line, "(all)", text, f"has {found} columns where the header has {expected}")
-        return self.job(record, options)
+        job = self.job(record, options)
+        return with_owner_columns(job, record) if isinstance(job, TraceJob) else job
 
     @abstractmethod
     def job(self, row: Row, options: Options, /) -> Entry:

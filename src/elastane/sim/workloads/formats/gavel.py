@@ -30,15 +30,16 @@ _APPS = {"ResNet-18": "cifar10", "ResNet-50": "imagenet"}
 
 
 class GavelFormat(Format[Row]):
-    """Seven columns (``msr``) or ten (the testbed's); steps only, so ``steps_per_s`` is needed.
+    """Seven columns (``msr``) or ten (the testbed's).
 
-    An SLO is a multiple of the job's duration, counted from its arrival; -1 stands for none.  Batch sizes are
-    left out, because they are below what the catalog's applications allow.
+    There are steps only, so ``steps_per_s`` or a table of throughputs is needed.  An SLO is a multiple of the job's
+    duration, counted from its arrival; -1 stands for none.  Batch sizes are left out, because they are below what the
+    catalog's applications allow.
     """
 
     name = "gavel"
     title = "Gavel trace, 7 or 10 tab-separated columns"
-    options = frozenset({"steps_per_s"})
+    options = frozenset({"steps_per_s", "keep_steps"})
     layouts: ClassVar[tuple[tuple[str, ...], ...]] = (_MSR, _TESTBED)
 
     def match(self, head: str) -> int:
@@ -65,8 +66,10 @@ class GavelFormat(Format[Row]):
         gpus = record.whole("gpus")
         if gpus == 0:
             return LeftOut(NO_GPU)
-        submit_s, duration_s = record.number("arrival"), self._duration_s(record, options)
         slo = record.number("slo", least=-1.0) if "slo" in record.columns else -1.0
+        if options.keep_steps:
+            return self._in_steps(record, gpus, slo)
+        submit_s, duration_s = record.number("arrival"), self._duration_s(record, options)
         return TraceJob(
             id=f"{self.name}-{record.line}",
             submit_s=submit_s,
@@ -74,8 +77,23 @@ class GavelFormat(Format[Row]):
             app=_APPS.get(record.text("type").split(" (")[0]),
             duration_s=duration_s,
             deadline_s=submit_s + slo * duration_s if slo > 0 else None,
-            weight=record.number("weight", least=1e-9) if "weight" in record.columns else 1.0,
+            weight=self._weight(record),
         )
+
+    def _in_steps(self, record: Row, gpus: int, slo: float) -> TraceJob:
+        """The job with its type and steps, whatever time they take."""
+        return TraceJob(
+            id=f"{self.name}-{record.line}",
+            submit_s=record.number("arrival"),
+            gpus=gpus,
+            weight=self._weight(record),
+            job_type=record.text("type"),
+            steps=record.number("steps", least=1),
+            slo=slo if slo > 0 else None,
+        )
+
+    def _weight(self, record: Row) -> float:
+        return record.number("weight", least=1e-9) if "weight" in record.columns else 1.0
 
     def _duration_s(self, row: Row, options: Options) -> float:
         if row.optional("duration"):

@@ -8,7 +8,7 @@ from elastane.sim.workloads.trace import TraceJob
 
 
 class HeliosFormat(CsvFormat):
-    """``cluster_log.csv`` of one cluster.
+    """Reads ``cluster_log.csv`` of one cluster.
 
     About half of the rows are CPU jobs; the single SUSPENDED row (Uranus) is ignored as its authors do.  Wall
     clocks are China's without a zone, which has no clock change, so their differences are right as they stand.

@@ -76,7 +76,7 @@ class JsonJob:
 
 
 class PhillyFormat(Format[JsonJob]):
-    """The original ``cluster_job_log``.
+    """Reads the original ``cluster_job_log`` in JSON.
 
     The owner's wish is the number of GPUs of the first attempt that lists any; the work is the time of all
     attempts that have both a start and an end, without the waiting between them.

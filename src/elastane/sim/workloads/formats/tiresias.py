@@ -20,7 +20,7 @@ def skew_of(model_name: str | None) -> float | None:
 
 
 class TiresiasFormat(CsvFormat):
-    """``job_id,num_gpu,submit_time,iterations,model_name,duration,interval`` in seconds.
+    """Reads ``job_id,num_gpu,submit_time,iterations,model_name,duration,interval``, times in seconds.
 
     ``interval`` repeats the gap between submissions and is not needed.  Where ``duration`` is missing the
     iterations are divided by option ``steps_per_s``.
@@ -53,7 +53,7 @@ class TiresiasFormat(CsvFormat):
         )
 
     def deadline_s(self, _row: Row, _submit_s: float, _unit_s: float, /) -> float | None:
-        """Tiresias knows no deadlines."""
+        """No deadline: Tiresias's traces have none."""
         return None
 
 

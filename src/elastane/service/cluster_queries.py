@@ -1,0 +1,114 @@
+"""Answers questions about the cluster and the service itself: nodes, policy, quotas, the event log, figures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from elastane import __version__
+from elastane.service.control.active_job import slots_of
+from elastane.service.control.plane import ControlPlane
+from elastane.service.messages import EventRecord, NodeInfo, PolicyInfo, QuotaInfo, ServerInfo
+from elastane.service.presenters import node_infos
+from elastane.service.same_machine import this_machine
+
+
+class ClusterQueries:
+    """Reads a control plane and changes nothing; ``warnings`` are what its machine's owner should know."""
+
+    def __init__(self, plane: ControlPlane, warnings: Sequence[str] = ()) -> None:
+        self._plane = plane
+        self._started_s = plane.clock()
+        self._warnings = tuple(warnings)
+
+    def info(self) -> ServerInfo:
+        """Version, policy and size of this server, and what its owner should know."""
+        nodes = self._plane.engine.nodes()
+        counts = {state.value: count for state, count in self._plane.store.count_by_state().items()}
+        return ServerInfo(
+            version=__version__,
+            home=str(self._plane.settings.home),
+            started_s=self._started_s,
+            policy=self._plane.policy.label(),
+            slots=sum(node.gpus for node in nodes.values()),
+            nodes=len(nodes),
+            jobs=counts,
+            warnings=[*self._warnings, *self._plane.problems, *filter(None, [self._plane.rounds.problem])],
+            machine=this_machine(),
+        )
+
+    def events(self, after: int, limit: int = 1000) -> Sequence[EventRecord]:
+        """The event log after an entry."""
+        return self._plane.store.events(after, limit)
+
+    async def wait_for_events(self, after: int, timeout_s: float) -> bool:
+        """Wait until there is an entry after this one; False if none came in time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while self._plane.store.last_event_seq() <= after:
+            left = deadline - loop.time()
+            if left <= 0:
+                return False
+            try:
+                async with asyncio.timeout(left), self._plane.changed:
+                    await self._plane.changed.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    def gauges(self) -> Mapping[str, float | Mapping[str, float]]:
+        """Metrics for Prometheus: by name, or by name and one label."""
+        plane = self._plane
+        nodes = plane.engine.nodes()
+        held = sum(slots_of(j.spec, j.row.grant.workers) for j in plane.live.values() if j.row.grant)
+        return {
+            "elastane_slots": float(sum(node.gpus for node in nodes.values())),
+            "elastane_slots_used": float(held),
+            "elastane_nodes": float(len(nodes)),
+            "elastane_jobs{state}": {
+                state.value: float(count) for state, count in self._plane.store.count_by_state().items()
+            },
+            "elastane_decisions_total": float(plane.rounds.count),
+            "elastane_decision_ms": plane.rounds.last_ms or 0.0,
+            "elastane_job_goodput{job}": {
+                j.id: float(t.goodput)
+                for j in plane.live.values()
+                if (t := j.learned.training) is not None and t.goodput is not None and j.row.grant
+            },
+            "elastane_job_workers{job}": {
+                j.id: float(j.row.grant.workers) for j in plane.live.values() if j.row.grant
+            },
+        }
+
+    def nodes(self) -> list[NodeInfo]:
+        """All nodes, with their slots and their jobs."""
+        plane = self._plane
+        return node_infos(plane.known_nodes(), plane.engine.nodes(), plane.draining, list(plane.live.values()))
+
+    def policy(self) -> PolicyInfo:
+        """The policy in charge, its figures, and its shadow."""
+        plane, shadow = self._plane, self._plane.shadow
+        return PolicyInfo(
+            policy=plane.policy.label(),
+            title=plane.policy.title,
+            period_s=plane.settings.interval_s or plane.policy.needs.period_s,
+            decisions=plane.rounds.count,
+            last_ms=plane.rounds.last_ms,
+            problem=plane.rounds.problem,
+            shadow=shadow.policy.label() if shadow is not None else None,
+            shadow_differs=shadow.differs if shadow is not None else 0,
+            shadow_decisions=shadow.decisions if shadow is not None else 0,
+            shadow_last=shadow.last if shadow is not None else "",
+        )
+
+    def quotas(self) -> list[QuotaInfo]:
+        """The quotas of all tenants, with what they hold."""
+        return [self.with_use(quota) for quota in self._plane.store.quotas()]
+
+    def with_use(self, quota: QuotaInfo) -> QuotaInfo:
+        """The quota with the slots that its tenant holds now."""
+        return quota.model_copy(update={"used": self._used(quota.tenant)})
+
+    def _used(self, tenant: str) -> int:
+        live = [j for j in self._plane.live.values() if j.row.tenant == tenant and j.row.grant is not None]
+        return sum(slots_of(j.spec, j.row.grant.workers) for j in live if j.row.grant)

@@ -1,0 +1,62 @@
+"""Tells the engine what is wanted of jobs that have processes, as a complete state that may be told again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from elastane.engines.contract import Ending, Engine, Launch, Wanted
+from elastane.engines.local.paths import Layout
+from elastane.jobs.declared import declared_by
+from elastane.jobs.kinds import Kind
+from elastane.jobs.parts import Checkpoint
+from elastane.service.control.active_job import LiveJob
+from elastane.service.control.ledger import Ledger
+
+
+class EngineDriver:
+    """From the rows of jobs to the wishes of an engine."""
+
+    def __init__(self, engine: Engine, ledger: Ledger, home: Path) -> None:
+        self._engine, self._ledger, self._layout = engine, ledger, Layout(home)
+
+    def ensure(self, job: LiveJob) -> None:
+        """Tell the engine what is wanted of a job; nothing, if it has no processes."""
+        if job.row.attempt and job.holding:
+            self._engine.ensure(wanted(job, self._layout))
+
+    def ensure_all(self) -> None:
+        """Tell it of every active job."""
+        for job in self._ledger.live.values():
+            self.ensure(job)
+
+
+def wanted(job: LiveJob, layout: Layout) -> Wanted:
+    """What the latest attempt of a job shall be: its grant, or its end."""
+    row = job.row
+    if row.ending:
+        ending = Ending.SUSPEND if row.ending == "suspend" else Ending.CANCEL
+        return Wanted(_launch(job, layout), None, ending, row.reason, row.seen)
+    return Wanted(_launch(job, layout), row.grant, seen=row.seen)
+
+
+def _launch(job: LiveJob, layout: Layout) -> Launch:
+    row, spec = job.row, job.spec
+    return Launch(
+        attempt=job.attempt,
+        name=row.name,
+        command=tuple(spec.command),
+        directory=row.directory,
+        folder=layout.attempt(job.attempt),
+        run=layout.run(row.id),
+        kind=row.kind,
+        guessed=spec.kind is Kind.AUTO,
+        environment=spec.variables,
+        declared=declared_by(spec),
+        python=spec.python.path if spec.python else "",
+        most_workers=spec.max_workers,
+        worker_slots=job.worker.gpus,
+        worker_memory_gb=job.worker.memory_gb,
+        # Unless its owner wants another, the training library finds an interval from what saving costs.
+        checkpoint_s=spec.checkpoint.every if spec.checkpoint.every != Checkpoint().every else None,
+        tenant=row.tenant,
+    )

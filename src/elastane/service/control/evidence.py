@@ -1,0 +1,49 @@
+"""What is known of a live job's work and speed, from its reports and from past jobs, as the kernel asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from elastane.models.estimate import Estimate
+from elastane.models.goodput import GoodputModel
+from elastane.service.control.job_measurements import Learned
+
+
+class LiveEvidence:
+    """Implements ``scheduling.facts.Evidence``.  Its answers are those of the moment of the first question."""
+
+    def __init__(self, learned: Learned, accelerator: str, deadline_s: float | None) -> None:
+        self._learned, self._accelerator, self._deadline_s = learned, accelerator, deadline_s
+
+    def remaining(self) -> Estimate | None:
+        """Work left by its own account of its progress; before it reports any, by past jobs like it."""
+        return self._remaining
+
+    def speed(self) -> GoodputModel | None:
+        """The model fitted to what it measured; before that, to what past jobs did."""
+        return self._speed
+
+    def deadline_s(self) -> float | None:
+        """The deadline its owner gave."""
+        return self._deadline_s
+
+    def declared_s(self) -> float | None:
+        """Returns None: owners of live jobs declare no run time."""
+        return None
+
+    def losses(self) -> Sequence[tuple[float, float]]:
+        """Returns nothing: reported losses are shown to people, not kept as a curve."""
+        return ()
+
+    def skew(self) -> float | None:
+        """Returns None: the sizes of a model's tensors are not reported."""
+        return None
+
+    @cached_property
+    def _remaining(self) -> Estimate | None:
+        return self._learned.remaining
+
+    @cached_property
+    def _speed(self) -> GoodputModel | None:
+        return self._learned.speed(self._accelerator)

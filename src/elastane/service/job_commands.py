@@ -1,0 +1,143 @@
+"""Changes jobs on behalf of people: cancel, suspend, resume, scale, move.  What is not stored has not happened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastane.errors import ElastaneError
+from elastane.jobs import parse_spec
+from elastane.jobs.kinds import Kind
+from elastane.jobs.states import Event, InvalidTransition, State
+from elastane.scheduling.abilities import ONE_SIZE
+from elastane.service.control.active_job import LiveJob, places_of, slots_of
+from elastane.service.control.job_measurements import Learned
+from elastane.service.control.plane import ControlPlane
+from elastane.service.control.requested_places import room_now, words
+from elastane.service.control.transitions import Outcome
+from elastane.service.job_queries import JobQueries
+from elastane.service.messages import JobSummary
+from elastane.service.protocol import Conflict, NotFound, Principal
+from elastane.service.run_kinds import is_command, kind_of
+from elastane.service.store.rows import JobRow
+from elastane.service.wording import counted
+
+_HOLDS = (State.STARTING, State.RUNNING, State.RESIZING)
+
+
+class JobCommands:
+    """Changes active jobs of a control plane; ``queries`` says how they stand afterwards."""
+
+    def __init__(self, plane: ControlPlane, queries: JobQueries) -> None:
+        self._plane, self._queries = plane, queries
+
+    def cancel(self, who: Principal, job: str) -> JobSummary:
+        """End a job for good; also one whose stored row could not be read at the start."""
+        live = self._unread(job) if job in self._plane.unread else self._live(job)
+        words = f"cancelled by {who.user}"
+        now = self._plane.clock()
+        if live.row.state is not State.STOPPING:
+            row = replace(self._moved(live, Event.CANCEL), reason=words)
+            row = replace(row, ended_s=now, held=False) if row.terminal else replace(row, ending="cancel")
+            self._store_change(live, Outcome(row, ((Event.CANCEL, words),)), "cancel")
+        return self._queries.summary_of(live)
+
+    def suspend(self, who: Principal, job: str) -> JobSummary:
+        """Save a job and put it on hold."""
+        live = self._live(job)
+        words = f"put on hold by {who.user}"
+        row, steps = live.row, tuple[tuple[Event, str], ...]()
+        if live.row.state in _HOLDS:
+            if is_command(live.row):
+                raise Conflict(f"job {job} is a command: it cannot be saved, only cancelled")
+            row = replace(self._moved(live, Event.SUSPEND), ending="suspend")
+            steps = ((Event.SUSPEND, words),)
+        elif live.row.state not in (State.QUEUED, State.SUSPENDED, State.SUSPENDING, State.LOST):
+            raise Conflict(f"cannot suspend a job that is {live.row.state.value}")
+        self._store_change(live, Outcome(replace(row, held=True), steps), "suspend")
+        return self._queries.summary_of(live)
+
+    def resume(self, who: Principal, job: str) -> JobSummary:  # noqa: ARG002 (the audit log has it)
+        """Take a job off hold and off its node, so that it competes again."""
+        live = self._live(job)
+        pinned = live.row.pinned_workers if live.row.pinned_node is None else None
+        row = replace(live.row, held=False, pinned_node=None, pinned_workers=pinned)
+        self._store_change(live, Outcome(row), "resume")
+        return self._queries.summary_of(live)
+
+    def scale(self, who: Principal, job: str, workers: int | None) -> JobSummary:  # noqa: ARG002
+        """Pin a job's number of workers, or (None) leave it to the policy again."""
+        live = self._live(job)
+        if workers is not None:
+            total = sum(node.gpus for node in self._plane.known_nodes().values())
+            least, most = live.spec.workers.min, live.spec.max_workers
+            if (kind := kind_of(live.row)) in ONE_SIZE and workers != least:
+                what = "a command" if kind is Kind.COMMAND else "rigid"
+                raise ElastaneError(f"workers: job {job} is {what}, it keeps its {counted(least, 'worker')}")
+            if workers < least or (most is not None and workers > most):
+                limits = f"at least {least}" if most is None else f"{least} to {most}"
+                raise ElastaneError(f"workers: job {job} was submitted for {limits} workers, not {workers}")
+            if slots_of(live.spec, workers) > total:
+                raise ElastaneError(
+                    f"workers: {workers} workers do not fit into the cluster's {counted(total, 'slot')}"
+                )
+        self._store_change(live, Outcome(replace(live.row, pinned_workers=workers, pinned_node=None)), "scale")
+        return self._wished(live)
+
+    def move(self, who: Principal, job: str, node: str) -> JobSummary:  # noqa: ARG002
+        """Pin a job to a node."""
+        live, nodes = self._live(job), self._plane.engine.nodes()
+        if node not in nodes:
+            raise NotFound(f"there is no node {node} (there are {', '.join(sorted(nodes))})")
+        if is_command(live.row) and live.row.grant is not None:
+            raise Conflict(f"job {job} is a command: it cannot be moved while it runs")
+        held = live.row.grant.workers if live.row.grant else live.spec.workers.min
+        workers = min(held, int(nodes[node].gpus / max(live.spec.worker.gpus, 1e-9)))
+        if workers < live.spec.workers.min:
+            raise ElastaneError(
+                f"node {node} has {counted(nodes[node].gpus, 'slot')}, too few for {live.spec.workers.min} workers"
+            )
+        row = replace(live.row, pinned_node=node, pinned_workers=workers)
+        self._store_change(live, Outcome(row), "move")
+        return self._wished(live)
+
+    def _wished(self, live: LiveJob) -> JobSummary:
+        """The answer to a scale or move: done at once if there is room, else with the jobs that stand in its way."""
+        plane = self._plane
+        jobs, nodes = list(plane.live.values()), plane.engine.nodes()
+        live.waiting = "" if room_now(live, jobs, nodes) else words(live, jobs, nodes)
+        return self._queries.summary_of(live)
+
+    def _live(self, job: str) -> LiveJob:
+        live = self._plane.live.get(job)
+        if live is None:
+            row = self._queries.row(job)
+            if not row.terminal:
+                words = self._plane.unread.get(job, "it is not looked after now")
+                raise Conflict(f"job {job} can only be cancelled: {words}")
+            raise Conflict(f"job {job} has ended ({row.state.value})")
+        return live
+
+    def _unread(self, job: str) -> LiveJob:
+        """A job without what cannot be read of it: enough to end it, and whatever processes it has."""
+        row = replace(self._queries.row(job), training={}, profile={})
+        live = LiveJob(row, parse_spec({"command": "true"}), Learned(row.kind), places_of(row.grant))
+        self._plane.ledger.add(live)
+        return live
+
+    def _moved(self, live: LiveJob, event: Event) -> JobRow:
+        try:
+            return live.moved(event, self._plane.clock())
+        except InvalidTransition as error:
+            raise Conflict(str(error)) from None
+
+    def _store_change(self, live: LiveJob, outcome: Outcome, trigger: str) -> None:
+        before = live.row
+        try:
+            with self._plane.store.transaction() as t:
+                self._plane.follow(t, live, outcome)
+        except BaseException:
+            live.row = before  # what is not stored has not happened
+            raise
+        self._plane.ledger.drop_ended()
+        self._plane.ensure(live)
+        self._plane.poke(trigger)

@@ -1,0 +1,139 @@
+"""Answers questions about jobs: the queue, one job in detail, why it waits, what it wrote."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from elastane.engines.local.paths import Layout
+from elastane.service.control.active_job import LiveJob
+from elastane.service.control.job_measurements import Learned
+from elastane.service.control.plane import ControlPlane
+from elastane.service.expected_ends import ExpectedEnds
+from elastane.service.job_logs import log_files, log_path
+from elastane.service.messages import Eta, EventRecord, JobDetail, JobSummary, LogFile, Why
+from elastane.service.presenters import detail, summary
+from elastane.service.protocol import NotFound, Which
+from elastane.service.store.rows import JobRow
+from elastane.service.why import explain, waits_for
+
+log = logging.getLogger("elastane")
+
+
+class JobQueries:
+    """Reads a control plane and its store, and changes nothing."""
+
+    def __init__(self, plane: ControlPlane, ends: ExpectedEnds) -> None:
+        self._plane, self._ends = plane, ends
+
+    def jobs(
+        self, which: Which, *, owner: str | None = None, tenant: str | None = None, limit: int = 1000
+    ) -> list[JobSummary]:
+        """Lines of the queue: active jobs in its order, then ended ones, the latest first."""
+        now = self._plane.clock()
+        lines: list[JobSummary] = []
+        if which != "ended":
+            ends = self._ends.of_waiting()
+            live = sorted(self._plane.live.values(), key=lambda j: (j.row.grant is None, j.row.number))
+            lines += [
+                _line(j, now, ends.get(j.id))
+                for j in live
+                if owner in (None, j.row.owner) and tenant in (None, j.row.tenant)
+            ]
+            lines += self._left_out(owner, tenant)
+        if which != "active" and len(lines) < limit:
+            rows = self._plane.store.ended(owner=owner, tenant=tenant, limit=limit - len(lines))
+            lines += [summary(row, _learned(row), now) for row in rows]
+        return lines[:limit]
+
+    def _left_out(self, owner: str | None, tenant: str | None) -> list[JobSummary]:
+        """Jobs that are stored but could not be read when we started."""
+        rows = [(self.row(job), why) for job, why in self._plane.unread.items()]
+        now_s = self._plane.clock()
+        return [
+            summary(replace(row, spec={}), Learned(row.kind), now_s, why)
+            for row, why in rows
+            if owner in (None, row.owner) and tenant in (None, row.tenant)
+        ]
+
+    def job(self, job: str) -> JobDetail:
+        """Everything about one job, by its exact id."""
+        plane, live = self._plane, self._plane.live.get(job)
+        row = live.row if live is not None else self.row(job)
+        unread = plane.unread.get(job, "")
+        learned = live.learned if live is not None else Learned(row.kind) if unread else _learned(row)
+        row = replace(row, spec={}) if unread else row
+        nodes = plane.engine.nodes()
+        total = sum(node.gpus for node in nodes.values())
+        most = live.request(total).max_workers if live is not None else total
+        processes = plane.engine.processes(live.attempt) if live is not None and live.holding else []
+        return detail(
+            row,
+            learned,
+            plane.clock(),
+            waiting=live.waiting if live is not None else unread,
+            foreseen=self._ends.of_waiting().get(row.id) if live is not None else None,
+            nodes=nodes,
+            most=most,
+            life=self._plane.store.events(0, 1000, job=row.id),
+            processes=processes,
+        ).model_copy(update={"waits_for": waits_for(plane, live) if live is not None else []})
+
+    def owner_of(self, job: str) -> tuple[str, str]:
+        """(owner, tenant) of a job."""
+        row = self.row(job)
+        return row.owner, row.tenant
+
+    def life(self, job: str) -> list[EventRecord]:
+        """The job's part of the event log."""
+        return list(self._plane.store.events(0, 10_000, job=self.row(job).id))
+
+    def why(self, job: str, *, instead: bool = False) -> Why:
+        """The reason that binds a job: why it waits, or is not larger."""
+        live = self._plane.live.get(job)
+        if live is None:
+            row = self.row(job)
+            return Why(id=job, state=row.state.value, reason=self._why_not_live(row))
+        return explain(self._plane, live, instead=instead)
+
+    def _why_not_live(self, row: JobRow) -> str:
+        return self._plane.unread.get(row.id) or row.reason or f"it has {row.state.value}"
+
+    def logs(self, job: str) -> list[LogFile]:
+        """Its log files, in order."""
+        return log_files(self._layout, self.row(job).id)
+
+    def log_path(self, job: str, attempt: int, worker: str) -> Path:
+        """The path of one log file; always below the job's own directory."""
+        return log_path(self._layout, self.row(job).id, attempt, worker)
+
+    @property
+    def _layout(self) -> Layout:
+        return Layout(self._plane.settings.home)
+
+    def summary_of(self, live: LiveJob) -> JobSummary:
+        """The line of the queue of one active job, with the jobs that hold what it waits for."""
+        ends = self._ends.of_waiting().get(live.id)
+        line = summary(live.row, live.learned, self._plane.clock(), live.waiting, ends)
+        return line.model_copy(update={"waits_for": waits_for(self._plane, live)})
+
+    def row(self, job: str) -> JobRow:
+        """What is stored of a job."""
+        row = self._plane.store.job(job)
+        if row is None:
+            raise NotFound(f"there is no job {job}")
+        return row
+
+
+def _line(job: LiveJob, now_s: float, end: Eta | None) -> JobSummary:
+    """A line of the queue; without what was learned of a job where that makes no sense: others want to see theirs."""
+    try:
+        return summary(job.row, job.learned, now_s, job.waiting, end)
+    except Exception:
+        log.exception("job %s is shown without what it reported", job.id)
+        return summary(job.row, Learned(job.row.kind), now_s, job.waiting, end)
+
+
+def _learned(row: JobRow) -> Learned:
+    return Learned.restored(row.kind, row.training, row.profile)

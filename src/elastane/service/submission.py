@@ -1,0 +1,109 @@
+"""Takes jobs in for people: a submission is checked, stored together with its request key, and answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from elastane.cluster import Node
+from elastane.engines.contract import Engine
+from elastane.errors import ElastaneError
+from elastane.jobs import JobSpec
+from elastane.jobs.loading import dump_json
+from elastane.jobs.unsupported import submitted_spec
+from elastane.service.control.intake import Intake, NewJob
+from elastane.service.messages import Submitted
+from elastane.service.protocol import Principal
+from elastane.service.run_kinds import COMMAND_RUN, run_kind
+from elastane.service.spec_inspection import as_looked_at
+from elastane.service.store import Store
+from elastane.service.store.rows import JobRow
+from elastane.service.wording import counted
+
+
+class Submission:
+    """Lets in what the engine can run: ``intake`` stores it, ``store`` knows request keys of before."""
+
+    def __init__(self, intake: Intake, store: Store, engine: Engine) -> None:
+        self._intake, self._store, self._engine = intake, store, engine
+
+    async def submit(
+        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
+    ) -> Submitted:
+        """Check a spec, store the job, and answer; a request key that was used before answers with its job."""
+        known = await self._of_key(who.user, key) if key else None
+        if known is not None:
+            return Submitted(id=known.id, name=known.name, repeated=True)
+        new = await self._looked_at(who, spec, directory, key)
+        known = await self._of_key(who.user, key) if key else None  # the same may have come meanwhile
+        if known is not None:
+            return Submitted(id=known.id, name=known.name, repeated=True)
+        row = await self._intake.take(new)
+        warnings = [*new.warnings, *self._doubts(row.kind, new.spec)]
+        return Submitted(id=row.id, name=row.name, warnings=warnings)
+
+    async def _of_key(self, user: str, key: str) -> JobRow | None:
+        """The job that a request key stands for; of two requests at once the second waits for the first."""
+        under_way = self._intake.under_way(user, key)
+        if under_way is not None:
+            return await asyncio.shield(under_way)
+        job = self._store.job_of_key(user, key)
+        return None if job is None else self._store.job(job)
+
+    async def _looked_at(
+        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
+    ) -> NewJob:
+        given = submitted_spec({"tenant": who.tenant, **spec})
+        # Not resolved: that would look at disks that may not answer.
+        place = os.path.abspath(Path(directory) / given.workdir) if given.workdir else directory  # noqa: PTH100
+        looked = await self._engine.examine(
+            run_kind(given.kind), given.command, place, given.variables, given.python, owner=who.user
+        )
+        wanted, warnings = as_looked_at(given, looked)
+        self._check(wanted)
+        if looked.missing:
+            raise ElastaneError(f"command: {looked.missing}")
+        values = json.loads(dump_json(wanted))
+        return NewJob(who.user, key, wanted, values, place, looked.kind, looked.why, warnings)
+
+    def _check(self, spec: JobSpec) -> None:
+        """Refuse a job that the cluster could not run even if it were empty."""
+        # A node that is away for a while is no reason to refuse a job.
+        nodes = self._engine.known_nodes().values()
+        types = sorted({node.gpu_type for node in nodes})
+        fitting = [n for n in nodes if not spec.accelerators or n.gpu_type in spec.accelerators]
+        if not fitting:
+            raise ElastaneError(
+                f"accelerators: the cluster has {', '.join(types)}, not {', '.join(spec.accelerators)}"
+            )
+        per_worker = max(spec.worker.gpus, 1e-9)
+        room = sum(int(node.gpus / per_worker + 1e-9) for node in fitting)
+        if room < spec.workers.min:
+            raise ElastaneError(_too_much(spec, fitting, room))
+
+    def _doubts(self, kind: str, spec: JobSpec) -> list[str]:
+        doubts = []
+        if kind == COMMAND_RUN:
+            doubts.append("it is a command: it is never moved or resized, and starts over if its node is lost")
+        if spec.worker.memory_gb and not self._engine.facts().get("limits_memory", True):
+            doubts.append("its memory is counted but not limited: this system has no cgroups that could")
+        return doubts
+
+
+def _too_much(spec: JobSpec, nodes: Sequence[Node], room: int) -> str:
+    """Why a job can never be run on these nodes, and what could be."""
+    each = f"{spec.worker.gpus:g} slot{'' if spec.worker.gpus == 1 else 's'}"
+    largest = max(node.gpus for node in nodes)
+    if not room:
+        has = "the largest node has" if len(nodes) > 1 else "the node has"
+        most = f"{has} {largest}; ask for at most {largest}"
+        return f"resources.gpus: one worker with {each} needs them on one node, and {most}"
+    slots = sum(node.gpus for node in nodes)
+    return (
+        f"workers.min: {counted(spec.workers.min, 'worker')} with {each} each do not fit into the cluster's "
+        f"{counted(slots, 'slot')} on {counted(len(nodes), 'node')}; ask for at most {counted(room, 'worker')}"
+    )

@@ -1,0 +1,145 @@
+"""The training as its membership sees it (``membership.Crew``): state, position, and how to become a replica."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elastane.train.reports.events import Resized
+from elastane.train.worker.gearbox import Gearbox
+from elastane.train.worker.leader_duties import Host
+from elastane.train.worker.live_join import ShadowReceiver, ShadowSender, can_follow
+from elastane.train.worker.membership import Change, Membership
+from elastane.train.worker.position import Position
+from elastane.train.worker.recipe import Recipe
+from elastane.train.worker.replica_state import TrainingState
+from elastane.train.worker.telemetry import Reporter
+
+OTHERS_TRAINED = "other parameters are trained than at the start"
+"""Why a newcomer cannot follow: its script selects what was trained at first."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepReplay:
+    """The two ends of a shadow join of a job with one optimizer (``membership.Replication``)."""
+
+    state: TrainingState
+    gears: Gearbox
+    recipe: Recipe
+    position: Position
+
+    def sender(self, target: str, token: str, generation: int) -> ShadowSender:
+        """A stream of this worker's state to a newcomer of this generation."""
+        sender = ShadowSender(target, token, self.state, self.gears.current.layout, generation)
+        if self.gears.refitted:
+            sender.refuse(OTHERS_TRAINED)
+        return sender
+
+    def follow(self, receiver: ShadowReceiver, caught_up: Callable[[], None]) -> int:
+        """Become a replica of the worker that sends; returns the step."""
+        layout, step = self.gears.current.layout, self.recipe.raw_step()
+        self.position.follow_to(receiver.follow(self.state, layout, step, caught_up))
+        return self.position.step
+
+
+@dataclass(frozen=True, slots=True)
+class LoopHooks:
+    """What the crew asks of the loop itself."""
+
+    settings: Mapping[str, Any]
+    """Settings that must be equal between workers."""
+    under_way: Callable[[], bool]
+    """Whether units of the present step have been given out."""
+    changed: Callable[[], None]
+    """Members have changed: shares and the split of the batch are new."""
+
+
+class LoopCrew:
+    """The ``Crew`` of a training loop."""
+
+    def __init__(
+        self,
+        state: TrainingState,
+        position: Position,
+        gears: Gearbox,
+        recipe: Recipe,
+        membership: Membership,
+        reporter: Reporter,
+        host: Host,
+        hooks: LoopHooks,
+    ) -> None:
+        self.state = state
+        self._position = position
+        self._gears = gears
+        self._recipe = recipe
+        self._membership = membership
+        self._reporter = reporter
+        self._host = host
+        self._hooks = hooks
+        self._replay = StepReplay(state, gears, recipe, position)
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps made here."""
+        return self._position.step
+
+    @property
+    def tick(self) -> int:
+        """Everything completed together so far."""
+        return self._position.tick
+
+    @property
+    def replication(self) -> StepReplay | None:
+        """None where newcomers cannot repeat the updates: several optimizers in turn, or skipped by a loss scaler."""
+        repeatable = can_follow(self.state.optimizer) and not self._recipe.scaled and not self._recipe.phased
+        return self._replay if repeatable else None
+
+    def signature(self) -> Mapping[str, Any]:
+        """What must be equal between workers; further optimizers by their kinds and sizes."""
+        more = [
+            [type(gear.optimizer).__name__, *(list(p.shape) for p in gear.layout.parameters)]
+            for gear in self._gears.all[1:]
+        ]
+        return {
+            **self._host.versions,
+            "parameters": self._gears.named_parameters(),
+            "settings": {
+                **self._hooks.settings,
+                "accumulate": self._recipe.accumulate,
+                "optimizer": type(self.state.optimizer).__name__,
+            },
+            **({"more_optimizers": more} if more else {}),
+        }
+
+    def restore(self, generation: int = 0) -> None:
+        """Go back to the latest checkpoint."""
+        self._host.restore(generation)
+
+    def rewind(self) -> None:
+        """Put model buffers back to their values before the step under way; its forwards have changed them."""
+        if self._hooks.under_way():
+            self._gears.current.buffers.restore()
+
+    def changed(self, change: Change) -> None:
+        """Members have changed: the leader reports it, and the loop splits the batch anew."""
+        self._reporter.resized()
+        if self._membership.rank == 0:
+            if change.kind == "start" and self._host.started is not None:
+                self._reporter.emit(self._host.started())
+            self._reporter.emit(self._resized(change))
+        self._hooks.changed()
+
+    def _resized(self, change: Change) -> Resized:
+        return Resized(
+            self._reporter.wall(),
+            change.generation,
+            change.kind,  # type: ignore[arg-type]
+            change.before,
+            change.after,
+            self._position.step,
+            change.pause_s,
+            change.breakdown,
+            change.shadow,
+            redone_steps=int(change.kind == "recover" and self._hooks.under_way()),
+        )

@@ -1,0 +1,145 @@
+"""The newcomer's side of a shadow join: a listening socket, and the replay of what the donor sends."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elastane.train.coordinator.login import ServerLogin, short_line
+from elastane.train.coordinator.wire import address, decode, end_when_half_open
+from elastane.train.errors import MembershipChanged
+from elastane.train.reduce.gradients import GradientLayout
+from elastane.train.worker.digest import digest
+from elastane.train.worker.live_join.frames import LOGIN_S, ROLE, UNANSWERED_S, Incoming, received
+from elastane.train.worker.replica_state import TrainingState
+from elastane.train.worker.state_codec import unpack
+
+
+class _Replay:
+    """Repeats the donor's optimizer steps on each parameter, from the moment that parameter was copied."""
+
+    def __init__(self, state: TrainingState, layout: GradientLayout, apply: Callable[[], None]) -> None:
+        assert state.optimizer is not None
+        self.vector = layout.vector()
+        self._state = state
+        self._optimizer = state.optimizer
+        self._layout = layout
+        self._apply = apply
+        self._since: dict[int, int] = {}
+
+    @property
+    def has_all(self) -> bool:
+        """Whether every parameter has been copied."""
+        return len(self._since) == len(self._layout.places)
+
+    def take_part(self, frame: Incoming, step: int) -> None:
+        """Copy one parameter and its optimizer state, as of ``step``."""
+        values: Any = unpack(frame.packed)
+        index = frame.header["index"]
+        parameter = self._layout.places[index].parameter
+        with torch.no_grad():
+            parameter.copy_(values["values"])
+        if values["state"]:
+            self._optimizer.state[parameter] = values["state"]
+        self._since[index] = step
+
+    def repeat_step(self, frame: Incoming, step: int) -> None:
+        """Apply the gradient of ``step`` to the parameters that were copied before it."""
+        values: Any = unpack(frame.packed)
+        for group, saved in zip(self._optimizer.param_groups, values["groups"], strict=True):
+            group.update(saved)
+        absent = set(frame.header.get("absent", ()))
+        for index, (place, view) in enumerate(zip(self._layout.places, self.vector.views, strict=True)):
+            ready = self._since.get(index, step) < step and index not in absent
+            place.parameter.grad = view.to(place.parameter.dtype) if ready else None
+        self._apply()
+
+    def end(self, frame: Incoming, step: int) -> None:
+        """Compare fingerprints, and take over the small rest of the state."""
+        if list(digest(list(self._layout.parameters), step)) != frame.header["digest"]:
+            raise MembershipChanged("the followed state differs from the donor's")
+        self._state.put_small(frame.packed)
+
+
+class ShadowReceiver:
+    """The newcomer's side: a listening socket, and the replay."""
+
+    def __init__(self, host: str, token: str) -> None:
+        self._token = token
+        self._listener = socket.create_server((host, 0))
+        self.address = f"{host}:{self._listener.getsockname()[1]}"
+        self._connection: socket.socket | None = None
+
+    def interrupt(self) -> None:
+        """End a ``follow`` that is under way (from another thread)."""
+        connection, self._connection = self._connection, None
+        for end in (connection, self._wake_connection() if connection is None else None):
+            if end is not None:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+                end.close()
+
+    def _wake_connection(self) -> socket.socket | None:
+        """A connection to ourselves without a token ends an ``accept``."""
+        with contextlib.suppress(OSError):
+            return socket.create_connection(address(self.address), timeout=1.0)
+        return None
+
+    def follow(
+        self,
+        state: TrainingState,
+        layout: GradientLayout,
+        apply: Callable[[], None],
+        caught_up: Callable[[], None],
+    ) -> int:
+        """Become a replica; returns the step the state is at.  Raises MembershipChanged if it is called off."""
+        replay = _Replay(state, layout, apply)
+        told = False
+        for frame in self._frames(replay.vector.gradients):
+            step = int(frame.header["step"])
+            if frame.kind == "part":
+                replay.take_part(frame, step)
+            elif frame.kind == "gradient":
+                replay.repeat_step(frame, step)
+            else:
+                replay.end(frame, step)
+                return step
+            if not told and replay.has_all and not self._more():
+                told = True
+                caught_up()
+        raise MembershipChanged("the donor is gone")
+
+    def _more(self) -> bool:
+        """Whether more frames have already arrived."""
+        connection = self._connection
+        if connection is None:
+            return False
+        try:
+            return bool(connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except OSError:
+            return False
+
+    def _frames(self, gradients: Tensor) -> Iterator[Incoming]:
+        connection, _ = self._listener.accept()
+        with connection:
+            end_when_half_open(connection, UNANSWERED_S)
+            self._connection = connection
+            if not self._trusts(connection):
+                raise MembershipChanged("called off")
+            yield from received(connection, gradients)
+        self._connection = None
+
+    def _trusts(self, connection: socket.socket) -> bool:
+        """Whether it is the donor: somebody who knows the token of this job's workers, as we do."""
+        with contextlib.suppress(OSError):
+            login = decode(short_line(connection, LOGIN_S))
+            if login is not None and login["type"] == "login" and login.get("role") == ROLE:
+                side = ServerLogin(login, self._token, self._listener.getsockname()[1])
+                connection.sendall(side.challenge())
+                return side.accepts(short_line(connection, LOGIN_S))
+        return False

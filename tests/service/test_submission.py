@@ -1,0 +1,105 @@
+"""Submission alone: with an intake that only notes what it is given, a store and a fake engine."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from elastane.cluster import Node
+from elastane.engines.contract import Examined
+from elastane.errors import ElastaneError
+from elastane.jobs.states import State
+from elastane.service.control.intake import Intake, NewJob
+from elastane.service.store import JobRow, Store
+from elastane.service.submission import Submission
+from elastane.testing.engines.fake_engine import FakeEngine
+from service.helpers import ANN, SPEC, Clock
+
+
+def _row(new: NewJob) -> JobRow:
+    return JobRow(
+        number=7,
+        name=new.spec.name,
+        owner=new.owner,
+        tenant=new.spec.tenant,
+        spec=new.values,
+        directory=new.directory,
+        submitted_s=0.0,
+        state=State.QUEUED,
+        kind=new.kind,
+    )
+
+
+@dataclass
+class NotingIntake:
+    """Keeps what it was given."""
+
+    taken: list[NewJob] = field(default_factory=list)
+
+    def under_way(self, owner: str, key: str) -> asyncio.Future[JobRow] | None:
+        found = [new for new in self.taken if (new.owner, new.key) == (owner, key)]
+        if not found:
+            return None
+        stored: asyncio.Future[JobRow] = asyncio.get_running_loop().create_future()
+        stored.set_result(_row(found[0]))
+        return stored
+
+    async def take(self, job: NewJob) -> JobRow:
+        self.taken.append(job)
+        return _row(job)
+
+
+class Asked(FakeEngine):
+    """Says of every command what a test wants to hear."""
+
+    answer = Examined("adaptive", "a test says so")
+
+    async def examine(self, *_args: Any, **_more: Any) -> Examined:
+        return self.answer
+
+
+class Part:
+    """The part under test, and what it was given."""
+
+    def __init__(self, home: Path) -> None:
+        self.clock = Clock()
+        self.store = Store.open(home / "elastane.db", self.clock)
+        self.engine = Asked([Node("n0", 2, "cpu")], self.clock)
+        self.intake = NotingIntake()
+        self.part = Submission(cast("Intake", self.intake), self.store, self.engine)
+
+    def submit(self, key: str | None = None, directory: str = "/data", **spec: Any) -> Any:
+        return asyncio.run(self.part.submit(ANN, {**SPEC, **spec}, directory, key))
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> Part:
+    return Part(tmp_path)
+
+
+def test_what_is_stored_has_the_owners_tenant_and_the_directory_to_run_in(part: Part) -> None:
+    answer = part.submit(workdir="runs/../here")
+    [new] = part.intake.taken
+    assert (answer.id, answer.repeated) == ("j7", False)
+    assert (new.owner, new.spec.tenant, new.directory) == ("ann", "default", "/data/here")
+    assert (new.kind, new.why_kind) == ("adaptive", "a test says so")
+
+
+def test_a_key_that_is_just_being_stored_is_not_taken_again(part: Part) -> None:
+    assert not part.submit("key").repeated
+    again = part.submit("key")
+    assert (again.id, again.repeated) == ("j7", True)
+    assert len(part.intake.taken) == 1
+
+
+def test_what_cannot_run_never_reaches_the_intake(part: Part) -> None:
+    with pytest.raises(ElastaneError, match=r"workers\.min: 3 workers"):
+        part.submit(workers=3)
+    part.engine.answer = Examined("adaptive", "", missing="there is no script train.py")
+    with pytest.raises(ElastaneError, match=r"command: there is no script train\.py"):
+        part.submit()
+    assert not part.intake.taken
