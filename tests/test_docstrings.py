@@ -15,33 +15,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "elastane"
 TOO_FEW = 3
 """Words with which a docstring exists for the linter alone."""
 
-NOT_YET = frozenset(
-    {
-        "cli/bench.py",
-        "cli/train.py",
-        "engines/contract.py",
-        "engines/local/agent.py",
-        "engines/local/agent_client.py",
-        "engines/local/attempt_monitor.py",
-        "engines/local/attempt_process.py",
-        "engines/local/engine.py",
-        "engines/local/foreign_interpreters.py",
-        "engines/local/launch_file.py",
-        "engines/local/paths.py",
-        "testing/engines/fake_engine.py",
-        "testing/engines/fake_work.py",
-        "train/coordinator/contract.py",
-        "train/coordinator/elastic_coordinator.py",
-        "train/coordinator/job_user.py",
-        "train/coordinator/plan_log.py",
-        "train/coordinator/script_runner.py",
-        "train/coordinator/spawners.py",
-        "train/coordinator/wire.py",
-        "train/coordinator/worker_table.py",
-        "train/run_folder.py",
-        "train/worker/coordinator_client.py",
-    }
-)
+NOT_YET = frozenset[str]()
 """Files with docstrings that are still too short.  The list only shrinks: a file that has none any more leaves it."""
 
 FILES = {str(path.relative_to(SOURCE)): path for path in sorted(SOURCE.rglob("*.py"))}

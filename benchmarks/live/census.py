@@ -11,6 +11,7 @@ from benchmarks.live.system import System
 from elastane.client import Client
 from elastane.engines.local.agent import SPARE
 from elastane.engines.local.agent_client import ask
+from elastane.engines.local.agent_messages import FROM_AGENT, AgentStatus, AskAgent
 from elastane.engines.local.json_files import read_json
 from elastane.engines.local.marked_processes import marked
 from elastane.engines.local.paths import Layout
@@ -76,9 +77,9 @@ def _agents(layout: Layout) -> Iterator[tuple[str, int, set[int]]]:
     """(name, process, nurseries) of every agent that answers."""
     for node in layout.nodes():
         facts = read_json(layout.agent(node))
-        answer = asyncio.run(ask(facts, {"type": "status"})) if facts is not None else None
-        if facts is not None and answer is not None:
-            nurseries = {int(pid) for pid in (*answer["nurseries"].values(), answer["spare"]) if pid}
+        answer = asyncio.run(ask(facts, AskAgent(), FROM_AGENT)) if facts is not None else None
+        if facts is not None and isinstance(answer, AgentStatus):
+            nurseries = {pid for pid in (*answer.nurseries.values(), answer.spare) if pid}
             yield str(facts["name"]), int(facts["pid"]), nurseries
 
 

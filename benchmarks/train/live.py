@@ -12,9 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from benchmarks.harness import Stuck, sweep
+from elastane.train.coordinator.control_file import control_of
 from elastane.train.coordinator.login import connect
-from elastane.train.coordinator.supervisor import control_of
+from elastane.train.coordinator.messages import TO_CLIENT, AskStatus, FromClient, Resize, ToClient
 from elastane.train.errors import TrainError
 from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Event
@@ -78,13 +81,13 @@ class LiveJob:
         """Whether the job has ended."""
         return self._process.poll() is not None
 
-    def ask(self, **message: Any) -> Mapping[str, Any]:
+    def ask(self, message: FromClient) -> ToClient:
         """Ask the job's coordinator."""
         control = control_of(self.run)
         connection = connect(str(control["host"]), int(control["port"]), "client", str(control["token"]))
         try:
             connection.send(message)
-            answer = next(connection.messages(), None)
+            answer = next(connection.messages(TO_CLIENT), None)
         finally:
             connection.close()
         if answer is None:
@@ -94,13 +97,14 @@ class LiveJob:
     def status(self) -> Mapping[str, Any]:
         """Members, workers and step; no members while it cannot be asked."""
         with contextlib.suppress(TrainError, OSError, Stuck):
-            return self.ask(type="status")
+            answer: Mapping[str, Any] = to_builtins(self.ask(AskStatus()))
+            return answer
         return {"members": [], "workers": {}, "step": 0, "generation": 0}
 
     def resize(self, workers: int) -> float:
         """Ask for so many workers; returns when that was."""
         asked_s = time.monotonic()
-        self.ask(type="resize", workers=workers)
+        self.ask(Resize(workers))
         return asked_s
 
     def until(self, condition: Callable[[Mapping[str, Any]], bool], what: str) -> Mapping[str, Any]:

@@ -14,8 +14,9 @@ from pathlib import Path
 import torch
 
 import elastane.compat.horovod as hvd
+from elastane.train.coordinator.control_file import control_of
 from elastane.train.coordinator.login import connect
-from elastane.train.coordinator.supervisor import control_of
+from elastane.train.coordinator.messages import TO_CLIENT, Resize
 
 WANTED = [3, 2, 2, 3]
 """Workers of each phase; worker 1 dies at the end of the second and is replaced."""
@@ -32,8 +33,8 @@ state.register_reset_callbacks([lambda: sizes.append(hvd.size())])
 def ask_for(workers: int) -> None:
     control = control_of(Path(os.environ["ELASTANE_RUN"]))
     connection = connect(control["host"], control["port"], "client", control["token"])
-    connection.send({"type": "resize", "workers": workers})
-    next(connection.messages())
+    connection.send(Resize(workers))
+    next(connection.messages(TO_CLIENT))
     connection.close()
 
 

@@ -13,7 +13,7 @@ from elastane.policies.plan import Admission, Exact, Fill, Intent, Order, Plan, 
 from elastane.scheduling.changes import End, Move, Refuse, Renew, Resize, Start, Suspend
 from scheduling.three_worlds import Step, Wish, three
 
-KINDS = (Kind.ADAPTIVE, Kind.ADAPTIVE, Kind.RESIZABLE, Kind.COMMAND)
+KINDS = (Kind.ADAPTIVE, Kind.RESIZABLE, Kind.RIGID, Kind.COMMAND)
 
 
 def random_wishes(rng: Random) -> list[Wish]:

@@ -16,6 +16,7 @@ from elastane.jobs.states import State
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.plan import Exact, Plan
 from elastane.policies.view import Request, View
+from elastane.scheduling.abilities import ONE_SIZE
 from elastane.scheduling.changes import Change, Move, Resize, Start, changes
 from elastane.scheduling.decide import Decision
 from elastane.service.control import apply as live
@@ -44,7 +45,7 @@ class Wish:
 
     def request(self, slots: int) -> Request:
         """As the live system reads it: the most is what the cluster could ever give."""
-        most = self.least if self.kind is Kind.COMMAND else max(self.least, min(self.most, slots))
+        most = self.least if self.kind in ONE_SIZE else max(self.least, min(self.most, slots))
         return Request(self.least, self.least, most)
 
 
@@ -243,9 +244,8 @@ def named(wishes: Sequence[Wish]) -> list[tuple[str, Wish]]:
 
 
 def spec_of(wish: Wish) -> dict[str, object]:
-    """The same as a live job; the live system calls a command rigid."""
-    if wish.kind is Kind.COMMAND:
-        return {"kind": "rigid", "workers": wish.least, "samples": LONG_S}
+    if wish.kind in ONE_SIZE:
+        return {"kind": wish.kind.value, "workers": wish.least, "samples": LONG_S}
     return {"kind": wish.kind.value, "workers": {"min": wish.least, "max": wish.most}, "samples": LONG_S}
 
 

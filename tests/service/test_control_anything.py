@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from elastane.engines.contract import Cause
+from elastane.engines.contract import Cause, places_of
 from elastane.errors import ElastaneError
-from elastane.service.control.active_job import places_of
 from elastane.service.store import JobRow
 from elastane.testing.engines.fake_work import Delays
 from service.helpers import ANN, ENDS, Crash, World, plain

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 import elastane.train as et
+from elastane.train.coordinator.control_file import control_of
 from elastane.train.coordinator.login import connect
-from elastane.train.coordinator.supervisor import control_of
+from elastane.train.coordinator.messages import TO_CLIENT, Resize
 
 STAY = 4
 """Steps of each phase with the workers it wants."""
@@ -69,6 +70,6 @@ class Phases:
 def _ask_for(workers: int) -> None:
     control = control_of(Path(os.environ["ELASTANE_RUN"]))
     connection = connect(control["host"], control["port"], "client", control["token"])
-    connection.send({"type": "resize", "workers": workers})
-    next(connection.messages())
+    connection.send(Resize(workers))
+    next(connection.messages(TO_CLIENT))
     connection.close()

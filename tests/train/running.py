@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.scripted_events import Wish
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Ended, Event, Resized, WorkerLost

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.scripted_events import Wish
+from elastane.train.coordinator.settings import Settings
 from elastane.train.worker.checkpoint import CheckpointStore
 from elastane.train.worker.state_codec import unpack
 from train.running import Outcome, alone, processes_of, train

@@ -15,13 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from elastane.train.coordinator.elastic_coordinator import Settings
+from elastane.train.coordinator.control_file import control_of
 from elastane.train.coordinator.login import connect
+from elastane.train.coordinator.messages import TO_CLIENT, FromClient, Ok, StopJob, ToClient
 from elastane.train.coordinator.script_kind import JobKind
 from elastane.train.coordinator.scripted_events import Wish
-from elastane.train.coordinator.server import NODE_LOST
-from elastane.train.coordinator.supervisor import JobOptions, Supervisor, control_of
+from elastane.train.coordinator.settings import Settings
+from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.errors import TrainError
+from elastane.train.exit_cause import NODE_LOST
 from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Ended, Event, Resized, WorkerLost
 
@@ -105,11 +107,11 @@ def alive(pid: int) -> bool:
     return not readable
 
 
-def ask(run: Path, message: dict[str, object]) -> dict[str, object]:
+def ask(run: Path, message: FromClient) -> ToClient:
     control = control_of(run)
     connection = connect(control["host"], control["port"], "client", control["token"])
     connection.send(message)
-    answer = next(connection.messages())
+    answer = next(connection.messages(TO_CLIENT))
     connection.close()
     return answer
 
@@ -146,7 +148,7 @@ def test_a_torchrun_script_survives_a_death_and_can_be_stopped(tmp_path: Path) -
         await job.until(lambda: job.said("epoch 0: .*"))
         job.do("kill")
         await job.until(lambda: len(job.said("begin with .*")) == 2)
-        assert (await asyncio.to_thread(ask, job.run, {"type": "stop", "cause": "enough"}))["type"] == "ok"
+        assert await asyncio.to_thread(ask, job.run, StopJob("enough")) == Ok()
 
     async def main() -> tuple[Watched, Ended]:
         job = Watched(tmp_path, 2, "--epochs", "100000")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from elastane.train.coordinator import wire
-from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.login_reader import LineReader, log_in
 from elastane.train.coordinator.script_kind import JobKind
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.spawners import OwnNursery, Parentage
 from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.reports.events import Event, Warned, WorkerLost
@@ -34,7 +34,7 @@ def test_a_script_that_hangs_before_it_connects_is_given_up_with_the_cause(tmp_p
 def test_a_first_group_whose_members_cannot_reach_each_other_says_so(tmp_path: Path) -> None:
     script = tmp_path / "apart.py"
     mute = (
-        "import os\nfrom elastane.train import elastic, group, link\n"
+        "import os\nfrom elastane.train.worker import coordinator_client as link, group\n"
         "group.Group.__init__.__defaults__ = (2.0, '')\n"
         "if os.environ['ELASTANE_WORKER'] == 'w2':\n    link.Link.put_address = lambda *_: None\n"
     )

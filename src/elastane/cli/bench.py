@@ -55,7 +55,7 @@ def policies_command(
     out: Path | None = typer.Option(None, "--out", "-o", help="Also write a report: FILE.html or FILE.json."),
     no_cache: bool = typer.Option(False, "--no-cache", help="Neither read nor write the cache of results."),
 ) -> None:
-    """Evaluate and report."""
+    """Evaluate policies on workloads, loads and seeds, and report where the reference is not best."""
     from elastane.sim.evaluation import Protocol, evaluate
     from elastane.sim.evaluation.ablations import ablate
     from elastane.sim.evaluation.protocol import cells

@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -18,8 +18,10 @@ from typer.core import TyperGroup
 from elastane.train.errors import TrainError
 
 if TYPE_CHECKING:
+    from elastane.train.coordinator.messages import FromClient
     from elastane.train.coordinator.supervisor import JobOptions
 
+Said = TypeVar("Said")
 HELP = "Run a training script elastically on this machine; plot, resize or inspect a run."
 
 
@@ -63,9 +65,9 @@ def run(
     """Run a script alone on this machine."""
     from rich.console import Console
 
-    from elastane.train.coordinator.elastic_coordinator import Settings
     from elastane.train.coordinator.script_kind import JobKind, choose_kind, source_of_module
     from elastane.train.coordinator.scripted_events import parse_wishes
+    from elastane.train.coordinator.settings import Settings
     from elastane.train.coordinator.supervisor import JobOptions, Supervisor
     from elastane.train.coordinator.torchrun_env import told_alone
     from elastane.train.reports.event_file import load_run
@@ -153,7 +155,7 @@ def plot(
     terminal: bool = typer.Option(False, "--terminal", help="Draw in the terminal only."),
     as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON instead."),
 ) -> None:
-    """Draw a run."""
+    """Draw a finished or running run: step time, workers, batch and pauses over time."""
     from rich.console import Console
 
     from elastane.train.reports.event_file import load_run
@@ -177,7 +179,9 @@ def resize_run(
     workers: int = typer.Argument(min=1, help="How many workers from now on."),
 ) -> None:
     """Ask a running job's coordinator."""
-    granted = int(_ask(run_dir, {"type": "resize", "workers": workers})["workers"])
+    from elastane.train.coordinator.messages import Ok, Resize
+
+    granted = _ask(run_dir, Resize(workers), Ok).workers
     if granted != workers:
         raise TrainError(f"{run_dir}: the job does not take {workers} workers, it has {granted}")
     typer.echo(f"{run_dir}: {workers} workers from now on", err=True)
@@ -189,29 +193,37 @@ def status(
     as_json: bool = typer.Option(False, "--json", help="Print as JSON."),
 ) -> None:
     """Ask a running job's coordinator."""
-    answer = _ask(run_dir, {"type": "status"})
-    answer.pop("type")
+    from msgspec import to_builtins
+
+    from elastane.train.coordinator.messages import AskStatus, Status
+
+    answer = _ask(run_dir, AskStatus(), Status)
     if as_json:
-        typer.echo(json.dumps(answer, indent=2))
+        facts = to_builtins(answer)
+        del facts["type"]
+        typer.echo(json.dumps(facts, indent=2))
         return
-    typer.echo(f"generation {answer['generation']}, step {answer['step']}, target {answer['target']} workers")
-    for name, worker in answer["workers"].items():
-        rank = answer["members"].index(name) if name in answer["members"] else "-"
-        typer.echo(f"  {name}  rank {rank}  pid {worker['pid']}  {worker['phase']}, {worker['doing']}")
+    typer.echo(f"generation {answer.generation}, step {answer.step}, target {answer.target} workers")
+    for name, worker in answer.workers.items():
+        rank = answer.members.index(name) if name in answer.members else "-"
+        typer.echo(f"  {name}  rank {rank}  pid {worker.pid}  {worker.phase}, {worker.doing}")
 
 
-def _ask(run_dir: Path, message: dict[str, Any]) -> dict[str, Any]:
+def _ask(run_dir: Path, message: FromClient, expected: type[Said]) -> Said:
+    from elastane.train.coordinator.control_file import control_of
     from elastane.train.coordinator.login import connect
-    from elastane.train.coordinator.supervisor import control_of
+    from elastane.train.coordinator.messages import TO_CLIENT, NotUnderstood
 
     control = control_of(run_dir)
     try:
         connection = connect(str(control["host"]), int(control["port"]), "client", str(control["token"]))
         connection.send(message)
-        answer = next(connection.messages(), None)
+        answer = next(connection.messages(TO_CLIENT), None)
     except OSError as error:
         raise TrainError(f"the supervisor of {run_dir} does not answer: {error}") from error
-    if answer is None:
-        raise TrainError(f"the supervisor of {run_dir} did not answer")
     connection.close()
+    if isinstance(answer, NotUnderstood):
+        raise TrainError(f"the supervisor of {run_dir} did not understand: {answer.cause}")
+    if not isinstance(answer, expected):
+        raise TrainError(f"the supervisor of {run_dir} did not answer")
     return answer

@@ -87,6 +87,11 @@ class Wanted:
     """The number of the last report that is stored, for an engine that does not remember it."""
 
 
+def places_of(grant: Grant | None) -> dict[str, int]:
+    """Workers by node; none without a grant."""
+    return {part.node: part.workers for part in grant.slices if part.workers} if grant is not None else {}
+
+
 class Cause(Enum):
     """Why an attempt ended."""
 
@@ -137,7 +142,7 @@ class Over(Report):
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """One worker process."""
+    """What the engine knows of one worker process."""
 
     name: str
     node: str

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastane.engines.contract import places_of
 from elastane.errors import ElastaneError
 from elastane.jobs import parse_spec
 from elastane.jobs.kinds import Kind
 from elastane.jobs.states import Event, InvalidTransition, State
 from elastane.scheduling.abilities import ONE_SIZE
-from elastane.service.control.active_job import LiveJob, places_of, slots_of
+from elastane.service.control.active_job import LiveJob, slots_of
 from elastane.service.control.job_measurements import Learned
 from elastane.service.control.plane import ControlPlane
 from elastane.service.control.requested_places import room_now, words

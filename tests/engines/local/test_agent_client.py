@@ -20,6 +20,18 @@ from elastane.engines.local import agent as agent_module
 from elastane.engines.local import agent_client, attempt_process, process_descent
 from elastane.engines.local.agent import Agent
 from elastane.engines.local.agent_client import AgentNurseries, AgentWatch, ask
+from elastane.engines.local.agent_messages import (
+    FROM_AGENT,
+    AgentStatus,
+    AskAgent,
+    BeginNursery,
+    EndAttempt,
+    FromAgent,
+    Limit,
+    OfAttempt,
+    Ok,
+    Unfinished,
+)
 from elastane.engines.local.cgroups import SWITCH
 from elastane.engines.local.json_files import Lock, write_json
 from elastane.engines.local.paths import MEMBERS, Layout
@@ -30,8 +42,8 @@ from engines.local.test_upgrade_home import HOLD
 
 PATIENCE_S = 120.0
 NODE = "n0"
-STATUS = {"type": "status"}
-END = {"type": "end", "attempt": "j1.1"}
+STATUS = AskAgent()
+END = EndAttempt("j1.1")
 
 
 class Spoken(Agent):
@@ -39,10 +51,10 @@ class Spoken(Agent):
 
     def __init__(self, layout: Layout) -> None:
         super().__init__(layout, NODE)
-        self.told: list[Mapping[str, Any]] = []
+        self.told: list[OfAttempt] = []
         self.facts: dict[str, Any] = {}
 
-    async def _answer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _answer(self, message: OfAttempt) -> FromAgent:
         self.told.append(message)
         return await super()._answer(message)
 
@@ -105,12 +117,12 @@ def test_an_agent_answers_others_while_an_attempt_dies_slowly(
         slow = Slow(monkeypatch)
         async with serving(layout) as agent:
             nursery = agent.have("j1.1")
-            ending = asyncio.create_task(ask(agent.facts, END, PATIENCE_S))
+            ending = asyncio.create_task(ask(agent.facts, END, FROM_AGENT, PATIENCE_S))
             await slow.killed.wait()
-            assert (await ask(agent.facts, STATUS, PATIENCE_S) or {})["type"] == "status"
+            assert isinstance(await ask(agent.facts, STATUS, FROM_AGENT, PATIENCE_S), AgentStatus)
             assert not ending.done()  # the answer comes when all is done
             slow.dies = True
-            assert await ending == {"type": "ok"}
+            assert await ending == Ok()
             assert nursery.returncode == -9
 
     live(story)
@@ -120,20 +132,20 @@ def test_an_attempt_that_is_being_ended_begins_again_only_afterwards(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent_module, "_END_S", PATIENCE_S)
-    begin = {"type": "nursery", "attempt": "j1.1", "environment": {}, "log": "/dev/null", "cold": True}
+    begin = BeginNursery("j1.1", {}, "/dev/null", cold=True)
 
     async def story() -> None:
         slow = Slow(monkeypatch)
         async with serving(layout) as agent:
             first = agent.have("j1.1")
-            ending = asyncio.create_task(ask(agent.facts, END, PATIENCE_S))
+            ending = asyncio.create_task(ask(agent.facts, END, FROM_AGENT, PATIENCE_S))
             await slow.killed.wait()
-            beginning = asyncio.create_task(ask(agent.facts, begin, PATIENCE_S))
+            beginning = asyncio.create_task(ask(agent.facts, begin, FROM_AGENT, PATIENCE_S))
             for _ in range(3):
-                assert await ask(agent.facts, STATUS, PATIENCE_S) is not None
+                assert await ask(agent.facts, STATUS, FROM_AGENT, PATIENCE_S) is not None
             assert agent._nurseries["j1.1"] is first
             slow.dies = True
-            assert [await ending, await beginning] == [{"type": "ok"}] * 2
+            assert [await ending, await beginning] == [Ok()] * 2
             assert agent._nurseries["j1.1"] is not first
             assert agent._nurseries["j1.1"].poll() is None
 
@@ -149,7 +161,7 @@ def test_an_agent_does_not_wait_for_ever_and_says_what_it_could_not_end(
         async with serving(layout) as agent:
             nursery = agent.have("j1.1")
             monkeypatch.setattr(nursery, "kill", lambda: None)  # as if it hung in the kernel
-            assert await ask(agent.facts, END, PATIENCE_S) == {"type": "unfinished"}
+            assert await ask(agent.facts, END, FROM_AGENT, PATIENCE_S) == Unfinished()
             assert not await agent_client._end(agent.facts, "j1.1")
             monkeypatch.undo()
             assert await agent_client._end(agent.facts, "j1.1")
@@ -179,7 +191,7 @@ def test_a_limit_that_no_agent_heard_is_told_again(layout: Layout) -> None:
             write_json(layout.agent(NODE), agent.facts)
             await nurseries.limit(10**9, {NODE: 1})
             await nurseries.limit(10**9, {NODE: 1})
-            assert [message["type"] for message in agent.told] == ["limit"]
+            assert agent.told == [Limit("j1.1", 10**9, 1)]
 
     live(story)
 

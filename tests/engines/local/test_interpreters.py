@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from elastane.engines.contract import Cause, Launch, Over
@@ -95,13 +96,19 @@ def test_a_torchrun_script_is_resized_in_the_interpreter_it_was_submitted_with(t
 
 @pytest.mark.parametrize(
     ("places", "lacking"),
-    [((), "cannot import elastane.train"), ((OURS,), "has no PyTorch")],
-    ids=["us", "torch"],
+    [
+        ((), "cannot import elastane.train"),
+        ((OURS,), "cannot import elastane.train (ModuleNotFoundError: No module named 'msgspec')"),
+        ((OURS, "msgspec"), "has no PyTorch"),
+    ],
+    ids=["us", "what-we-need", "torch"],
 )
 def test_what_an_interpreter_lacks_is_said_at_once_with_the_line_that_mends_it(
     tmp_path: Path, places: tuple[str, ...], lacking: str
 ) -> None:
-    python = make_venv(tmp_path / "bare", *places)
+    (tmp_path / "msgspec").mkdir()  # installed with us, and nothing else that is
+    (tmp_path / "msgspec" / "msgspec").symlink_to(Path(msgspec.__file__).parent)
+    python = make_venv(tmp_path / "bare", *(str(tmp_path / place) for place in places))
 
     async def story() -> None:
         async with house(tmp_path / "home", nodes=1) as living:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from elastane.train.coordinator.elastic_coordinator import Settings
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 
 

@@ -11,8 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Spawn
-from elastane.train.coordinator.elastic_coordinator import Coordinator, Settings
+from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.membership_plan import Kind, Plan
+from elastane.train.coordinator.messages import (
+    Aborted,
+    Cancelled,
+    Go,
+    Note,
+    Planned,
+    Refused,
+    StopTraining,
+    ToWorker,
+    WorkerHello,
+)
+from elastane.train.coordinator.settings import Settings
+from elastane.train.coordinator.worker_activity import Activity
+from elastane.train.coordinator.worker_table import Phase
+from elastane.train.exit_cause import FINISHED, ExitCause, cancelled
 
 SIGNATURE = {"elastane": "1", "torch": "2", "python": "3", "parameters": [], "settings": {}, "shadow": True}
 
@@ -26,24 +41,24 @@ class FakeWorker:
         self.generation = self.step = self.acknowledged = self.aborted = 0
         self.holds_state = False
         self.plan: Plan | None = None
-        self.inbox: deque[dict[str, Any]] = deque()
+        self.inbox: deque[ToWorker] = deque()
 
-    def hear(self, message: dict[str, Any]) -> None:
-        match message["type"]:
-            case "plan":
-                self.plan = Plan.from_json(message["plan"])
-                if self.plan.urgent:
-                    self.enter(self.plan)
+    def hear(self, message: ToWorker) -> None:
+        match message:
+            case Planned(plan):
+                self.plan = plan
+                if plan.urgent:
+                    self.enter(plan)
                 else:
-                    self.prepare(self.plan)
-            case "go":
-                self.world.switch(self.generation, message["generation"])
-            case "abort":
-                self.aborted = max(self.aborted, message["generation"])
+                    self.prepare(plan)
+            case Go(generation):
+                self.world.switch(self.generation, generation)
+            case Aborted(generation):
+                self.aborted = max(self.aborted, generation)
                 self.acknowledge()
-            case "cancel":
+            case Cancelled():
                 self.plan = None
-            case "stop" | "refused":
+            case StopTraining() | Refused():
                 self.world.exit(self, clean=True)
 
     def prepare(self, plan: Plan) -> None:
@@ -90,10 +105,10 @@ class World:
         for action in actions:
             match action:
                 case Send(worker, message) if worker in self.workers and self.workers[worker].alive:
-                    self.workers[worker].inbox.append(dict(message))
+                    self.workers[worker].inbox.append(message)
                 case Spawn(worker):
                     self.workers[worker] = FakeWorker(worker, self)
-                    self.tell("hello", worker, {})
+                    self.tell("hello", WorkerHello(worker))
                     self.tell("ready", worker, SIGNATURE, "host:1")
                 case Kill(worker, _):
                     self.workers[worker].alive = False
@@ -150,7 +165,7 @@ class World:
 
     def exit(self, worker: FakeWorker, *, clean: bool) -> None:
         worker.alive = False
-        self.tell("exited", worker.name, clean, "exit" if clean else "killed by signal 9")
+        self.tell("exited", worker.name, ExitCause.of_process(0 if clean else -9))
 
     def train(self) -> None:
         """A step, if a whole generation takes part."""
@@ -159,7 +174,7 @@ class World:
             if all(w.alive and w.generation == plan.generation > w.aborted for w in members):
                 for worker in members:
                     worker.step += 1
-                    self.tell("beat", worker.name, worker.step, "computing")
+                    self.tell("beat", worker.name, worker.step, Activity.COMPUTING)
 
     def settle(self) -> None:
         for _ in range(400):
@@ -168,7 +183,7 @@ class World:
             self.now += 0.1
             for worker in self.workers.values():
                 if worker.alive:
-                    self.tell("beat", worker.name, worker.step, "outside")
+                    self.tell("beat", worker.name, worker.step, Activity.OUTSIDE)
             self.perform(self.coordinator.tick(self.now))
         while self.deliver():
             pass
@@ -257,7 +272,7 @@ def test_a_worker_that_leaves_the_loop_early_ends_the_job_and_is_named() -> None
 def test_silence_longer_than_the_lease_is_fenced() -> None:
     world = started(2)
     world.now += 10.0
-    world.tell("beat", "w1", 5, "waiting")
+    world.tell("beat", "w1", 5, Activity.WAITING)
     while world.deliver():
         pass
     actions = world.coordinator.tick(world.now)
@@ -268,12 +283,14 @@ def test_silence_longer_than_the_lease_is_fenced() -> None:
 def test_a_worker_that_beats_but_makes_no_progress_while_others_wait_is_fenced() -> None:
     world = started(2)
     world.coordinator.step = 10
-    world.perform(world.coordinator.beat("w2", 5, "computing", world.now))  # its first steps are long past
+    world.perform(
+        world.coordinator.beat("w2", 5, Activity.COMPUTING, world.now)
+    )  # its first steps are long past
     killed: list[str] = []
     for _ in range(100):
         world.now += 0.1
-        world.perform(world.coordinator.beat("w1", 10, "waiting", world.now))
-        world.perform(world.coordinator.beat("w2", 10, "computing", world.now))
+        world.perform(world.coordinator.beat("w1", 10, Activity.WAITING, world.now))
+        world.perform(world.coordinator.beat("w2", 10, Activity.COMPUTING, world.now))
         killed += [a.worker for a in world.coordinator.tick(world.now) if isinstance(a, Kill)]
     assert killed == ["w2"]
 
@@ -290,12 +307,12 @@ def test_a_worker_that_differs_is_refused_with_the_first_difference(change: dict
     world = started(1)
     world.perform(world.coordinator.resize(2, world.now))
     world.calls.clear()
-    world.perform(world.coordinator.hello("w2", {}, world.now))
+    world.perform(world.coordinator.hello(WorkerHello("w2"), world.now))
     world.perform(world.coordinator.ready("w2", {**SIGNATURE, **change}, "", world.now))
-    refusals = [m for m in world.workers["w2"].inbox if m["type"] == "refused"]
-    assert words in refusals[0]["cause"]
-    notes = [m for m in world.workers["w1"].inbox if m["type"] == "note"]
-    assert words in notes[0]["text"]
+    refusals = [m for m in world.workers["w2"].inbox if isinstance(m, Refused)]
+    assert words in refusals[0].cause
+    notes = [m for m in world.workers["w1"].inbox if isinstance(m, Note)]
+    assert words in notes[0].text
 
 
 def test_training_that_ends_is_finished_only_when_all_have_left() -> None:
@@ -307,25 +324,29 @@ def test_training_that_ends_is_finished_only_when_all_have_left() -> None:
     assert world.finish is None
     world.exit(world.workers["w2"], clean=True)
     world.settle()
-    assert world.finish == Finish("finished", "")
+    assert world.finish == Finish(FINISHED)
 
 
 def test_a_job_that_is_stopped_does_not_wait_for_newcomers() -> None:
     world = started(2)
     world.perform(world.coordinator.resize(3, world.now))
     world.calls.clear()  # the third imports and builds its model, for as long as that takes
-    asked = world.coordinator.stop("interrupted", world.now)
+    asked = world.coordinator.stop(cancelled("interrupted"), world.now)
     assert Kill("w3", "interrupted") in asked
-    told = {action.worker for action in asked if isinstance(action, Send) and action.message["type"] == "stop"}
+    told = {
+        action.worker
+        for action in asked
+        if isinstance(action, Send) and isinstance(action.message, StopTraining)
+    }
     assert told == {"w1", "w2"}
     world.perform(asked)
     world.settle()
-    assert world.finish == Finish("stopped", "interrupted")
+    assert world.finish == Finish(cancelled("interrupted"))
 
 
 def _killed(world: World, name: str) -> None:
     world.workers.pop(name)
-    world.perform(world.coordinator.exited(name, False, "killed by signal 9", world.now))
+    world.perform(world.coordinator.exited(name, ExitCause.of_process(-9), world.now))
 
 
 @pytest.mark.parametrize("victim", ["w1", "w2"])
@@ -341,7 +362,7 @@ def test_a_worker_killed_after_training_does_not_take_the_result_along(victim: s
     (other,) = {"w1", "w2"} - {victim}
     world.exit(world.workers[other], clean=True)
     world.settle()
-    assert world.finish == Finish("finished", "")
+    assert world.finish == Finish(FINISHED)
 
 
 def test_the_end_of_the_script_is_repeated_if_everybody_was_killed_after_training() -> None:
@@ -362,7 +383,7 @@ def test_an_error_of_the_script_after_training_still_fails_the_job() -> None:
     while world.deliver():
         pass
     world.coordinator.said_goodbye("w2", "ValueError: no such folder")
-    world.perform(world.coordinator.exited("w2", False, "exit code 1", world.now))
+    world.perform(world.coordinator.exited("w2", ExitCause.of_process(1), world.now))
     assert world.coordinator.outcome is not None
     assert world.coordinator.outcome.outcome == "failed"
 
@@ -373,8 +394,8 @@ def test_the_same_end_twice_before_a_word_was_said_fails_the_job_with_its_cause(
     for name in ("w1", "w2"):
         assert coordinator.outcome is None
         coordinator.said_goodbye(name, words)
-        coordinator.exited(name, False, "exit code 1", 2.0)
-    assert coordinator.outcome == Finish("failed", words)
+        coordinator.exited(name, ExitCause.of_process(1), 2.0)
+    assert coordinator.outcome == Finish(ExitCause.of_process(1).told(words))
 
 
 def test_a_restarted_coordinator_adopts_running_workers_without_touching_them() -> None:
@@ -387,8 +408,8 @@ def test_a_restarted_coordinator_adopts_running_workers_without_touching_them() 
     ]
     world.coordinator = Coordinator.adopt(Settings(workers=2), entries, world.now)
     for name in ("w1", "w2"):
-        account = {"phase": "member", "generation": 1, "signature": SIGNATURE, "applied": 7}
-        world.tell("hello", name, account)
+        account = {"phase": Phase.MEMBER, "generation": 1, "signature": SIGNATURE, "applied": 7}
+        world.tell("hello", WorkerHello(name, **account))
     world.settle()
     assert len(world.plans) == 1
     world.perform(world.coordinator.resize(3, world.now))
@@ -411,7 +432,7 @@ def test_a_worker_that_ended_well_while_nobody_listened_has_finished_the_job() -
     _adopted_after_training(world)
     world.exit(world.workers["w1"], clean=True)
     world.settle()
-    assert world.finish == Finish("finished", "")
+    assert world.finish == Finish(FINISHED)
 
 
 def test_a_worker_of_whose_end_nothing_is_heard_is_replaced_even_after_training() -> None:
@@ -451,8 +472,29 @@ def test_a_coordinator_restarted_in_the_middle_of_a_change_re_forms_the_group() 
     ]
     world.coordinator = Coordinator.adopt(Settings(workers=2), entries, world.now)
     for name in ("w1", "w2"):
-        world.tell("hello", name, {"phase": "member", "generation": 1, "signature": SIGNATURE})
+        world.tell("hello", WorkerHello(name, phase=Phase.MEMBER, generation=1, signature=SIGNATURE))
     world.settle()
     assert world.plans[-1].kind is Kind.RECOVER
     assert world.plans[-1].generation == 3
     assert world.members() == ["w1", "w2"]
+
+
+def test_members_have_their_time_to_enter_from_when_they_may_however_long_the_preparation_took() -> None:
+    coordinator = Coordinator(
+        Settings(workers=1, lease_s=1000.0, warm_lease_s=1000.0, enter_s=60.0, prepare_s=120.0)
+    )
+    coordinator.start(0.0)
+    coordinator.hello(WorkerHello("w1"), 0.0)
+    coordinator.ready("w1", SIGNATURE, "", 0.0)
+    coordinator.entered("w1", 1, 0, 0.0)
+    coordinator.resize(2, 0.0)
+    coordinator.hello(WorkerHello("w2"), 0.0)
+    coordinator.ready("w2", SIGNATURE, "", 0.0)
+    coordinator.beat("w1", 9, Activity.WAITING, 99.0)
+    coordinator.built("w1", 2, 100.0)
+    coordinator.built("w2", 2, 100.0)
+    assert any(
+        isinstance(each, Send) and each.message == Go(2) for each in coordinator.caught_up("w2", 2, 100.0)
+    )
+    assert not [each for each in coordinator.tick(159.0) if isinstance(each, Kill)]
+    assert {each.worker for each in coordinator.tick(161.0) if isinstance(each, Kill)} == {"w1", "w2"}

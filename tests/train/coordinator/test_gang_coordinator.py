@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
-from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.gang_coordinator import Meeting, PlainCoordinator
+from elastane.train.coordinator.messages import Refused, WorkerHello
+from elastane.train.coordinator.settings import Settings
+from elastane.train.exit_cause import FINISHED, ExitCause, cancelled
 
 GRACE_S = 5.0
 
@@ -63,7 +65,7 @@ class World:
                 case Finish():
                     self.finishes.append(action)
         for worker in killed:
-            self.exit(worker, "killed by signal 9")
+            self.exit(worker, -9)
 
     def start(self) -> World:
         self.perform(self.told.start(self.now_s))
@@ -79,14 +81,14 @@ class World:
             self.perform(self.told.started(worker, self.now_s))
         return self
 
-    def exit(self, worker: str, how: str = "exit code 0") -> None:
+    def exit(self, worker: str, code: int = 0) -> None:
         if worker in self.running:
             self.running.remove(worker)
-            self.perform(self.told.exited(worker, how == "exit code 0", how, self.now_s))
+            self.perform(self.told.exited(worker, ExitCause.of_process(code), self.now_s))
 
     def exit_asked(self) -> World:
         for worker in list(self.asked):
-            self.exit(worker, "killed by signal 15")
+            self.exit(worker, -15)
         return self
 
     def wait(self, seconds: float) -> None:
@@ -125,10 +127,10 @@ def take(world: World, step: tuple[str, int]) -> None:
         case "finish":
             world.exit(chosen)
         case "die":
-            world.exit(chosen, "exit code 1")
+            world.exit(chosen, 1)
         case "obey":
             if chosen in world.asked:
-                world.exit(chosen, "killed by signal 15")
+                world.exit(chosen, -15)
         case "resize":
             world.resize(number)
         case "drop":
@@ -136,7 +138,7 @@ def take(world: World, step: tuple[str, int]) -> None:
         case "wait":
             world.wait(number)
         case "stop":
-            world.perform(world.told.stop("asked to", world.now_s))
+            world.perform(world.told.stop(cancelled("asked to"), world.now_s))
 
 
 def run_out(world: World) -> None:
@@ -215,7 +217,7 @@ def test_all_clean_exits_finish_the_job() -> None:
     world.exit("w1")
     assert world.told.outcome is None
     world.exit("w2")
-    assert world.finishes == [Finish("finished", "")]
+    assert world.finishes == [Finish(FINISHED)]
 
 
 def test_a_resize_stops_everybody_and_says_how_long_the_pause_was() -> None:
@@ -235,7 +237,7 @@ def test_a_resize_stops_everybody_and_says_how_long_the_pause_was() -> None:
 
 def test_a_death_restarts_everybody_and_counts() -> None:
     world = running()
-    world.exit("w2", "killed by signal 9")
+    world.exit("w2", -9)
     assert world.asked == ["w1"]
     world.exit_asked().come_up()
     assert world.of_type("worker_lost")[0]["cause"] == "killed by signal 9"
@@ -245,9 +247,9 @@ def test_a_death_restarts_everybody_and_counts() -> None:
 
 def test_a_consequence_of_the_stop_is_not_another_death() -> None:
     world = running(workers=3)
-    world.exit("w2", "killed by signal 9")
-    world.exit("w1", "exit code 1")
-    world.exit("w3", "exit code 1")
+    world.exit("w2", -9)
+    world.exit("w1", 1)
+    world.exit("w3", 1)
     assert len(world.of_type("worker_lost")) == 1
     assert world.told.restarts == 1
 
@@ -255,10 +257,10 @@ def test_a_consequence_of_the_stop_is_not_another_death() -> None:
 def test_three_restarts_in_a_row_are_enough() -> None:
     world = running(workers=1)
     for name in ("w1", "w2", "w3"):
-        world.exit(name, "exit code 1")
+        world.exit(name, 1)
         world.come_up()
     world.told.said_goodbye("w4", "ValueError: no")
-    world.exit("w4", "exit code 1")
+    world.exit("w4", 1)
     outcome = world.told.outcome
     assert outcome.outcome == "failed"
     assert (
@@ -271,7 +273,7 @@ def test_a_gang_that_ran_for_a_while_begins_a_new_row() -> None:
     world = running(workers=1)
     for number in range(1, 11):
         world.wait(31.0)
-        world.exit(f"w{number}", "exit code 1")
+        world.exit(f"w{number}", 1)
         world.come_up()
     assert world.told.outcome is None
 
@@ -343,7 +345,7 @@ def test_a_job_of_which_some_have_finished_is_not_started_again_for_a_resize() -
     assert world.asked == []
     assert "too late" in world.of_type("warned")[0]["text"]
     world.exit("w2")
-    assert world.told.outcome == Finish("finished", "")
+    assert world.told.outcome == Finish(FINISHED)
 
 
 def test_a_rigid_job_refuses_to_be_resized() -> None:
@@ -357,25 +359,25 @@ def test_a_rigid_job_refuses_to_be_resized() -> None:
 def test_the_first_failure_ends_a_rigid_job_and_is_its_cause() -> None:
     world = running(elastic=False, workers=3)
     world.told.said_goodbye("w2", "KeyError: 'x'")
-    world.exit("w2", "exit code 1")
+    world.exit("w2", 1)
     assert world.asked == ["w1", "w3"]
     assert world.told.outcome is None, "over only when everybody is gone"
     world.told.said_goodbye("w3", "connection lost")
-    world.exit("w3", "exit code 1")
-    world.exit("w1", "killed by signal 15")
+    world.exit("w3", 1)
+    world.exit("w1", -15)
     cause = "worker w2 (rank 1): exit code 1; its last words: KeyError: 'x'"
-    assert world.finishes == [Finish("failed", cause)]
+    assert world.finishes == [Finish(ExitCause.of_process(1).told(cause))]
 
 
 def test_a_stop_wins_over_a_restart_but_not_over_a_failure() -> None:
     stopped = running()
-    stopped.exit("w1", "exit code 1")
-    stopped.perform(stopped.told.stop("asked to", stopped.now_s))
+    stopped.exit("w1", 1)
+    stopped.perform(stopped.told.stop(cancelled("asked to"), stopped.now_s))
     stopped.exit_asked()
-    assert stopped.told.outcome == Finish("stopped", "asked to")
+    assert stopped.told.outcome == Finish(cancelled("asked to"))
     failed = running(elastic=False)
-    failed.exit("w1", "exit code 1")
-    failed.perform(failed.told.stop("asked to", failed.now_s))
+    failed.exit("w1", 1)
+    failed.perform(failed.told.stop(cancelled("asked to"), failed.now_s))
     failed.exit_asked()
     assert failed.told.outcome.outcome == "failed"
 
@@ -395,15 +397,15 @@ def test_names_and_generations_of_an_earlier_run_are_not_used_again() -> None:
 
 
 def test_a_worker_that_wants_to_talk_is_refused() -> None:
-    (answer,) = running().told.hello("w1", {}, 0.0)
+    (answer,) = running().told.hello(WorkerHello("w1"), 0.0)
     assert isinstance(answer, Send)
-    assert answer.message["type"] == "refused"
+    assert isinstance(answer.message, Refused)
 
 
 def test_a_job_whose_processes_were_never_started_can_be_stopped() -> None:
     world = World(workers=2).start()
     world.queued.clear()  # nobody is there who could start them
-    world.perform(world.told.stop("asked to stop", world.now_s))
+    world.perform(world.told.stop(cancelled("asked to stop"), world.now_s))
     assert not world.finishes
     world.perform(world.told.tick(world.now_s + GRACE_S))
     assert [finish.outcome for finish in world.finishes] == ["stopped"]

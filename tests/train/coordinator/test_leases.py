@@ -15,11 +15,16 @@ import pytest
 
 from elastane.train.coordinator import wire
 from elastane.train.coordinator.actions import Finish, Kill, Spawn
-from elastane.train.coordinator.elastic_coordinator import Coordinator, Settings
+from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.leases import LATE_S, AwakeClock, nursery_lease_s
 from elastane.train.coordinator.login_reader import LineReader, Tokens, log_in
+from elastane.train.coordinator.messages import WorkerHello
 from elastane.train.coordinator.plan_log import PlanLog
-from elastane.train.coordinator.server import CoordinationServer, Hooks
+from elastane.train.coordinator.server import CoordinationServer
+from elastane.train.coordinator.settings import Settings
+from elastane.train.coordinator.worker_activity import Activity
+from elastane.train.exit_cause import ExitCause
+from train.coordinator.hosts import FakeHost
 
 TOKENS = Tokens("t-workers", "t-clients")
 PATIENCE_S = 60.0
@@ -31,14 +36,12 @@ class Lines:
     """A coordinator behind a server, and lines to it that this test writes itself."""
 
     def __init__(self, folder: Path, workers: int) -> None:
-        self.events: list[dict[str, Any]] = []
-        self.silent: list[str] = []
         self.placed = {f"w{i}": f"n{i}" for i in range(1, 20)}
-        hooks = Hooks(event=lambda e: self.events.append(dict(e)), order=lambda worker: {"worker": worker})
-        hooks.node_of, hooks.silent = self.placed.__getitem__, self.silent.append
+        host = FakeHost(self.placed)
+        self.events, self.silent = host.events, host.fell_silent
         settings = Settings(workers=workers, lease_s=30.0, replace=False)
         self.coordinator = Coordinator(settings)
-        self.server = CoordinationServer(self.coordinator, PlanLog(folder / "plans.jsonl"), TOKENS, hooks)
+        self.server = CoordinationServer(self.coordinator, PlanLog(folder / "plans.jsonl"), TOKENS, host)
         self.server.lease_s = LEASE_S
         self._port = 0
 
@@ -208,12 +211,12 @@ def test_a_newcomer_that_never_says_hello_does_not_disturb_those_who_train() -> 
     coordinator = Coordinator(Settings(workers=1, hello_s=300.0))
     coordinator.start(0.0)
     coordinator.started("w1", 1.0)
-    coordinator.hello("w1", {"node": "n1"}, 1.0)
+    coordinator.hello(WorkerHello("w1", "n1"), 1.0)
     coordinator.ready("w1", {"shadow": True}, "", 1.0)
     coordinator.entered("w1", 1, 0, 1.0)
     coordinator.resize(2, 2.0)
     coordinator.started("w2", 2.0)
-    coordinator.beat("w1", 1, "computing", 302.5)
+    coordinator.beat("w1", 1, Activity.COMPUTING, 302.5)
     actions = coordinator.tick(302.6)
     assert [a.worker for a in actions if isinstance(a, Kill)] == ["w2"]
     assert [a.worker for a in actions if isinstance(a, Spawn)] == ["w3"]
@@ -224,7 +227,7 @@ def test_a_newcomer_that_never_says_hello_does_not_disturb_those_who_train() -> 
 def _start_group(coordinator: Coordinator) -> None:
     coordinator.start(0.0)
     for name, host in (("w1", "10.0.0.1"), ("w2", "127.0.1.1")):
-        coordinator.hello(name, {"host": host}, 1.0)
+        coordinator.hello(WorkerHello(name, host=host), 1.0)
         coordinator.ready(name, {}, "", 1.0)
 
 
@@ -246,9 +249,9 @@ def test_a_group_that_could_not_be_connected_because_a_member_died_is_no_reason_
     coordinator = Coordinator(Settings(workers=2, max_apart=2))
     _start_group(coordinator)
     coordinator.apart("w1", 1, "connection closed", 2.0)
-    coordinator.exited("w2", False, "killed by signal 9", 2.1)
+    coordinator.exited("w2", ExitCause.of_process(-9), 2.1)
     coordinator.failed("w1", 1, None, "connection closed", 2.2)
-    coordinator.hello("w3", {}, 3.0)
+    coordinator.hello(WorkerHello("w3"), 3.0)
     coordinator.ready("w3", {}, "", 3.0)
     coordinator.apart("w1", 2, "connection closed", 4.0)
     assert coordinator.outcome is None

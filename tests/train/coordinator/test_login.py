@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 
 from elastane.engines.local.agent_client import ask
+from elastane.engines.local.agent_messages import FROM_AGENT, EndAttempt
 from elastane.train.coordinator import login, wire
 from elastane.train.coordinator.forkserver import ENDPOINT, NODE, TOKEN
 from elastane.train.coordinator.login_reader import LineReader, admit
+from elastane.train.coordinator.messages import TO_WORKER, NurseryBeat
 from elastane.train.errors import MembershipChanged
 from elastane.train.worker.coordinator_client import Link
 from elastane.train.worker.live_join import ShadowReceiver
@@ -108,7 +110,7 @@ def test_a_worker_does_not_listen_to_whoever_took_the_port_of_its_supervisor(cha
 def test_a_question_is_not_put_to_whoever_took_the_port_of_an_agent() -> None:
     with impostor(CHALLENGE, {"type": "ok"}) as other:
         facts = {"host": "127.0.0.1", "port": other.port, "token": SECRET}
-        assert asyncio.run(ask(facts, {"type": "end", "attempt": "j1.1"}, PATIENCE_S)) is None
+        assert asyncio.run(ask(facts, EndAttempt("j1.1"), FROM_AGENT, PATIENCE_S)) is None
     assert b"j1.1" not in b"".join(other.heard)
 
 
@@ -127,8 +129,8 @@ def test_both_sides_that_know_the_token_hear_each_other() -> None:
         async with server:
             port = server.sockets[0].getsockname()[1]
             connection = await asyncio.to_thread(login.connect, "127.0.0.1", port, "worker", SECRET)
-            connection.send({"type": "beat"})
-            await asyncio.to_thread(list, connection.messages())
+            connection.send(NurseryBeat())
+            await asyncio.to_thread(list, connection.messages(TO_WORKER))
         return roles[0], told[0]
 
     assert asyncio.run(story()) == ("worker", wire.encode({"type": "beat"}))

@@ -11,10 +11,13 @@ import pytest
 from elastane.engines.local.agent import Agent
 from elastane.engines.local.paths import Layout
 from elastane.train.coordinator import login, login_reader, wire
-from elastane.train.coordinator.elastic_coordinator import Coordinator, Settings
+from elastane.train.coordinator.control_file import control_of
+from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.plan_log import PlanLog
-from elastane.train.coordinator.server import CoordinationServer, Hooks
-from elastane.train.coordinator.supervisor import JobOptions, Supervisor, control_of
+from elastane.train.coordinator.server import CoordinationServer
+from elastane.train.coordinator.settings import Settings
+from elastane.train.coordinator.supervisor import JobOptions, Supervisor
+from train.coordinator.hosts import FakeHost
 
 TOKENS = login_reader.Tokens(workers="worker secret", clients="client secret")
 RESIZE = wire.encode({"type": "resize", "workers": 7})
@@ -22,8 +25,7 @@ DEEP = b"[" * 3000 + b"\n"
 
 
 async def _server(folder: Path) -> tuple[CoordinationServer, int]:
-    hooks = Hooks(event=lambda _: None, order=lambda _: {})
-    server = CoordinationServer(Coordinator(Settings()), PlanLog(folder / "plans.jsonl"), TOKENS, hooks)
+    server = CoordinationServer(Coordinator(Settings()), PlanLog(folder / "plans.jsonl"), TOKENS, FakeHost())
     return server, await server.open("127.0.0.1")
 
 

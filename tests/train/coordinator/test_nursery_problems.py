@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from elastane.train.coordinator import wire
-from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.login_reader import LineReader, log_in
 from elastane.train.coordinator.script_kind import JobKind
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.spawners import Parentage, start_nursery
 from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.errors import TrainError

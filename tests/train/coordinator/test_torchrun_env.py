@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.gang_coordinator import Meeting, PlainCoordinator
 from elastane.train.coordinator.script_kind import JobKind
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.coordinator.torchrun_env import told_alone
+from elastane.train.exit_cause import ExitCause
 
 _LIKE_NANOGPT = """
 import os
@@ -95,7 +96,7 @@ def test_a_gang_of_one_is_told_nothing_and_one_of_two_everything() -> None:
     assert decider.environment("w1") == {}
     decider.started("w1", 1.0)
     decider.resize(2, 2.0)
-    decider.exited("w1", False, "killed by signal 15", 3.0)
+    decider.exited("w1", ExitCause.of_process(-15), 3.0)
     told = decider.environment("w3")
     assert (told["RANK"], told["WORLD_SIZE"], told["MASTER_PORT"]) == ("1", "2", "20001")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.scripted_events import Wish
+from elastane.train.coordinator.settings import Settings
 from elastane.train.reports.event_file import follow
 from elastane.train.reports.events import Diverged, Event, Resized, Saved, Stepped
 from elastane.train.worker.checkpoint import CheckpointStore

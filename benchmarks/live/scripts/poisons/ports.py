@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from benchmarks.live.scripts.poisons.place import CONTROL, Place, deed
 from elastane.train.coordinator.login import connect
+from elastane.train.coordinator.wire import encode
 
 _JUNK = (
     os.urandom(5000) + b"\n",
@@ -96,7 +97,7 @@ def _tell(port: int, role: str, token: str, lines: list[dict[str, object]]) -> N
     with contextlib.suppress(OSError):  # most roles have another token
         connection = connect("127.0.0.1", port, role, token, timeout_s=2.0)
         for each in lines:
-            connection.send(each)
+            connection.line.sendall(encode(each))
         connection.close()
 
 

@@ -18,9 +18,27 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 from weakref import WeakValueDictionary
 
+from elastane.engines.local.agent_messages import (
+    TO_AGENT,
+    AgentBeat,
+    AgentStatus,
+    AskAgent,
+    AskHope,
+    BeginNursery,
+    EndAttempt,
+    FromAgent,
+    Limit,
+    NotUnderstood,
+    OfAttempt,
+    Ok,
+    ShutDown,
+    ToAgent,
+    Unfinished,
+    Unlimited,
+    Watch,
+)
 from elastane.engines.local.foreign_interpreters import Strangers, around, born_alike
 from elastane.engines.local.json_files import Lock, write_json
 from elastane.engines.local.marked_processes import MARK, Mark, kill_marked, name_of
@@ -47,7 +65,7 @@ _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_TH
 
 
 class Agent:
-    """One node's nurseries."""
+    """Starts, limits and ends the nurseries of one node, as it is asked to."""
 
     def __init__(self, layout: Layout, node: str, *, alone: bool = False) -> None:
         """``alone``: nothing else goes on in this process, so it may adopt orphans."""
@@ -102,18 +120,25 @@ class Agent:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         lines = LineReader(reader)
         wire.watch_transport(writer)
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(OSError, ValueError):
             if await admit(lines, writer, self._token_of) is not None:
-                while (message := wire.decode(await lines.next())) is not None:
-                    if message["type"] == "watch":
-                        self._watchers.add(writer)
-                    writer.write(wire.encode(await self._answer_in_turn(message)))
+                while line := await lines.next():
+                    writer.write(wire.encode_message(await self._hear(line, writer)))
         self._watchers.discard(writer)
         writer.close()
 
+    async def _hear(self, line: bytes, writer: asyncio.StreamWriter) -> FromAgent:
+        try:
+            message = TO_AGENT.decode(line)
+        except wire.UnknownTypeError as error:
+            return NotUnderstood(str(error))
+        if isinstance(message, Watch):
+            self._watchers.add(writer)
+        return await self._answer_in_turn(message)
+
     async def _beat(self) -> None:
         """Signs of life for whoever watches, from the loop that does the work."""
-        beat = wire.encode({"type": "beat"})
+        beat = wire.encode_message(AgentBeat())
         while True:
             await asyncio.sleep(BEAT_S)
             for writer in self._watchers:
@@ -122,52 +147,47 @@ class Agent:
     def _token_of(self, role: object) -> str | None:
         return self._token if role == "client" else None
 
-    async def _answer_in_turn(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _answer_in_turn(self, message: ToAgent) -> FromAgent:
         """Answer; what is asked about an attempt that is being ended waits until that is done."""
-        if "attempt" not in message:
-            return await self._answer(message)
-        async with self._lock(str(message["attempt"])):
-            return await self._answer(message)
+        match message:
+            case AskAgent() | Watch():
+                nurseries = {attempt: nursery.pid for attempt, nursery in self._nurseries.items()}
+                return AgentStatus(nurseries, self._spare.pid if self._spare is not None else None)
+            case ShutDown():
+                self._over.set()
+                return Ok()
+            case _:
+                async with self._lock(message.attempt):
+                    return await self._answer(message)
 
     def _lock(self, attempt: str) -> asyncio.Lock:
         """Whoever begins, limits or ends an attempt has it."""
         return self._locks.setdefault(attempt, asyncio.Lock())
 
-    async def _answer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        match message["type"]:
-            case "nursery":
+    async def _answer(self, message: OfAttempt) -> FromAgent:
+        match message:
+            case BeginNursery():
                 return await self._begin(message)
-            case "hope":
-                return self._strangers.answer(str(message["attempt"]))
-            case "limit":
-                attempt = str(message["attempt"])
-                if not self._enclosure.limit(attempt, int(message["memory"]), int(message["workers"])):
-                    return {"type": "unlimited"}
-            case "end":
-                if not await self._end(str(message["attempt"])):
-                    return {"type": "unfinished"}
-                self._strangers.forget(str(message["attempt"]))
-            case "status" | "watch":
-                spare = self._spare.pid if self._spare is not None else None
-                nurseries = {attempt: nursery.pid for attempt, nursery in self._nurseries.items()}
-                return {"type": "status", "nurseries": nurseries, "spare": spare}
-            case "shutdown":
-                self._over.set()
-            case _:
-                return {"type": "unknown"}
-        return {"type": "ok"}
+            case AskHope(attempt):
+                return self._strangers.answer(attempt)
+            case Limit(attempt, memory, workers):
+                return Ok() if self._enclosure.limit(attempt, memory, workers) else Unlimited()
+            case EndAttempt(attempt):
+                if not await self._end(attempt):
+                    return Unfinished()
+                self._strangers.forget(attempt)
+                return Ok()
 
-    async def _begin(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _begin(self, wanted: BeginNursery) -> FromAgent:
         """Have a nursery for an attempt, or say why its interpreter can be none."""
-        attempt, log, python = str(message["attempt"]), str(message["log"]), str(message.get("python", ""))
-        identity = Identity.from_json(message.get("identity"))
+        attempt = wanted.attempt
         last = self._nurseries.get(attempt)
         if last is not None and last.poll() is not None:
             self._strangers.ended(attempt, last.returncode)
         if not self._strangers.hopeless(attempt) and not self._over.is_set():
-            self._strangers.begins(attempt, python, log)
+            self._strangers.begins(attempt, wanted.python, wanted.log)
             try:
-                await self._start(attempt, message["environment"], log, bool(message["cold"]), identity, python)
+                await self._start(wanted)
             except OSError as error:
                 if not self._strangers.failed(attempt, error):
                     raise
@@ -195,36 +215,29 @@ class Agent:
         found = [*self._nurseries.values(), *filter(None, [self._spare])]
         return [nursery.pid for nursery in found if nursery.returncode is None]
 
-    async def _start(
-        self,
-        attempt: str,
-        environment: Mapping[str, str],
-        log: str,
-        cold: bool,
-        identity: Identity | None = None,
-        python: str = "",
-    ) -> None:
+    async def _start(self, wanted: BeginNursery) -> None:
+        attempt, python, identity = wanted.attempt, wanted.python, wanted.identity
         if attempt in self._nurseries:
             if self._nurseries[attempt].poll() is None:
                 return
             await self._end(attempt)  # what the last one left
-        given = {
-            **environment,
-            MARK: str(Mark(name_of(self._layout.home), attempt, self._node, self._name)),
-        }
-        spare = self._spare if born_alike(environment, python) else None
-        if not cold and spare is not None and spare.poll() is None and not environment.get("ELASTANE_PRELOAD"):
+        mark = Mark(name_of(self._layout.home), attempt, self._node, self._name)
+        given = {**wanted.environment, MARK: str(mark)}
+        spare = self._spare if born_alike(wanted.environment, python) else None
+        usable = not wanted.cold and not wanted.environment.get("ELASTANE_PRELOAD")
+        if usable and spare is not None and spare.poll() is None:
             assert spare.stdin is not None
             self._spare = None
             self._enclosure.take_in(attempt, spare.pid)
             becoming = {IDENTITY: json.dumps(identity.to_json())} if identity is not None else {}
-            spare.stdin.write(json.dumps({**given, **becoming, OUTPUT: log}).encode() + b"\n")
+            spare.stdin.write(json.dumps({**given, **becoming, OUTPUT: wanted.log}).encode() + b"\n")
             spare.stdin.close()
             self._nurseries[attempt] = spare
             asyncio.get_running_loop().call_later(1.0, self._keep_one_warm)
         else:
+            log, cold = Path(wanted.log), wanted.cold
             self._nurseries[attempt] = self._spawn(
-                attempt, given, Path(log), cold=cold, identity=identity, python=python
+                attempt, given, log, cold=cold, identity=identity, python=python
             )
 
     def _keep_one_warm(self) -> None:

@@ -13,6 +13,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from elastane.engines.local.agent_messages import (
+    FROM_AGENT,
+    AgentStatus,
+    AskHope,
+    BeginNursery,
+    EndAttempt,
+    FromAgent,
+    Hopeless,
+    Limit,
+    Ok,
+    ShutDown,
+    Watch,
+)
 from elastane.engines.local.environment import for_service
 from elastane.engines.local.json_files import Lock, read_json
 from elastane.engines.local.lock_holders import kill_holders
@@ -26,6 +39,7 @@ from elastane.train.coordinator.leases import LEASE_S, AwakeClock
 from elastane.train.coordinator.login import ImpostorError
 from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, log_in
 from elastane.train.coordinator.spawners import Parentage
+from elastane.train.coordinator.wire import Line, Message, Said
 
 log = logging.getLogger("elastane")
 
@@ -43,16 +57,16 @@ _SILENCES = 3
 
 
 async def ask(
-    facts: Mapping[str, Any], message: Mapping[str, Any], timeout_s: float = 5.0
-) -> dict[str, Any] | None:
-    """One question to an agent or a supervisor; None when it does not answer."""
+    facts: Mapping[str, Any], message: Message, answers: Line[Said], timeout_s: float = 5.0
+) -> Said | None:
+    """One question to an agent or a supervisor; None when it does not answer, or not as one of ``answers``."""
     with contextlib.suppress(OSError, asyncio.TimeoutError, *UNREADABLE):
         async with asyncio.timeout(timeout_s):
             lines, writer = await _call(facts)
             try:
                 await log_in(lines, writer, "client", facts["token"])
-                writer.write(wire.encode(message))
-                return wire.decode(await lines.next())
+                writer.write(wire.encode_message(message))
+                return answers.decode(await lines.next())
             finally:
                 writer.close()
     return None
@@ -66,11 +80,12 @@ async def _call(facts: Mapping[str, Any]) -> tuple[LineReader, asyncio.StreamWri
 
 async def _first_answer(
     lines: LineReader, writer: asyncio.StreamWriter, facts: Mapping[str, Any]
-) -> dict[str, Any] | None:
+) -> AgentStatus | None:
     """Log in to an agent and begin to watch it; what it says of itself."""
     await log_in(lines, writer, "client", facts["token"])
-    writer.write(wire.encode({"type": "watch"}))
-    return wire.decode(await lines.next())
+    writer.write(wire.encode_message(Watch()))
+    first = FROM_AGENT.decode(await lines.next())
+    return first if isinstance(first, AgentStatus) else None
 
 
 async def end_nurseries(layout: Layout, attempt: str, nodes: Iterable[str]) -> None:
@@ -86,8 +101,7 @@ async def end_nurseries(layout: Layout, attempt: str, nodes: Iterable[str]) -> N
 
 async def _end(facts: Mapping[str, Any], attempt: str) -> bool:
     """Have an agent end all of an attempt; whether it has."""
-    answer = await ask(facts, {"type": "end", "attempt": attempt}, _END_S)
-    return answer is not None and answer.get("type") == "ok"
+    return isinstance(await ask(facts, EndAttempt(attempt), FROM_AGENT, _END_S), Ok)
 
 
 class AgentNurseries:
@@ -127,16 +141,15 @@ class AgentNurseries:
     async def _ask(self, node: str, parentage: Parentage) -> None:
         facts = read_json(self._layout.agent(node))
         if facts is not None and await self._ended_silent(node, facts):
-            message = {
-                "type": "nursery",
-                "attempt": self._attempt,
-                "environment": parentage.environment(node),
-                "log": str(self._log),
-                "cold": parentage.cold,
-                "python": parentage.python,
-                "identity": self._identity.to_json() if self._identity is not None else None,
-            }
-            self._hear(await ask(facts, message))
+            message = BeginNursery(
+                attempt=self._attempt,
+                environment=parentage.environment(node),
+                log=str(self._log),
+                cold=parentage.cold,
+                python=parentage.python,
+                identity=self._identity,
+            )
+            self._hear(await ask(facts, message, FROM_AGENT))
             if parentage.python and node not in self._watched:
                 self._watched.add(node)
                 await self._watch(facts)
@@ -145,13 +158,13 @@ class AgentNurseries:
         """Ask its agent for a while: an interpreter that cannot import us cannot tell us so itself."""
         for _ in range(_HOPES):
             await asyncio.sleep(_HOPE_S)
-            self._hear(await ask(facts, {"type": "hope", "attempt": self._attempt}))
+            self._hear(await ask(facts, AskHope(self._attempt), FROM_AGENT))
             if self._problem:
                 return
 
-    def _hear(self, answer: Mapping[str, Any] | None) -> None:
-        if answer is not None and answer.get("type") == "hopeless":
-            self._problem = str(answer.get("problem", ""))
+    def _hear(self, answer: FromAgent | None) -> None:
+        if isinstance(answer, Hopeless):
+            self._problem = answer.problem
 
     def lost(self, node: str) -> None:
         """The agent ends it when the next one is asked for; if it is silent itself, once it answers again."""
@@ -171,8 +184,8 @@ class AgentNurseries:
         for node, count in workers.items():
             facts = read_json(self._layout.agent(node))
             if facts is not None and self._limits.get(node) != (facts.get("name"), count):
-                message = {"type": "limit", "attempt": self._attempt, "memory": memory, "workers": count}
-                if await ask(facts, message) is not None:  # else it is told again
+                answer = await ask(facts, Limit(self._attempt, memory, count), FROM_AGENT)
+                if answer is not None:  # else it is told again
                     self._limits[node] = (facts.get("name"), count)
 
     async def end(self) -> None:
@@ -210,7 +223,7 @@ class AgentWatch:
         self._trouble = Trouble(f"node {node}: its agent cannot be looked after")
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Look after the node's agent until cancelled."""
         while True:
             with self._trouble.logged():
                 await self._look_after()
@@ -305,11 +318,11 @@ class AgentWatch:
             self.alive = False
             self._changed()
 
-    async def _clean(self, facts: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+    async def _clean(self, facts: Mapping[str, Any], first: AgentStatus) -> bool:
         """End what an agent that was silent still has of attempts that went on elsewhere; whether that is done."""
         if not self._silences:
             return True  # the first line of this control plane: it has not said yet what it wants
-        stale = [attempt for attempt in first.get("nurseries", {}) if not self._wanted(self.node, attempt)]
+        stale = [attempt for attempt in first.nurseries if not self._wanted(self.node, attempt)]
         return False not in [await _end(facts, attempt) for attempt in stale]
 
     def look(self) -> None:
@@ -333,7 +346,7 @@ class AgentWatch:
 
     async def shut_down(self) -> None:
         """End the agent and everything on its node, also one that was started a moment ago."""
-        if self._facts is not None and await ask(self._facts, {"type": "shutdown"}) is None:
+        if self._facts is not None and await ask(self._facts, ShutDown(), FROM_AGENT) is None:
             await self._kill()
         lock = Lock(self._layout.agent_lock(self.node))
         deadline = time.monotonic() + _SHUTDOWN_S
@@ -341,7 +354,7 @@ class AgentWatch:
             facts = read_json(self._layout.agent(self.node))
             if facts is not None and facts != self._facts:  # one that came after the one we knew
                 self._facts = facts
-                await ask(facts, {"type": "shutdown"})
+                await ask(facts, ShutDown(), FROM_AGENT)
             await asyncio.sleep(_LOOK_S)
         if self._lives(lock):
             await self._kill()

@@ -11,7 +11,18 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from elastane.engines.contract import Attempt, Cause, Ending, Over, Report, Running, Told, Wanted, WorkerFacts
+from elastane.engines.contract import (
+    Attempt,
+    Cause,
+    Ending,
+    Over,
+    Report,
+    Running,
+    Told,
+    Wanted,
+    WorkerFacts,
+    places_of,
+)
 from elastane.engines.local.agent_client import ask, end_nurseries
 from elastane.engines.local.job_users import JobsAs
 from elastane.engines.local.json_files import Lock, read_json, write_json
@@ -21,14 +32,15 @@ from elastane.engines.local.launch_file import (
     ended_json,
     launch_to_json,
     moment,
-    places_of,
 )
 from elastane.engines.local.lock_holders import kill_holders
 from elastane.engines.local.marked_processes import kill_marked
 from elastane.engines.local.paths import BEGUN, CONTROL, ENDED, JOURNAL, LAUNCH, LOCK, MEMBERS, Layout
 from elastane.engines.local.untrusted_files import LOOK_BYTES, clean, has_more, read_bytes, read_events, size_of
 from elastane.errors import ElastaneError
+from elastane.train.coordinator.messages import TO_CLIENT, Ok, Place, StopJob
 from elastane.train.coordinator.script_kind import JobKind
+from elastane.train.exit_cause import ExitKind
 from elastane.train.reports.events import Resized
 
 log = logging.getLogger("elastane")
@@ -82,7 +94,7 @@ class Tender:
 
     @property
     def attempt(self) -> Attempt:
-        """Which one."""
+        """The attempt that this monitor looks after."""
         return self.wanted.launch.attempt
 
     def want(self, wanted: Wanted) -> None:
@@ -254,13 +266,8 @@ class Tender:
         facts = read_json(self.wanted.launch.records / CONTROL)
         if facts is None:
             return
-        message = (
-            {"type": "place", "places": places_of(grant)}
-            if grant is not None
-            else {"type": "stop", "cause": f"{_WORD[self.wanted.ending]}: {self.wanted.why}".rstrip(": ")}
-        )
-        answer = await ask(facts, message)
-        if answer is not None and answer["type"] == "ok":
+        message = Place(places_of(grant)) if grant is not None else _stop(self.wanted)
+        if isinstance(await ask(facts, message, TO_CLIENT), Ok):
             self._told = wish
 
     # What it says.
@@ -312,7 +319,11 @@ class Tender:
         return [_worker(name, facts) for name, facts in found if isinstance(facts, dict)][:_MOST_WORKERS]
 
 
-_WORD = {Ending.SUSPEND: Cause.SUSPENDED.value, Ending.CANCEL: Cause.CANCELLED.value}
+def _stop(wanted: Wanted) -> StopJob:
+    """The request to end; a supervisor of an earlier version finds the kind in the first of the words."""
+    kind = ExitKind.SUSPENDED if wanted.ending is Ending.SUSPEND else ExitKind.CANCELLED
+    return StopJob(f"{kind.value}: {wanted.why}".rstrip(": "), kind.value)
+
 
 _KINDS = frozenset(kind.value for kind in JobKind)
 _MOST_WORKERS = 10_000

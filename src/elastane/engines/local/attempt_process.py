@@ -7,10 +7,10 @@ ended (``ended.json``) only when none of its processes is left.  The control pla
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +25,26 @@ from elastane.engines.local.paths import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, ME
 from elastane.engines.local.remedies import with_remedy
 from elastane.engines.local.survive_errors import Trouble
 from elastane.train.coordinator.device_locks import WORKER_DEVICES
-from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.job_user import Identity
 from elastane.train.coordinator.script_kind import Choice, JobKind
-from elastane.train.coordinator.script_runner import CANNOT_START
-from elastane.train.coordinator.server import NODE_LOST
+from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.coordinator.torchrun_env import told_alone
 from elastane.train.errors import TrainError
-from elastane.train.reports.events import Ended
+from elastane.train.exit_cause import ExitCause, ExitKind
 
 HELLO = "ELASTANE_HELLO_S"
 """In a job's environment: how long its workers may take until they call ``et.init()``."""
 _MEMBERS_S = 0.2
-_CODE = re.compile(r"exit code (\d+)")
-_SIGNAL = re.compile(r"killed by signal (\d+)")
-_MEMORY = re.compile(
-    r"MemoryError|out of memory|OutOfMemory|can't allocate memory|Cannot allocate memory", re.I
-)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How an attempt ended; ``code`` is the exit code of its first worker that failed, or less than 0: its signal."""
+
+    cause: Cause
+    detail: str
+    code: int | None = None
 
 
 class AttemptProcess:
@@ -65,28 +67,29 @@ class AttemptProcess:
         )
 
     async def run(self) -> None:
-        """Train; leaves ``ended.json``."""
+        """Supervise the attempt to its end, and write down how it ended (``ended.json``)."""
         launch = self.launch
         begun = self._folder / BEGUN
         adopt = begun.exists() and (launch.records / CONTROL).exists() and self._choice.kind is JobKind.ADAPTIVE
         begun.touch()
-        cause, detail, code, misjudged = await self._supervise(adopt=adopt)
+        end, misjudged = await self._supervise(adopt=adopt)
         if misjudged:  # nothing was trained yet: that call comes first
             self._choice = Choice(JobKind.ADAPTIVE, "its process called elastane.train")
-            cause, detail, code, _ = await self._supervise(adopt=False)
-        write_json(self._folder / ENDED, ended_json(cause, detail, code, time.time()), durable=True)
+            end, _ = await self._supervise(adopt=False)
+        written = ended_json(end.cause, end.detail, end.code, time.time())
+        write_json(self._folder / ENDED, written, durable=True)
 
-    async def _supervise(self, *, adopt: bool) -> tuple[Cause, str, int | None, bool]:
-        """(cause, detail, code) of the end, and whether the job turned out to be of another kind."""
+    async def _supervise(self, *, adopt: bool) -> tuple[Verdict, bool]:
+        """How it ended, and whether the job turned out to be of another kind."""
         launch = self.launch
         try:
             make_folders(launch.run, self._identity)
             options = self._options()
         except TrainError as error:
-            return Cause.FAILED, str(error), None, False
+            return Verdict(Cause.FAILED, str(error)), False
         closed = self._out_of_reach()
         if closed:
-            return Cause.UNSTARTABLE, closed, None, False
+            return Verdict(Cause.UNSTARTABLE, closed), False
         log = launch.records / "nursery.log"
         nurseries = AgentNurseries(
             self._layout, str(launch.attempt), log, self._layout.nodes() if adopt else (), self._identity
@@ -95,13 +98,14 @@ class AttemptProcess:
         members = asyncio.create_task(self._write_members(supervisor, nurseries))
         try:
             ended = await supervisor.run(adopt=adopt)
-            verdict = _verdict(ended, self._choice)
+            assert ended.exit is not None
+            end = verdict(ended.exit, self._choice.kind)
         except TrainError as error:
-            verdict = Cause.FAILED, str(error), None
+            end = Verdict(Cause.FAILED, str(error))
         finally:
             members.cancel()
-        verdict = verdict[0], with_remedy(verdict[1], self._runnable), verdict[2]
-        return *verdict, supervisor.spoken_to and verdict[0] is Cause.FAILED
+        end = replace(end, detail=with_remedy(end.detail, self._runnable))
+        return end, supervisor.spoken_to and end.cause is Cause.FAILED
 
     def _out_of_reach(self) -> str:
         """What the user who shall run it may not use, if anything."""
@@ -185,27 +189,26 @@ def _ignore(_: object) -> None:
     """The journal has it."""
 
 
-def _verdict(ended: Ended, choice: Choice) -> tuple[Cause, str, int | None]:
-    """What the control plane should make of it."""
-    if ended.outcome == "finished":
-        return Cause.FINISHED, "", 0
-    if ended.outcome == "stopped":
-        suspended = ended.cause.startswith(Cause.SUSPENDED.value)
-        return (Cause.SUSPENDED if suspended else Cause.CANCELLED), ended.cause, None
-    code = _CODE.search(ended.cause)
-    number = int(code.group(1)) if code else None
-    if NODE_LOST in ended.cause and choice.kind is not JobKind.ADAPTIVE:
-        return Cause.LOST, ended.cause, None
-    if number == CANNOT_START:
-        return Cause.UNSTARTABLE, ended.cause, number
-    if _MEMORY.search(ended.cause):
-        return Cause.OUT_OF_MEMORY, ended.cause, number
-    killed = _SIGNAL.search(ended.cause)
-    return (
-        Cause.FAILED,
-        ended.cause,
-        number if number is not None else -int(killed.group(1)) if killed else None,
-    )
+_CAUSES = {
+    ExitKind.FINISHED: Cause.FINISHED,
+    ExitKind.EXIT_CODE: Cause.FAILED,
+    ExitKind.SIGNAL: Cause.FAILED,
+    ExitKind.OUT_OF_MEMORY: Cause.OUT_OF_MEMORY,
+    ExitKind.UNSTARTABLE: Cause.UNSTARTABLE,
+    ExitKind.NODE_LOST: Cause.LOST,
+    ExitKind.GIVEN_UP: Cause.FAILED,
+    ExitKind.SUSPENDED: Cause.SUSPENDED,
+    ExitKind.CANCELLED: Cause.CANCELLED,
+}
+
+
+def verdict(end: ExitCause, kind: JobKind) -> Verdict:
+    """What the control plane shall make of it; nothing is read out of the words."""
+    # An adaptive job goes on without a node: where it does not, its own last worker failed.
+    survives = end.kind is ExitKind.NODE_LOST and kind is JobKind.ADAPTIVE
+    cause = Cause.FAILED if survives else _CAUSES[end.kind]
+    code = end.code if end.signal is None else -end.signal
+    return Verdict(cause, "" if end.clean else str(end), code)
 
 
 def run_attempt(folder: Path) -> None:

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from elastane.cluster import Node
-from elastane.engines.contract import Attempt, Ending, Examined, Report, Wanted, WorkerFacts
+from elastane.engines.contract import Attempt, Ending, Examined, Report, Wanted, WorkerFacts, places_of
 from elastane.engines.deadline_threads import Aside
 from elastane.engines.local.agent_client import AgentWatch
 from elastane.engines.local.attempt_monitor import Tender
 from elastane.engines.local.cgroups import cgroups_of, limits_memory
 from elastane.engines.local.inspect_command import Examiner
 from elastane.engines.local.job_users import JobsAs
-from elastane.engines.local.launch_file import places_of
 from elastane.engines.local.marked_processes import Mark, kill_marked
 from elastane.engines.local.paths import Layout
 from elastane.engines.local.process_containment import end_everything
@@ -148,12 +147,12 @@ class LocalEngine:
         self._news.set()
 
     def reports(self) -> list[Report]:
-        """What is new."""
+        """Return the reports that came since the last call, oldest first."""
         reports, self._reports = self._reports, []
         return reports
 
     async def changed(self, timeout_s: float) -> bool:
-        """Wait for news."""
+        """Wait until there may be new reports or other nodes."""
         try:
             await asyncio.wait_for(self._news.wait(), timeout_s)
         except TimeoutError:
@@ -173,7 +172,7 @@ class LocalEngine:
         return tender.processes() if tender is not None else []
 
     def facts(self) -> Mapping[str, Any]:
-        """Agents, by node."""
+        """Describe the agents of all nodes, for people."""
         return {
             "engine": "local",
             "limits_memory": self._limits_memory,

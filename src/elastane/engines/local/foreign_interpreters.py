@@ -9,8 +9,8 @@ import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from elastane.engines.local.agent_messages import Hopeless, Ok
 from elastane.engines.local.environment import for_jobs
 from elastane.train.coordinator.exit_reason import last_words
 from elastane.train.coordinator.spawners import AT_BIRTH, CANNOT_IMPORT, without_ours
@@ -44,17 +44,17 @@ class Strangers:
         if begun is not None and code > 0:
             self._hopeless[attempt] = _why(*begun, code)
 
-    def answer(self, attempt: str) -> Mapping[str, Any]:
+    def answer(self, attempt: str) -> Ok | Hopeless:
         """For whoever asks whether there can be a nursery."""
         problem = self._hopeless.get(attempt)
-        return {"type": "ok"} if problem is None else {"type": "hopeless", "problem": problem}
+        return Ok() if problem is None else Hopeless(problem)
 
     def hopeless(self, attempt: str) -> bool:
         """Whether there can be none."""
         return attempt in self._hopeless
 
     def forget(self, attempt: str) -> None:
-        """It has ended."""
+        """Drop what is known of an attempt that has ended."""
         self._hopeless.pop(attempt, None)
 
 

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from elastane.cluster import Grant
 from elastane.engines.contract import Attempt, Cause, Launch
 from elastane.engines.local.untrusted_files import UNREADABLE, clean
 from elastane.jobs.declared import declared_from_json
@@ -51,11 +50,6 @@ def launch_from_json(values: Mapping[str, Any]) -> tuple[Launch, dict[str, int]]
         python=str(values.get("python", "")),
     )
     return launch, {str(node): int(count) for node, count in values["places"].items()}
-
-
-def places_of(grant: Grant) -> dict[str, int]:
-    """Workers by node."""
-    return {part.node: part.workers for part in grant.slices if part.workers}
 
 
 def ended_json(cause: Cause, detail: str, code: int | None, at_s: float) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Layout:
         return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
     def node(self, name: str) -> Path:
-        """An agent's folder."""
+        """The folder of a node's agent."""
         return self.home / "nodes" / name
 
     def agent(self, name: str) -> Path:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from elastane.cluster import Grant
-from elastane.engines.contract import Attempt
+from elastane.engines.contract import Attempt, places_of
 from elastane.jobs import JobSpec, parse_spec
 from elastane.jobs.kinds import JobClass, Kind
 from elastane.jobs.states import HOLDING, Event, State, advance
@@ -19,10 +18,8 @@ from elastane.scheduling.views import job_view
 from elastane.service.control.evidence import LiveEvidence
 from elastane.service.control.job_measurements import Learned
 from elastane.service.control.near_end import Finish
+from elastane.service.run_kinds import kind_of
 from elastane.service.store.rows import JobRow
-
-_COMMAND = "rigid"
-"""What rows, reports and people call a command here: a program that saves nothing (``Kind.COMMAND``)."""
 
 
 @dataclass(slots=True)
@@ -73,7 +70,7 @@ class LiveJob:
     @property
     def kind(self) -> Kind:
         """What may be done to it, as far as its script has shown that by now."""
-        return Kind.COMMAND if self.row.kind == _COMMAND else Kind(self.row.kind)
+        return kind_of(self.row)
 
     @property
     def abilities(self) -> Ability:
@@ -196,11 +193,6 @@ class LiveJob:
             restart_s=self.learned.change_s if row.grant else self.learned.start_s,
             settled=self.leaving or row.pinned_node is not None,
         )
-
-
-def places_of(grant: Grant | None) -> dict[str, int]:
-    """Workers by node, without nodes that have none; no grant is no workers."""
-    return {part.node: part.workers for part in grant.slices if part.workers} if grant is not None else {}
 
 
 def slots_of(spec: JobSpec, workers: int) -> int:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from elastane.cluster import Grant
+from elastane.engines.contract import places_of
 from elastane.jobs.kinds import JobClass
 from elastane.jobs.states import Event, State
 from elastane.scheduling.changes import End, Move, Refuse, Renew, Resize, Start, Suspend, changes
 from elastane.scheduling.decide import Decision
-from elastane.service.control.active_job import LiveJob, places_of
+from elastane.service.control.active_job import LiveJob
 from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.requested_places import named_for, waits, words

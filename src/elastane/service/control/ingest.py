@@ -6,9 +6,9 @@ import asyncio
 import math
 from dataclasses import replace
 
-from elastane.engines.contract import Cause, Engine, Over, Report, Running, Told
+from elastane.engines.contract import Cause, Engine, Over, Report, Running, Told, places_of
 from elastane.jobs.states import State
-from elastane.service.control.active_job import LiveJob, places_of
+from elastane.service.control.active_job import LiveJob
 from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.containment import SERVICE_WIDE, Containment, unreadable
 from elastane.service.control.crash_suspects import Suspects

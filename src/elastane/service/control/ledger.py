@@ -11,8 +11,9 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from elastane.engines.contract import places_of
 from elastane.jobs.states import EDGES, Event, State
-from elastane.service.control.active_job import LiveJob, places_of
+from elastane.service.control.active_job import LiveJob
 from elastane.service.control.transitions import Outcome
 from elastane.service.history import Past
 from elastane.service.store import Store, Transaction

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from elastane.cluster import Grant, Node
+from elastane.engines.contract import places_of
 from elastane.policies.view import Ability
 from elastane.scheduling.facts import JobFacts
-from elastane.service.control.active_job import LiveJob, places_of
+from elastane.service.control.active_job import LiveJob
 from elastane.service.wording import counted, named_to
 
 

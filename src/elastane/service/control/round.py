@@ -6,11 +6,11 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from elastane.engines.contract import places_of
 from elastane.policies.contract import Policy
 from elastane.scheduling.decide import Decision
 from elastane.scheduling.facts import Situation
 from elastane.scheduling.record import decision_to_json, plain, view_to_json
-from elastane.service.control.active_job import places_of
 from elastane.service.control.apply import GrantApplier
 from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.containment import SERVICE_WIDE, Containment

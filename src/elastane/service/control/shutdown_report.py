@@ -37,7 +37,7 @@ def _fate(job: LiveJob) -> str:
         return "stays"
     if job.kind is Kind.COMMAND:
         return "over"
-    if job.kind is Kind.RESIZABLE:
+    if job.kind in (Kind.RESIZABLE, Kind.RIGID):
         return "own"
     return "saved" if job.learned.training is not None else "young"
 

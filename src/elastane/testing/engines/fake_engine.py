@@ -40,7 +40,7 @@ _Act = Callable[[Run, float], None]
 
 
 class FakeEngine:
-    """Implements ``contract.Engine``."""
+    """Implements ``contract.Engine`` in memory, on a clock of its own."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class FakeEngine:
         return self._alive
 
     def known_nodes(self) -> Mapping[str, Node]:
-        """All."""
+        """All nodes, those that are down included."""
         return self._known
 
     def ensure(self, wanted: Wanted) -> None:

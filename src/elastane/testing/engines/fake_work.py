@@ -110,7 +110,7 @@ class Run:
         return self.work.rate(sum(self.held.values()), len(self.held)) if self.phase is Phase.RUNNING else 0.0
 
     def advance(self, at_s: float) -> None:
-        """Work until then."""
+        """Compute the work that was done until a time."""
         self.done += self.rate() * max(0.0, at_s - self.as_of_s)
         self.as_of_s = at_s
 
@@ -123,7 +123,7 @@ class Run:
         return Resized(at_s, self.turn, kind, before, after, self.step, pause_s)
 
     def window(self, at_s: float) -> Stepped:
-        """How it fares."""
+        """Report the training of the last window."""
         self.advance(at_s)
         work, workers, nodes = self.work, sum(self.held.values()), len(self.held)
         compute_s, sync_s = work.compute_s(workers), work.pause_s(workers, nodes)

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from elastane.train.coordinator.messages import ToWorker
+from elastane.train.exit_cause import ExitCause, Outcome
+
 
 @dataclass(frozen=True, slots=True)
 class Send:
     """A message for one worker."""
 
     worker: str
-    message: Mapping[str, Any]
+    message: ToWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,17 @@ class Emit:
 class Finish:
     """The job is over."""
 
-    outcome: str
-    cause: str
+    exit: ExitCause
+
+    @property
+    def outcome(self) -> Outcome:
+        """How, in one word."""
+        return self.exit.outcome
+
+    @property
+    def cause(self) -> str:
+        """Why, in words; empty where nothing went wrong."""
+        return "" if self.exit.clean else str(self.exit)
 
 
 Action = Send | Spawn | Kill | Signal | Record | Emit | Finish

@@ -7,11 +7,13 @@ us.  What only talking workers need (ready, built, entered ...) is between them,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from elastane.train.coordinator.actions import Action, Finish
 from elastane.train.coordinator.membership_plan import Plan
+from elastane.train.coordinator.messages import WorkerHello
 from elastane.train.coordinator.worker_table import Worker
+from elastane.train.exit_cause import ExitCause
 
 
 class Decider(Protocol):
@@ -60,12 +62,12 @@ class Decider(Protocol):
         """From now on ``workers`` of them, without those in ``drop``."""
         ...
 
-    def stop(self, cause: str, now_s: float) -> list[Action]:
-        """End the job."""
+    def stop(self, cause: ExitCause, now_s: float) -> list[Action]:
+        """End the job; ``cause`` becomes that of its outcome."""
         ...
 
-    def hello(self, name: str, account: Mapping[str, Any], now_s: float) -> list[Action]:
-        """A worker connects."""
+    def hello(self, hello: WorkerHello, now_s: float) -> list[Action]:
+        """A worker connects, for the first time or again."""
         ...
 
     def started(self, name: str, now_s: float) -> list[Action]:
@@ -76,10 +78,10 @@ class Decider(Protocol):
         """What ended a worker, as far as it said so itself; comes before ``exited``."""
         ...
 
-    def exited(self, name: str, clean: bool, how: str, now_s: float, *, blame: bool = True) -> list[Action]:
-        """A worker's process is gone; without ``blame`` it went with its node."""
+    def exited(self, name: str, cause: ExitCause, now_s: float) -> list[Action]:
+        """A worker's process is gone."""
         ...
 
     def tick(self, now_s: float) -> list[Action]:
-        """Time has passed."""
+        """Time has passed: deadlines are looked at."""
         ...

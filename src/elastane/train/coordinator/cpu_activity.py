@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from elastane.train.coordinator.worker_activity import Activity
+
 FIRST_STEPS = 3
 """So many steps of a worker may take far longer than the usual: it compiles, or fills its caches."""
 _LOOK_EVERY_S = 5.0
@@ -24,15 +26,15 @@ class EarlyEffort:
         self._first: int | None = None
         self._generation = 0
 
-    def told(self, step: int, doing: str, generation: int) -> dict[str, float]:
+    def told(self, step: int, doing: Activity, generation: int) -> float | None:
         """Processor seconds, while they matter: with other members, steps are first ones again."""
         if generation != self._generation:
             self._generation, self._first = generation, None
-        if self._first is None and doing == "computing":
+        if self._first is None and doing is Activity.COMPUTING:
             self._first = step
-        if self._first is None or doing != "computing" or step - self._first >= FIRST_STEPS:
-            return {}
-        return {"cpu_s": processor_seconds()}
+        if self._first is None or doing is not Activity.COMPUTING or step - self._first >= FIRST_STEPS:
+            return None
+        return processor_seconds()
 
 
 class Effort:
@@ -43,9 +45,9 @@ class Effort:
         self._first: int | None = None
         self._marked_s = self._marked_cpu_s = 0.0
 
-    def hear(self, step: int, doing: str, cpu_s: float | None, now_s: float) -> None:
+    def hear(self, step: int, doing: Activity, cpu_s: float | None, now_s: float) -> None:
         """A beat has come."""
-        if self._first is None and doing == "computing":
+        if self._first is None and doing is Activity.COMPUTING:
             self._first, self.worked_s = step, now_s
         if cpu_s is None or now_s - self._marked_s < _LOOK_EVERY_S:
             return

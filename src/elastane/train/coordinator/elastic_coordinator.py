@@ -4,57 +4,58 @@ A pure state machine: it is told what happened and when, and answers with action
 no clock; the server around it owns those.  Everything it must not forget it asks to be recorded first, and
 ``adopt`` builds a new coordinator from such a log, while the workers go on training.
 
-A change of members is prepared while the old generation trains (``_next``), and entered when everybody is
-ready.  A death ends the generation: all members stop at their next collective, say which step they applied
+A change of members is prepared while the old generation trains, and entered when everybody is ready
+(``transitions``).  A death ends the generation: all members stop at their next collective, say which step they applied
 last (``failed``), and the survivors enter an urgent plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Spawn
 from elastane.train.coordinator.cpu_activity import Effort
-from elastane.train.coordinator.hang_detection import HangLimits, first_steps, hung
+from elastane.train.coordinator.hang_detection import first_steps
+from elastane.train.coordinator.liveness import desertion, hanging, late, left_early, silence, unheard
 from elastane.train.coordinator.membership_plan import Kind, Plan
+from elastane.train.coordinator.messages import (
+    Aborted,
+    Cancelled,
+    Go,
+    Note,
+    Over,
+    Planned,
+    Refused,
+    Settled,
+    StopTraining,
+    ToWorker,
+    Welcome,
+    WorkerHello,
+)
+from elastane.train.coordinator.plan_log import finish_entry
+from elastane.train.coordinator.planning import change_plan, recovery_plan, start_plan, wanted_change
+from elastane.train.coordinator.replay import counted, known_from
+from elastane.train.coordinator.settings import Settings
+from elastane.train.coordinator.transitions import (
+    Abandoned,
+    Adopting,
+    Entering,
+    Preparing,
+    Recovering,
+    Steady,
+    Transition,
+    broken,
+    recovers,
+    under_way,
+)
+from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_table import Phase, Worker, first_difference
-
-KILLED = "killed by signal"
-"""How the end of a process is described that did not end by itself."""
-_EARLIER = "call it earlier, or allow more time (--hello, ELASTANE_HELLO_S)"
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Limits of one job, and how long to wait for what."""
-
-    workers: int = 1
-    max_workers: int | None = None
-    shadow: bool = True
-    replace: bool = True
-    lease_s: float = 6.0
-    warm_lease_s: float = 120.0
-    hello_s: float = 600.0
-    """How long a worker's process may take until it says hello: its imports, and whatever its script does before."""
-    hang_factor: float = 20.0
-    hang_floor_s: float = 5.0
-    first_step_s: float = 120.0
-    """A worker in its first steps may be idle for so long while others wait ..."""
-    compile_s: float = 1800.0
-    """... and at work for so long: it may be compiling."""
-    join_patience_s: float = 10.0
-    prepare_s: float = 120.0
-    enter_s: float = 60.0
-    max_apart: int = 2
-    """Groups in a row whose members could not connect, after which that is not tried again."""
-    max_deaths: int = 5
-    """Deaths without a single step between them, after which the job is given up."""
+from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind, given_up
 
 
 class Coordinator:
-    """One job's membership."""
+    """Decides over the members of one adaptive job."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -63,22 +64,18 @@ class Coordinator:
         self.current: Plan | None = None
         self.outcome: Finish | None = None
         self.step = 0
-        self._next: Plan | None = None
-        self._next_s = 0.0
-        self._going = False
+        self._transition: Transition = Steady()
         self._published = 0
-        self._recovering = False
-        self._adopting_until_s: float | None = None
         self._dropped: set[str] = set()
         self._let_gone: set[str] = set()
         self._born = 0
         self._deaths = 0
         self._death_step = -1
-        self._no_shadow = False
-        self._unborn_cause = ""
+        self._unborn_words = ""
         self._apart = 0
         self._apart_generation = 0
-        self._stopping = ""
+        self._stopping: ExitCause | None = None
+        self._step_s = 0.0
         self._out: list[Action] = []
 
     @property
@@ -86,8 +83,8 @@ class Coordinator:
         """Whether as many workers train as are wanted, and no change is under way."""
         return (
             self.current is not None
-            and self._next is None
-            and not self._recovering
+            and under_way(self._transition) is None
+            and not recovers(self._transition)
             and len(self.current.members) == self.target
         )
 
@@ -119,35 +116,32 @@ class Coordinator:
         self._out.append(Record({"type": "target", "workers": self.target}))
         return self._settle(now_s)
 
-    def stop(self, cause: str, now_s: float) -> list[Action]:
+    def stop(self, cause: ExitCause, now_s: float) -> list[Action]:
         """End the job; members leave at their next step boundary, newcomers at once: they have nothing to save."""
         self._stopping = cause
-        self._drop_next()
+        self._give_up_plan()
         for worker in self._alive():
             if worker.phase in (Phase.WARMING, Phase.READY):
                 worker.phase = Phase.GONE
-                self._out += [Record({"type": "gone", "worker": worker.name}), Kill(worker.name, cause)]
+                self._out += [Record({"type": "gone", "worker": worker.name}), Kill(worker.name, str(cause))]
             else:
-                self._send(worker.name, type="stop", cause=cause)
+                self._send(worker.name, StopTraining(str(cause)))
         return self._settle(now_s)
 
-    def hello(self, name: str, account: Mapping[str, Any], now_s: float) -> list[Action]:
+    def hello(self, hello: WorkerHello, now_s: float) -> list[Action]:
         """A worker connects, for the first time or again."""
+        name = hello.worker
         worker = self.workers.get(name)
         if worker is None or not worker.alive:
-            self._send(name, type="refused", cause="this worker is no longer part of the job")
+            self._send(name, Refused("this worker is no longer part of the job"))
             return self._settle(now_s)
         worker.seen_s = now_s
-        worker.node = str(account.get("node", ""))
-        worker.host = str(account.get("host", ""))
-        self._send(name, type="welcome", lease_s=self.settings.lease_s)
-        if self._adopting_until_s is not None:
-            worker.entered = int(account.get("generation", 0))
-            worker.signature = account.get("signature", {})
-            worker.stream = str(account.get("stream", ""))
-            worker.phase = Phase(account.get("phase", Phase.WARMING))
-            worker.applied = int(account.get("applied", -1))
-            worker.done = bool(account.get("done", False))
+        worker.node, worker.host = hello.node, hello.host
+        self._send(name, Welcome(self.settings.lease_s))
+        if isinstance(self._transition, Adopting):
+            worker.entered, worker.phase = hello.generation, hello.phase
+            worker.signature, worker.stream = hello.signature, hello.stream
+            worker.applied, worker.done = hello.applied, hello.done
         return self._settle(now_s)
 
     def started(self, name: str, now_s: float) -> list[Action]:
@@ -167,10 +161,10 @@ class Coordinator:
         if problem is not None:
             cause = f"worker {name} {problem}"
             self._warn(cause)
-            self._send(name, type="refused", cause=cause)
-            worker.cause = cause
+            self._send(name, Refused(cause))
+            worker.words = cause
             if self.current is None:
-                self._fail(cause)
+                self._fail(given_up(cause))
             return self._settle(now_s)
         worker.phase, worker.signature, worker.stream = Phase.READY, signature, stream
         worker.ready_s = now_s
@@ -196,12 +190,12 @@ class Coordinator:
 
     def lagging(self, name: str, generation: int, why: str, now_s: float) -> list[Action]:
         """A shadow join cannot keep up (or cannot work): do it again with a plain copy."""
-        if self._next is not None and self._next.generation == generation and not self._going:
-            self._warn(f"worker {name} joins by a plain copy of the state: {why}")
-            self._no_shadow = True
-            self._drop_next()
-        elif self._next is not None and self._next.generation == generation and name in self._next.joiners:
-            return self.failed(name, generation, None, why, now_s)  # the others are entering without it
+        match self._transition:
+            case Preparing(plan) if plan.generation == generation:
+                self._warn(f"worker {name} joins by a plain copy of the state: {why}")
+                self._cancel(plan, plain_copy=True)
+            case Entering(plan) if plan.generation == generation and name in plan.joiners:
+                return self.failed(name, generation, None, why, now_s)  # the others are entering without it
         return self._settle(now_s)
 
     def entered(self, name: str, generation: int, step: int, now_s: float) -> list[Action]:
@@ -224,14 +218,15 @@ class Coordinator:
             worker.phase = Phase.READY
         else:
             worker.phase, worker.applied = Phase.MEMBER, applied
-        ends = self._published if self._recovering or self.current is None else self.current.generation
+        after = None if recovers(self._transition) else self.current
+        ends = self._published if after is None else after.generation
         if generation >= ends:
             self._break(why)
         return self._settle(now_s)
 
     def apart(self, name: str, generation: int, why: str, now_s: float) -> list[Action]:
         """A worker could not connect the group of an urgent plan; its ``failed`` follows."""
-        plan = self._next
+        plan = under_way(self._transition)
         if plan is None or plan.generation != generation or self._apart_generation == generation:
             return self._settle(now_s)  # it is over anyway, or another has said so before
         self._apart, self._apart_generation = self._apart + 1, generation
@@ -240,7 +235,7 @@ class Coordinator:
         if self._apart >= self.settings.max_apart:
             self._apart = 0
             if plan.kind is Kind.START:
-                self._fail(cause)
+                self._fail(given_up(cause))
             else:
                 self._fence(self.workers[name], cause)
         return self._settle(now_s)
@@ -260,7 +255,9 @@ class Coordinator:
             worker.phase = Phase.LEAVING
         return self._settle(now_s)
 
-    def beat(self, name: str, step: int, doing: str, now_s: float, cpu_s: float | None = None) -> list[Action]:
+    def beat(
+        self, name: str, step: int, doing: Activity, now_s: float, cpu_s: float | None = None
+    ) -> list[Action]:
         """A sign of life, about twice a second; in its first steps a worker tells what it has computed."""
         worker = self._seen(name, now_s)
         if worker is not None:
@@ -279,51 +276,47 @@ class Coordinator:
             worker.done = True
             worker.beat.step = step
             self._progressed(step)
-            self._drop_next()
+            self._give_up_plan()
         return self._settle(now_s)
 
     def said_goodbye(self, name: str, cause: str) -> None:
         """A worker tells what ends it, before it ends."""
         if name in self.workers:
-            self.workers[name].cause = cause
+            self.workers[name].words = cause
 
-    def exited(self, name: str, clean: bool, how: str, now_s: float, *, blame: bool = True) -> list[Action]:
-        """A worker's process is gone (or cannot come back); without ``blame`` it went with its node."""
+    def exited(self, name: str, cause: ExitCause, now_s: float) -> list[Action]:
+        """A worker's process is gone, or cannot come back."""
         worker = self.workers.get(name)
         if worker is None or not worker.alive:
             return self._settle(now_s)
         phase, worker.phase = worker.phase, Phase.GONE
-        cause = worker.cause or how
-        if clean and not worker.cause and (worker.done or phase is not Phase.MEMBER or self._stopping):
+        cause = cause.told(worker.words)
+        clean = cause.clean and not worker.words
+        if clean and (worker.done or phase is not Phase.MEMBER or self._stopping):
             return self._settle(now_s)
-        if worker.done and not worker.cause and (not blame or how.startswith(KILLED)):
-            self._killed_after_training(worker, phase, cause, blame=blame)
+        if worker.done and not worker.words and cause.kind in (ExitKind.NODE_LOST, ExitKind.SIGNAL):
+            self._killed_after_training(worker, phase, cause)
         elif worker.done:
-            self._fail(f"worker {name} failed after training: {cause}")
-        elif clean and not worker.cause:
+            self._fail(_failing(cause).told(f"worker {name} failed after training: {cause}"))
+        elif clean:
             others = sum(w.phase is Phase.MEMBER and not w.done for w in self._alive())
-            self._fail(_early(name, self.step, others))
+            self._fail(given_up(left_early(name, self.step, others)))
         else:
-            if self.current is None and not worker.seen_s and worker.cause:
+            if self.current is None and not worker.seen_s and worker.words:
                 self._died_before_init(worker)
-            self._lost(worker, phase, cause, blame=blame)
+            self._lost(worker, phase, _failing(cause))
         return self._settle(now_s)
 
     def tick(self, now_s: float) -> list[Action]:
         """Time has passed: leases, hangs, deadlines."""
-        for worker in list(self._alive()):
-            lease = self.settings.warm_lease_s if worker.phase is Phase.WARMING else self.settings.lease_s
-            if worker.seen_s and now_s - worker.seen_s > lease:
-                self._fence(worker, f"no sign of life for {lease:g} s")
-            elif not worker.seen_s and worker.started_s is not None:
-                self._unheard(worker, now_s - worker.started_s)
-        stuck = self._hung(now_s)
+        self._look_for_silence(now_s)
+        stuck = None if broken(self._transition) else hanging(self._alive(), self.settings, self._step_s, now_s)
         if stuck is not None:
-            limit = now_s - stuck.beat.since_s
-            self._fence(stuck, f"no progress for {limit:.1f} s at step {stuck.beat.step} while others wait")
-        self._look_for_deserters(now_s)
-        if self._next is not None and now_s - self._next_s > self._deadline_s():
-            self._overdue(now_s)
+            self._fence(*stuck)
+        deserted = desertion(self._alive(), self.settings, now_s)
+        if deserted is not None:
+            self._fail(given_up(deserted))
+        self._look_at_deadline(now_s)
         return self._settle(now_s)
 
     # A new coordinator, for a job that ran before or still runs.
@@ -332,48 +325,29 @@ class Coordinator:
     def after(cls, settings: Settings, entries: Iterable[Mapping[str, Any]]) -> Coordinator:
         """Begin again where an earlier run ended: names and generations are never used twice."""
         self = cls(settings)
-        for entry in entries:
-            if entry["type"] == "spawn":
-                self._born += 1
-            elif entry["type"] == "plan":
-                self._published = int(entry["plan"]["generation"])
+        self._born, self._published = counted(entries)
         return self
 
     @classmethod
     def adopt(cls, settings: Settings, entries: Iterable[Mapping[str, Any]], now_s: float) -> Coordinator:
         """Continue from a log; workers get one lease to say hello again."""
-        self = cls(settings)
-        for entry in entries:
-            match entry["type"]:
-                case "target":
-                    self.target = int(entry["workers"])
-                case "spawn":
-                    if self.outcome is not None:  # that was the end of an earlier run with this log
-                        self.outcome, self.current = None, None
-                        self.workers.clear()
-                    self._born += 1
-                    self.workers[entry["worker"]] = Worker(entry["worker"])
-                case "gone":
-                    self.workers.pop(entry["worker"], None)
-                case "done":
-                    if entry["worker"] in self.workers:
-                        self.workers[entry["worker"]].done = True
-                case "plan":
-                    self.current = Plan.from_json(entry["plan"])
-                    self._published = self.current.generation
-                case "finish":
-                    self.outcome = Finish(entry["outcome"], entry["cause"])
-        self._adopting_until_s = now_s + settings.lease_s
+        self, known = cls(settings), known_from(entries)
+        if known.target is not None:
+            self.target = known.target
+        self.workers, self.current, self.outcome = known.workers, known.current, known.outcome
+        self._born, self._published = known.born, known.published
+        self._transition = Adopting(now_s + settings.lease_s)
         return self
 
     def _adopt_done(self, now_s: float) -> bool:
         """Whether everybody who may come back has done so; then the state is judged."""
-        if self._adopting_until_s is None:
+        adopting = self._transition
+        if not isinstance(adopting, Adopting):
             return True
         missing = [w for w in self._alive() if not w.seen_s]
-        if missing and now_s < self._adopting_until_s:
+        if missing and now_s < adopting.until_s:
             return False
-        self._adopting_until_s = None
+        self._transition = Recovering() if adopting.broken else Steady()
         for worker in missing:
             # Even of one that had done its training nobody knows how it ended: its end is repeated.
             worker.phase, worker.done = Phase.GONE, False
@@ -393,11 +367,10 @@ class Coordinator:
         if self.outcome is None and self._adopt_done(now_s):
             self._complete()
             if self.outcome is None and not self._finished():
-                if self._recovering:
+                if broken(self._transition):
                     self._recover(now_s)
-                if not self._recovering and not self._stopping:
-                    self._go()
-                    self._reconcile(now_s)
+                if not recovers(self._transition) and not self._stopping:
+                    self._advance(now_s)
         actions, self._out = self._out, []
         return actions
 
@@ -410,13 +383,13 @@ class Coordinator:
             worker.seen_s = now_s
         return worker
 
-    def _send(self, name: str, **message: Any) -> None:
+    def _send(self, name: str, message: ToWorker) -> None:
         self._out.append(Send(name, message))
 
     def _warn(self, text: str) -> None:
         self._out.append(Emit({"type": "warned", "text": text}))
         if self.current is not None and self.workers[self.current.members[0]].alive:
-            self._send(self.current.members[0], type="note", text=text)
+            self._send(self.current.members[0], Note(text))
 
     def _reference(self) -> Mapping[str, Any] | None:
         known = (w.signature for w in self._alive() if w.phase is not Phase.WARMING and w.signature)
@@ -428,65 +401,59 @@ class Coordinator:
         if self.step > self._death_step:
             self._deaths = 0
 
-    def _lost(self, worker: Worker, phase: Phase, cause: str, *, blame: bool = True) -> None:
+    def _lost(self, worker: Worker, phase: Phase, cause: ExitCause) -> None:
         self._apart = 0  # who could not be connected may have been this one
         self._out.append(Record({"type": "gone", "worker": worker.name}))
         self._out.append(
-            Emit({"type": "worker_lost", "worker": worker.name, "cause": cause, "step": self.step})
+            Emit({"type": "worker_lost", "worker": worker.name, "cause": str(cause), "step": self.step})
         )
-        if blame:
+        if cause.kind is not ExitKind.NODE_LOST:  # a machine's end is not the script's
             self._deaths = self._deaths + 1 if self.step <= self._death_step else 1
             self._death_step = self.step
         trains = [w for w in self._alive() if w.phase in (Phase.MEMBER, Phase.JOINING)]
-        if phase is Phase.MEMBER and worker.cause and not trains:
+        if phase is Phase.MEMBER and worker.words and not trains:
             self._fail(cause)
         elif self._deaths >= self.settings.max_deaths:
-            self._fail(f"{self._deaths} workers died without a step between them; the last: {cause}")
-        elif phase is Phase.MEMBER or (phase is Phase.JOINING and self._going):
+            words = f"{self._deaths} workers died without a step between them; the last: {cause}"
+            self._fail(cause.told(words))
+        elif phase is Phase.MEMBER or (
+            phase is Phase.JOINING and isinstance(self._transition, Entering | Abandoned)
+        ):
             self._break(f"worker {worker.name} was lost: {cause}")
         elif phase is Phase.JOINING:
-            self._drop_next()
-        elif self.current is None and worker.cause:
+            self._give_up_plan()
+        elif self.current is None and worker.words:
             self._fail(cause)
 
-    def _killed_after_training(self, worker: Worker, phase: Phase, cause: str, *, blame: bool) -> None:
+    def _killed_after_training(self, worker: Worker, phase: Phase, cause: ExitCause) -> None:
         """Others have the same result; if there are none, the end of the script is repeated."""
         worker.done = False  # how far it came in the rest of its script nobody knows
         if any(other.done for other in self.workers.values()):
             self._out.append(Record({"type": "gone", "worker": worker.name}))
             self._warn(f"worker {worker.name} was lost after training ({cause}); the others have its result")
         else:
-            self._lost(worker, phase, cause, blame=blame)
+            self._lost(worker, phase, cause)
 
     def _died_before_init(self, worker: Worker) -> None:
         """The first time may be bad luck: only the same end twice in a row is the script's own."""
-        if worker.cause != self._unborn_cause:
-            self._unborn_cause, worker.cause = worker.cause, ""
-
-    def _unheard(self, worker: Worker, since_s: float) -> None:
-        limit_s = self.settings.hello_s
-        if since_s > limit_s:
-            why = f"its process runs, but did not come to et.init() within {limit_s:g} s; {_EARLIER}"
-            worker.cause = why
-            if self.current is None:
-                self._died_before_init(worker)
-            self._fence(worker, why)
+        if worker.words != self._unborn_words:
+            self._unborn_words, worker.words = worker.words, ""
 
     def _fence(self, worker: Worker, why: str) -> None:
         self._out.append(Kill(worker.name, why))
         phase, worker.phase = worker.phase, Phase.GONE
         if not worker.done:
-            self._lost(worker, phase, why)
+            self._lost(worker, phase, given_up(why))
 
-    def _fail(self, cause: str) -> None:
+    def _fail(self, cause: ExitCause) -> None:
         if self.outcome is None:
-            self._finish("failed", cause)
+            self._finish(cause)
 
-    def _finish(self, outcome: str, cause: str) -> None:
-        self.outcome = Finish(outcome, cause)
-        self._out.append(Record({"type": "finish", "outcome": outcome, "cause": cause}))
+    def _finish(self, cause: ExitCause) -> None:
+        self.outcome = end = Finish(cause)
+        self._out.append(Record(finish_entry(end)))
         for worker in self._alive():
-            self._send(worker.name, type="stop", cause=cause, failed=outcome == "failed")
+            self._send(worker.name, StopTraining(end.cause, end.outcome == "failed"))
         self._out.append(self.outcome)
 
     def _let_go(self) -> None:
@@ -496,120 +463,112 @@ class Coordinator:
             for worker in members:
                 if worker.name not in self._let_gone:
                     self._let_gone.add(worker.name)
-                    self._send(worker.name, type="over")
+                    self._send(worker.name, Over())
 
     def _finished(self) -> bool:
         self._let_go()
         trained = [w for w in self.workers.values() if w.entered or w.done]
         if self._stopping and not any(w.alive for w in trained):
-            self._finish("stopped", self._stopping)
+            self._finish(self._stopping)
         elif any(w.done for w in trained) and not any(w.alive for w in trained):
-            self._finish("finished", "")
+            self._finish(FINISHED)
         for worker in self._alive() if any(w.done for w in trained) else ():
             if not worker.entered and not worker.done:
                 worker.phase = Phase.GONE
                 self._out.append(Kill(worker.name, "training has ended"))
-        return self.outcome is not None or (any(w.done for w in trained) and not self._recovering)
+        return self.outcome is not None or (any(w.done for w in trained) and not recovers(self._transition))
 
-    def _publish(self, plan: Plan, now_s: float) -> None:
-        self._next, self._next_s, self._going = plan, now_s, plan.urgent
+    def _publish(self, plan: Plan, now_s: float, *, plain_copy: bool = False) -> None:
+        self._transition = Entering(plan, now_s) if plan.urgent else Preparing(plan, now_s, plain_copy)
         self._published = plan.generation
         self._out.append(Record({"type": "plan", "plan": plan.to_json()}))
         for name in dict.fromkeys((*plan.members, *plan.leavers)):
             if name in plan.joiners or plan.kind is Kind.START:
                 self.workers[name].phase = Phase.JOINING
-            self._send(name, type="plan", plan=plan.to_json())
+            self._send(name, Planned(plan))
 
-    def _drop_next(self) -> None:
-        """Give up a plan that nobody has entered yet; the old generation simply goes on."""
-        plan, self._next = self._next, None
-        if plan is None or (self._going and not plan.urgent):
-            self._next = plan
-            return
-        if plan.urgent:
-            return
+    def _give_up_plan(self) -> None:
+        """Drop a plan that nobody needs any more.  One that is being entered at a boundary is beyond that."""
+        match self._transition:
+            case Preparing(plan, _, plain_copy):
+                self._cancel(plan, plain_copy=plain_copy)
+            case Entering(plan) if plan.urgent:
+                self._transition = Abandoned(plan.kind)
+
+    def _cancel(self, plan: Plan, *, plain_copy: bool) -> None:
+        """Nobody has entered this plan yet: the old generation simply goes on."""
+        self._transition = Steady(plain_copy)
         for name in dict.fromkeys((*plan.members, *plan.leavers)):
             worker = self.workers[name]
             if worker.alive:
-                self._send(name, type="cancel", generation=plan.generation)
+                self._send(name, Cancelled(plan.generation))
                 if worker.phase is Phase.JOINING:
                     worker.phase = Phase.READY
 
     def _break(self, why: str) -> None:
         """End the present generation for everybody who is in it or about to enter the next one."""
-        plan = self._next
-        if plan is not None and not self._going:
-            self._drop_next()
-        self._next, self._going, self._recovering = None, False, True
+        match self._transition:
+            case Adopting(until_s):
+                self._transition = Adopting(until_s, broken=True)
+            case Preparing(plan):
+                self._cancel(plan, plain_copy=False)
+                self._transition = Recovering()
+            case _:
+                self._transition = Recovering()
         for worker in self._alive():
             if worker.phase in (Phase.MEMBER, Phase.JOINING) and not worker.done:
-                self._send(worker.name, type="abort", generation=self._published, cause=why)
+                self._send(worker.name, Aborted(self._published, why))
 
     def _recover(self, now_s: float) -> None:
-        if self._next is not None:
-            return
+        """Once all who are left of a broken generation have stopped, give them an urgent plan."""
         involved = [w for w in self._alive() if w.phase in (Phase.MEMBER, Phase.JOINING) and not w.done]
         if any(w.parked < self._published for w in involved):
             return
-        if not involved:
-            self._recovering, self.current = False, None
-            return
-        order = {name: rank for rank, name in enumerate(self.current.members if self.current else ())}
-        members = sorted(involved, key=lambda w: order.get(w.name, len(order)))
-        latest = max(members, key=lambda w: w.applied)
-        behind = any(w.applied != latest.applied for w in members)
-        self._publish(
-            Plan(
-                generation=self._published + 1,
-                kind=Kind.RECOVER,
-                members=tuple(w.name for w in members),
-                source=latest.name if behind else None,
-                nodes=self._nodes(members),
-            ),
-            now_s,
-        )
+        if involved:
+            self._publish(recovery_plan(self._published + 1, involved, self.current), now_s)
+        else:
+            self._transition, self.current = Steady(), None
 
     def _complete(self) -> None:
         """A plan that all its members have entered is the present one."""
-        plan = self._next
-        if plan is None or any(
-            self.workers[n].alive and self.workers[n].entered < plan.generation for n in plan.members
-        ):
+        plan = under_way(self._transition)
+        if plan is None:
             return
-        if not all(self.workers[n].alive for n in plan.members):
+        members = [self.workers[name] for name in plan.members]
+        if not all(w.alive and w.entered >= plan.generation for w in members):
             return
         if any(self.workers[n].phase is Phase.MEMBER for n in plan.leavers):
             return
-        self._next, self._going, self._recovering, self._no_shadow = None, False, False, False
+        self._transition, self.current = Steady(), plan
         self._apart = 0
-        self.current = plan
         self._dropped -= set(plan.leavers)
         for name in (*plan.members, *plan.leavers):
             if self.workers[name].alive:
-                self._send(name, type="settled", generation=plan.generation)
+                self._send(name, Settled(plan.generation))
 
-    def _go(self) -> None:
+    def _go(self, plan: Plan, leader: str, now_s: float) -> None:
         """Let the leader name the boundary once everybody is prepared."""
-        plan = self._next
-        if plan is None or self._going or self.current is None:
-            return
         everybody = all(self.workers[n].built >= plan.generation for n in plan.members)
         followed = not plan.shadow or all(self.workers[n].caught_up >= plan.generation for n in plan.joiners)
         if everybody and followed:
-            self._going = True
-            self._send(self.current.members[0], type="go", generation=plan.generation)
+            self._transition = Entering(plan, now_s)
+            self._send(leader, Go(plan.generation))
 
-    def _reconcile(self, now_s: float) -> None:
+    def _advance(self, now_s: float) -> None:
+        """Go on from a plan that is prepared; start whoever is missing; plan the next change."""
+        if isinstance(self._transition, Preparing) and self.current is not None:
+            self._go(self._transition.plan, self.current.members[0], now_s)
         useful = [w for w in self._alive() if w.useful and w.name not in self._dropped]
         fresh = self._deaths == 0 or self.settings.replace or self.current is None
         for _ in range(self.target - len(useful) if fresh else 0):
             self._spawn()
-        if self._next is not None:
+        if under_way(self._transition) is not None:
             return
         if self.current is None:
             self._begin(now_s)
         else:
-            self._change(self.current, now_s)
+            plain_copy = isinstance(self._transition, Steady) and self._transition.plain_copy
+            self._change(self.current, now_s, plain_copy=plain_copy)
 
     def _spawn(self) -> None:
         self._born += 1
@@ -620,106 +579,54 @@ class Coordinator:
     def _begin(self, now_s: float) -> None:
         ready = [w for w in self._alive() if w.phase is Phase.READY][: self.target]
         warming = any(w.phase is Phase.WARMING for w in self._alive())
-        if len(ready) < self.target and (warming or not ready):
-            return
-        names = tuple(w.name for w in ready)
-        self._publish(
-            Plan(self._published + 1, Kind.START, names, source=names[0], nodes=self._nodes(ready)), now_s
-        )
+        if ready and (len(ready) == self.target or not warming):
+            self._publish(start_plan(self._published + 1, ready), now_s)
 
-    def _change(self, current: Plan, now_s: float) -> None:
-        members = [self.workers[n] for n in current.members]
-        keep = [w for w in members if w.alive and w.name not in self._dropped][: self.target]
-        waiting = [w for w in self._alive() if w.phase is Phase.READY]
-        joiners = waiting[: self.target - len(keep)]
-        warming = [w for w in self._alive() if w.phase is Phase.WARMING]
-        for worker in [*waiting[len(joiners) :], *warming[max(0, self.target - len(keep) - len(joiners)) :]]:
+    def _change(self, current: Plan, now_s: float, *, plain_copy: bool) -> None:
+        change = wanted_change(current, self.workers, self.target, self._dropped, plain_copy=plain_copy)
+        for worker in change.surplus:
             worker.phase = Phase.GONE
             self._out.append(Kill(worker.name, "no longer wanted"))
-        if not keep and not self._can_follow(joiners):
-            keep = [w for w in members if w.alive][
-                :1
-            ]  # somebody must hand the state over; he leaves afterwards
-        leavers = [w for w in members if w.alive and w not in keep]
-        expected = [w for w in warming if w.alive]
-        patient = bool(joiners) and now_s - joiners[0].ready_s < self.settings.join_patience_s
-        # Those who come are waited for, so that one change does for all; those who only leave need not wait.
-        if (expected and (patient or not joiners) and self.target > len(keep)) or not (joiners or leavers):
+        if change.waits(self.target, now_s, self.settings.join_patience_s):
             return
-        self._publish(self._change_plan(members, keep, joiners, leavers), now_s)
+        if change.joiners or change.leavers:
+            shadow = self.settings.shadow
+            plan = change_plan(self._published + 1, change, shadow=shadow, plain_copy=plain_copy)
+            self._publish(plan, now_s, plain_copy=plain_copy)
 
-    def _change_plan(
-        self, members: list[Worker], keep: list[Worker], joiners: list[Worker], leavers: list[Worker]
-    ) -> Plan:
-        after = [*keep, *joiners]
-        kind = Kind.MOVE if joiners and leavers else Kind.GROW if joiners else Kind.SHRINK
-        able = self._can_follow(after)
-        shadow = bool(joiners) and able and (self.settings.shadow or not keep) and not self._no_shadow
-        donors = [w for w in members if w.alive]
-        return Plan(
-            generation=self._published + 1,
-            kind=kind,
-            members=tuple(w.name for w in after),
-            joiners=tuple(w.name for w in joiners),
-            leavers=tuple(w.name for w in leavers),
-            donors={w.name: donors[i % len(donors)].name for i, w in enumerate(joiners)} if shadow else {},
-            streams={w.name: w.stream for w in joiners},
-            shadow=shadow,
-            source=keep[0].name if joiners and not shadow and keep else None,
-            nodes=self._nodes(after),
-        )
-
-    def _can_follow(self, workers: Iterable[Worker]) -> bool:
-        return not self._no_shadow and all(w.signature.get("shadow", False) for w in workers)
-
-    def _nodes(self, workers: Iterable[Worker]) -> int:
-        return max(1, len({w.node for w in workers}))
-
-    def _deadline_s(self) -> float:
-        return self.settings.enter_s if self._going else self.settings.prepare_s
-
-    def _overdue(self, now_s: float) -> None:
-        plan = self._next
-        assert plan is not None
-        if not self._going:
-            self._no_shadow = plan.shadow
-            self._warn(f"generation {plan.generation} could not be prepared in {self.settings.prepare_s:g} s")
-            self._drop_next()
-        else:
-            self._next_s = now_s
-            late = [w for w in map(self.workers.__getitem__, plan.members) if w.entered < plan.generation]
-            for worker in late:
-                early = worker.beat.doing == "computing" and worker.effort.early(worker.beat.step)
-                if worker.alive and worker.beat.doing not in ("evaluating", "outside") and not early:
+    def _look_at_deadline(self, now_s: float) -> None:
+        """Give up what takes too long: a plan that cannot be prepared, or members that do not enter one."""
+        match self._transition:
+            case Preparing(plan, since_s) if now_s - since_s > self.settings.prepare_s:
+                self._warn(
+                    f"generation {plan.generation} could not be prepared in {self.settings.prepare_s:g} s"
+                )
+                self._cancel(plan, plain_copy=plan.shadow)
+            case Entering(plan, since_s) if now_s - since_s > self.settings.enter_s:
+                self._transition = Entering(plan, now_s)
+                for worker in late(map(self.workers.__getitem__, plan.members), plan):
                     self._fence(worker, f"did not enter generation {plan.generation}")
 
-    def _hung(self, now_s: float) -> Worker | None:
-        """A member that computes and computes while others have long been waiting for it."""
-        if self._recovering and self._next is None:
-            return None
-        usual_s = max(self.settings.hang_floor_s, self.settings.hang_factor * self._step_s)
-        limits = HangLimits(usual_s, self.settings.first_step_s, self.settings.compile_s)
-        return hung(self._alive(), limits, now_s)
+    def _look_for_silence(self, now_s: float) -> None:
+        for worker in list(self._alive()):
+            why = silence(worker, self.settings, now_s)
+            never = unheard(worker, self.settings, now_s)
+            if never is not None:
+                worker.words = never
+                if self.current is None:
+                    self._died_before_init(worker)
+            if why is not None or never is not None:
+                self._fence(worker, why or never or "")
 
     def first_steps(self, now_s: float) -> tuple[str, float] | None:
         """Who has been longest in one of its first steps, and for how many seconds."""
         return first_steps(self._alive(), now_s)
-
-    def _look_for_deserters(self, now_s: float) -> None:
-        """Somebody has ended training while others wait for him in the next step."""
-        members = [w for w in self._alive() if w.phase is Phase.MEMBER]
-        gone = [w for w in members if w.done]
-        waiting = [w for w in members if w.beat.doing == "waiting" and not w.done]
-        if gone and any(now_s - w.beat.since_s > self.settings.hang_floor_s for w in waiting):
-            self._fail(_early(gone[0].name, gone[0].beat.step, len(waiting)))
-
-    _step_s = 0.0
 
     def pace(self, step_s: float) -> None:
         """What a step takes at present (from reports), so that slow models are not taken for hung ones."""
         self._step_s = step_s
 
 
-def _early(name: str, step: int, others: int) -> str:
-    rest = f" while {others} others were still training" if others else ""
-    return f"worker {name} left the training loop early, at step {step}{rest}"
+def _failing(cause: ExitCause) -> ExitCause:
+    """The cause of a process that says it failed, even where its exit code is 0."""
+    return given_up(str(cause)) if cause.clean else cause

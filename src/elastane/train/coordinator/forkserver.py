@@ -18,14 +18,25 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from typing import Any
 
-from elastane.train.coordinator import script_runner
+from elastane.train.coordinator import exit_note, script_runner
 from elastane.train.coordinator.job_user import become_told
 from elastane.train.coordinator.leases import BEAT_S
 from elastane.train.coordinator.login import connect
-from elastane.train.coordinator.wire import Connection, address, decode
+from elastane.train.coordinator.messages import (
+    TO_NURSERY,
+    Exited,
+    FromNursery,
+    NurseryBeat,
+    NurseryHello,
+    SendSignal,
+    Spawn,
+    Started,
+    StopNursery,
+    ToNursery,
+)
+from elastane.train.coordinator.wire import Connection, address
 
 ENDPOINT, TOKEN, NODE = "ELASTANE_COORDINATOR", "ELASTANE_JOB_TOKEN", "ELASTANE_NODE"
 HOST = "ELASTANE_HOST"
@@ -67,7 +78,7 @@ def report(problem: str) -> None:
     with contextlib.suppress(OSError):
         connection = connect(*address(os.environ[ENDPOINT]), "nursery", os.environ[TOKEN])
         node = os.environ.get(NODE, "local")
-        connection.send({"type": "hello", "node": node, "problem": problem})
+        connection.send(NurseryHello(node, problem=problem))
         connection.close()
 
 
@@ -79,7 +90,9 @@ class Nursery:
         self._token = os.environ[TOKEN]
         self._node = os.environ.get(NODE, "local")
         self._children: dict[int, str] = {}
-        self._unsent: list[dict[str, Any]] = []
+        self._notes: dict[int, int] = {}
+        """By process, the end of a pipe from which its exit note is read."""
+        self._unsent: list[FromNursery] = []
         self._connection: Connection | None = None
         self._pending = b""
         self._beat_s = 0.0
@@ -107,9 +120,8 @@ class Nursery:
             self._connection = connect(*self._endpoint, "nursery", self._token)
             # Workers inherit it: their groups must not depend on what a host name resolves to.
             os.environ[HOST] = os.environ.get(HOST) or self._connection.own_address
-            hello = {"type": "hello", "node": self._node, "host": os.environ[HOST]}
             pids = {name: pid for pid, name in self._children.items()}
-            self._connection.send({**hello, "pids": pids, "beats": True})
+            self._connection.send(NurseryHello(self._node, os.environ[HOST], pids, beats=True))
         except OSError:
             self._connection = None
             return False
@@ -119,14 +131,14 @@ class Nursery:
             self._tell(message)
         return True
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _tell(self, message: FromNursery) -> None:
         try:
             if self._connection is None:
                 raise OSError
             self._connection.send(message)
         except OSError:
             self._connection = None
-            if message["type"] != "beat":
+            if not isinstance(message, NurseryBeat):
                 self._unsent.append(message)
 
     def _beat(self) -> float:
@@ -138,7 +150,7 @@ class Nursery:
         if now_s - self._beat_s >= BEAT_S:
             self._beat_s = now_s
             if self._connection is not None:
-                self._tell({"type": "beat"})
+                self._tell(NurseryBeat())
         return self._beat_s + BEAT_S - now_s
 
     def _wait(self) -> bool:
@@ -164,28 +176,36 @@ class Nursery:
             self._connection = None
             return True
         *lines, self._pending = (self._pending + data).split(b"\n")
-        for message in filter(None, map(decode, lines)):
-            if message["type"] == "stop":
+        return all(map(self._obey, TO_NURSERY.decode_known(lines)))
+
+    def _obey(self, message: ToNursery) -> bool:
+        """Whether to go on after that."""
+        match message:
+            case Spawn(order):
+                pid = self._start(order)
+                self._children[pid] = order.worker
+                self._tell(Started(order.worker, pid))
+            case SendSignal(worker, number):
+                for pid, name in self._children.items():
+                    if name == worker:
+                        _signal(pid, number)
+            case StopNursery():
                 self._kill_all()
                 return False
-            self._obey(message)
         return True
-
-    def _obey(self, message: Mapping[str, Any]) -> None:
-        if message["type"] == "spawn":
-            order = script_runner.Order.from_json(message["order"])
-            pid = self._fork(order) if self._single_threaded() else script_runner.start_cold(order)
-            self._children[pid] = order.worker
-            self._tell({"type": "started", "worker": order.worker, "pid": pid})
-        elif message["type"] == "kill":
-            for pid, worker in self._children.items():
-                if worker == message["worker"]:
-                    _signal(pid, int(message.get("signal", signal.SIGKILL)))
 
     def _single_threaded(self) -> bool:
         return len(os.listdir("/proc/self/task")) == 1 if os.path.isdir("/proc/self/task") else True  # noqa: PTH208, PTH112
 
-    def _fork(self, order: script_runner.Order) -> int:
+    def _start(self, order: script_runner.Order) -> int:
+        reading, writing = os.pipe()
+        warm = self._single_threaded()
+        pid = self._fork(order, writing) if warm else script_runner.start_cold(order, writing)
+        os.close(writing)
+        self._notes[pid] = reading
+        return pid
+
+    def _fork(self, order: script_runner.Order, note: int) -> int:
         parent, pid = os.getpid(), os.fork()
         if pid:
             with contextlib.suppress(OSError):  # both sides, so that it is done for whoever looks first
@@ -201,6 +221,9 @@ class Nursery:
         for fd in (self._wake, self._alarm, self._connection.fileno() if self._connection else -1):
             if fd >= 0:
                 os.close(fd)
+        for fd in self._notes.values():
+            os.close(fd)
+        exit_note.write_to(note)
         script_runner.run(order)
         raise AssertionError("a worker came back")
 
@@ -215,7 +238,8 @@ class Nursery:
             worker = self._children.pop(pid, None)
             if worker is not None:
                 code = os.waitstatus_to_exitcode(status)
-                self._tell({"type": "exited", "worker": worker, "code": code})
+                no_memory = exit_note.read_note(self._notes.pop(pid))
+                self._tell(Exited(worker, code, no_memory))
 
     def _kill_all(self) -> None:
         for pid in self._children:

@@ -16,10 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
-from elastane.train.coordinator.elastic_coordinator import Settings
 from elastane.train.coordinator.membership_plan import Kind, Plan
+from elastane.train.coordinator.messages import Refused, WorkerHello
+from elastane.train.coordinator.plan_log import finish_entry
+from elastane.train.coordinator.replay import counted
+from elastane.train.coordinator.settings import Settings
+from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_places import LOCAL
 from elastane.train.coordinator.worker_table import Phase, Worker
+from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +104,7 @@ class PlainCoordinator:
 
     def resume(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Begin after an earlier run with this log: names and generations are never used twice."""
-        for entry in entries:
-            if entry["type"] == "spawn":
-                self._born += 1
-            elif entry["type"] == "plan":
-                self._published = int(entry["plan"]["generation"])
+        self._born, self._published = counted(entries)
 
     @property
     def meets_at(self) -> str:
@@ -162,48 +163,48 @@ class PlainCoordinator:
             self._replace_gang(self._gang, now_s, dropped=dropped)
         return self._actions()
 
-    def stop(self, cause: str, now_s: float) -> list[Action]:
+    def stop(self, cause: ExitCause, now_s: float) -> list[Action]:
         """End the job: SIGTERM for everybody."""
         if self.outcome is None:
-            self._end_gang(now_s, Finish("stopped", cause))
+            self._end_gang(now_s, Finish(cause))
         return self._actions()
 
-    def hello(self, name: str, account: Mapping[str, Any], now_s: float) -> list[Action]:  # noqa: ARG002
+    def hello(self, hello: WorkerHello, now_s: float) -> list[Action]:  # noqa: ARG002
         """Somebody wants to talk; nobody here is expected to."""
         self.spoken_to = True
         kind = "resizable" if self.elastic else "rigid"
-        self._out.append(Send(name, {"type": "refused", "cause": f"the workers of a {kind} job do not talk"}))
+        self._out.append(Send(hello.worker, Refused(f"the workers of a {kind} job do not talk")))
         return self._actions()
 
     def said_goodbye(self, name: str, cause: str) -> None:
         """What a worker's log ends with."""
         if name in self.workers:
-            self.workers[name].cause = cause
+            self.workers[name].words = cause
 
     def started(self, name: str, now_s: float) -> list[Action]:
         """A worker's process exists, and can be signalled."""
         worker = self.workers.get(name)
         if worker is None or worker.phase is not Phase.WARMING:
             return []
-        worker.phase, worker.beat.doing, worker.beat.since_s = Phase.MEMBER, "running", now_s
+        worker.phase, worker.beat.doing, worker.beat.since_s = Phase.MEMBER, Activity.RUNNING, now_s
         if self._ending is not None:
             self._ask_to_leave(worker)
         elif all(each.phase is not Phase.WARMING for each in self.workers.values()):
             self._complete(now_s)
         return self._actions()
 
-    def exited(self, name: str, clean: bool, how: str, now_s: float, *, blame: bool = True) -> list[Action]:
-        """A worker's process is gone; without ``blame`` it went with its node."""
+    def exited(self, name: str, cause: ExitCause, now_s: float) -> list[Action]:
+        """A worker's process is gone."""
         worker = self.workers.get(name)
         if worker is None or not worker.alive:
             return []
         worker.phase = Phase.GONE
         self._out.append(Record({"type": "gone", "worker": name}))
         if self._ending is None:
-            if clean:
+            if cause.clean:
                 worker.done = True
             else:
-                self._lost(worker, how, now_s, blame=blame)
+                self._lost(worker, cause, now_s)
         self._settle(now_s)
         return self._actions()
 
@@ -290,19 +291,20 @@ class PlainCoordinator:
         else:
             self._end_gang(now_s)
 
-    def _lost(self, worker: Worker, how: str, now_s: float, *, blame: bool) -> None:
+    def _lost(self, worker: Worker, how: ExitCause, now_s: float) -> None:
         assert self._gang is not None
-        words = f"; its last words: {worker.cause}" if worker.cause else ""
-        cause = f"worker {worker.name} (rank {self._gang.members.index(worker.name)}): {how}{words}"
-        lost = {"type": "worker_lost", "worker": worker.name, "cause": f"{how}{words}", "step": self.step}
+        words = f"{how}; its last words: {worker.words}" if worker.words else str(how)
+        cause = f"worker {worker.name} (rank {self._gang.members.index(worker.name)}): {words}"
+        lost = {"type": "worker_lost", "worker": worker.name, "cause": words, "step": self.step}
         self._out.append(Emit(lost))
         ran_s = now_s - self._running_s if self._running_s is not None else 0.0
-        if blame:
+        if how.kind is not ExitKind.NODE_LOST:
             self._deaths = 1 if ran_s >= self._patience.healthy_s else self._deaths + 1
         if not self.elastic:
-            self._end_gang(now_s, Finish("failed", cause))
+            self._end_gang(now_s, Finish(how.told(cause)))
         elif self._deaths > self._patience.max_restarts:
-            self._end_gang(now_s, Finish("failed", f"given up after {self._deaths - 1} restarts: {cause}"))
+            again = f"given up after {self._deaths - 1} restarts: {cause}"
+            self._end_gang(now_s, Finish(how.told(again)))
         else:
             self.restarts += 1
             self._end_gang(now_s, recover=True)
@@ -328,7 +330,7 @@ class PlainCoordinator:
         if self.outcome is not None or self._alive():
             return
         if self._ending is None:
-            self._finish(Finish("finished", ""))
+            self._finish(Finish(FINISHED))
         elif self._ending.finish is not None:
             self._finish(self._ending.finish)
         else:
@@ -336,5 +338,5 @@ class PlainCoordinator:
 
     def _finish(self, outcome: Finish) -> None:
         self.outcome = outcome
-        self._out.append(Record({"type": "finish", "outcome": outcome.outcome, "cause": outcome.cause}))
+        self._out.append(Record(finish_entry(outcome)))
         self._out.append(outcome)

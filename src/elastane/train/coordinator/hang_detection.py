@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
+from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_table import Phase, Worker
 
 
@@ -23,8 +24,8 @@ class HangLimits:
 def hung(workers: Iterable[Worker], limits: HangLimits, now_s: float) -> Worker | None:
     """The member that others wait for in vain."""
     members = [w for w in workers if w.phase is Phase.MEMBER and not w.done]
-    waits = [now_s - w.beat.since_s for w in members if w.beat.doing == "waiting"]
-    busy = [w for w in members if w.beat.doing == "computing"]
+    waits = [now_s - w.beat.since_s for w in members if w.beat.doing is Activity.WAITING]
+    busy = [w for w in members if w.beat.doing is Activity.COMPUTING]
     if not waits or not busy:
         return None
     waited_s = median(waits)
@@ -47,7 +48,7 @@ def first_steps(workers: Iterable[Worker], now_s: float) -> tuple[str, float] | 
     early = [
         w
         for w in workers
-        if w.phase is Phase.MEMBER and w.beat.doing == "computing" and w.effort.early(w.beat.step)
+        if w.phase is Phase.MEMBER and w.beat.doing is Activity.COMPUTING and w.effort.early(w.beat.step)
     ]
     if not early:
         return None

@@ -53,7 +53,7 @@ class Identity:
         os.umask(_UMASK)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Encode the user as JSON values."""
         return asdict(self)
 
     @classmethod

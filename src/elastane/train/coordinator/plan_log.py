@@ -8,9 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from elastane.codec import decoded, encoded
+from elastane.train.coordinator.actions import Finish
+from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind
+
 
 class PlanLog:
-    """Append and replay."""
+    """Appends entries to a job's plan log, and reads them again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -41,3 +45,22 @@ class PlanLog:
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._fd)
+
+
+def finish_entry(finish: Finish) -> dict[str, Any]:
+    """The entry that says how a job ended."""
+    words = {"outcome": finish.outcome, "cause": finish.cause}
+    return {"type": "finish", **words, "exit": encoded(finish.exit)}
+
+
+_KINDS = {"finished": ExitKind.FINISHED, "stopped": ExitKind.CANCELLED}
+
+
+def finish_of(entry: Mapping[str, Any]) -> Finish:
+    """The inverse of ``finish_entry``; earlier versions wrote an outcome and words only."""
+    try:
+        return Finish(decoded(ExitCause, entry.get("exit")))
+    except ValueError:
+        kind = _KINDS.get(entry["outcome"], ExitKind.GIVEN_UP)
+        words = str(entry["cause"])
+        return Finish(FINISHED if kind is ExitKind.FINISHED else ExitCause(kind, detail=words))

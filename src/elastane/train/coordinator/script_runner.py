@@ -24,18 +24,16 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from elastane.errors import ElastaneError
-from elastane.train.coordinator import device_locks
+from elastane.train.coordinator import device_locks, exit_note
 from elastane.train.coordinator.torchrun_store import keep_store_at_home
 from elastane.train.errors import Released
+from elastane.train.exit_cause import CANNOT_START
 
 ORDER, PARENT = "ELASTANE_ORDER", "ELASTANE_PARENT"
 """Environment variables with the order of a worker that is started cold, and whom it must not outlive."""
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
-
-CANNOT_START = 127
-"""Exit code of a worker whose program or directory is not there, as a shell would have it."""
 
 tell_cause: list[Callable[[str], None]] = []
 """Who wants to know why this process ends (the link to the coordinator adds itself here)."""
@@ -66,7 +64,7 @@ class Order:
     program: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Encode the order as JSON values."""
         return {
             "worker": self.worker,
             "script": self.script,
@@ -184,6 +182,7 @@ def _execute(order: Order) -> int:
         return 2
     except BaseException as error:  # whatever a script may raise
         _kept.append(error)
+        exit_note.note(error)
         traceback.print_exc()
         last = traceback.format_exception_only(error)[-1].strip()
         advice = "; ".join(text for give in advise if (text := give(error)))
@@ -234,13 +233,18 @@ def _leave(code: int) -> None:
         os._exit(code)
 
 
-def start_cold(order: Order) -> int:
-    """Run an order in a fresh interpreter, where forking is not safe; returns its process id."""
-    environment = {**os.environ, ORDER: json.dumps(order.to_json()), PARENT: str(os.getpid())}
+def start_cold(order: Order, note: int) -> int:
+    """Run an order in a fresh interpreter, where forking is not safe; returns its process id.
+
+    ``note`` is the end of a pipe for its ``exit_note``.
+    """
+    described = {ORDER: json.dumps(order.to_json()), PARENT: str(os.getpid()), exit_note.VARIABLE: str(note)}
     command = [sys.executable, "-m", "elastane.train.coordinator.script_runner"]
-    return subprocess.Popen(command, env=environment).pid  # noqa: S603
+    environment = {**os.environ, **described}
+    return subprocess.Popen(command, env=environment, pass_fds=(note,)).pid  # noqa: S603
 
 
 if __name__ == "__main__":
     die_with(int(os.environ.pop(PARENT)))
+    exit_note.take_from(os.environ)
     run(Order.from_json(json.loads(os.environ.pop(ORDER))))

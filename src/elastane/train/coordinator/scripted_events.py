@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from elastane.train.coordinator.actions import Action
+from elastane.train.coordinator.contract import Decider
 from elastane.train.errors import TrainError
 
 
@@ -46,3 +53,57 @@ def _parts(text: str, option: str, form: str) -> tuple[str, float, bool]:
         return what, float(number), when.endswith("steps")
     except ValueError:
         raise TrainError(f"{option}: {text.strip()!r} is not {form}") from None
+
+
+class Stage(Protocol):
+    """What scripted events act on; a ``CoordinationServer``."""
+
+    @property
+    def coordinator(self) -> Decider:
+        """Who decides over the job."""
+        ...
+
+    @property
+    def now_s(self) -> float:
+        """Seconds on the coordinator's clock."""
+        ...
+
+    def perform(self, actions: list[Action]) -> None:
+        """Carry out what the coordinator decided."""
+        ...
+
+    def signal(self, worker: str, number: int) -> None:
+        """Send a signal to a worker's process."""
+        ...
+
+
+async def grant_all(stage: Stage, wishes: Iterable[Wish], chance: random.Random) -> None:
+    """Make every wish come true at its time, one after the other; the clock starts when training does."""
+    while stage.coordinator.current is None:
+        await asyncio.sleep(0.02)
+    began_s = time.monotonic()
+    for wish in wishes:
+        while not _is_due(stage.coordinator, wish, time.monotonic() - began_s):
+            await asyncio.sleep(0.01)
+        victim = grant(stage, wish, chance)
+        while wish.settled and victim and stage.coordinator.workers[victim].alive:
+            await asyncio.sleep(0.01)
+
+
+def _is_due(coordinator: Decider, wish: Wish, elapsed_s: float) -> bool:
+    due = (coordinator.step if wish.steps else elapsed_s) >= wish.at
+    return due and (not wish.settled or coordinator.settled)
+
+
+def grant(stage: Stage, wish: Wish, chance: random.Random) -> str | None:
+    """Resize, or break something on purpose; returns the worker that was hit."""
+    coordinator = stage.coordinator
+    if wish.action == "resize":
+        stage.perform(coordinator.resize(wish.workers, stage.now_s))
+        return None
+    members = coordinator.current.members if coordinator.current else ()
+    if not members:
+        return None
+    victim = members[0] if wish.action == "kill-leader" else chance.choice(members)
+    stage.signal(victim, signal.SIGSTOP if wish.action == "stop" else signal.SIGKILL)
+    return victim

@@ -1,4 +1,4 @@
-"""The coordinator's ears and hands: connections, the clock, and the actions it asks for.
+"""Serves one coordinator: accepts connections, tells it what is said and what time it is, performs its actions.
 
 One asyncio loop per job, without PyTorch.  Workers and nurseries (the parents of workers) connect here with one
 token, clients (the command line, the live system) with another.
@@ -9,26 +9,59 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
 
 from elastane.train.coordinator import wire
-from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
+from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Signal
+from elastane.train.coordinator.actions import Spawn as SpawnWorker
+from elastane.train.coordinator.address_book import AddressBook, news_of
 from elastane.train.coordinator.contract import Decider
-from elastane.train.coordinator.elastic_coordinator import KILLED, Coordinator
+from elastane.train.coordinator.elastic_coordinator import Coordinator
+from elastane.train.coordinator.host import Host
 from elastane.train.coordinator.leases import LEASE_S, AwakeClock, nursery_lease_s
 from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, Tokens, admit
+from elastane.train.coordinator.membership_status import status_of
+from elastane.train.coordinator.messages import (
+    FROM_CLIENT,
+    FROM_NURSERY,
+    FROM_WORKER,
+    Address,
+    AskStatus,
+    Exited,
+    FromClient,
+    FromNursery,
+    FromWorker,
+    Goodbye,
+    NotUnderstood,
+    NurseryBeat,
+    NurseryHello,
+    Ok,
+    Place,
+    Refused,
+    Reported,
+    Resize,
+    SendSignal,
+    SignalWorker,
+    Spawn,
+    Started,
+    Status,
+    StopJob,
+    StopNursery,
+    ToClient,
+    WorkerHello,
+)
 from elastane.train.coordinator.plan_log import PlanLog
-from elastane.train.coordinator.worker_places import LOCAL
+from elastane.train.coordinator.wire import Message
+from elastane.train.coordinator.worker_messages import seconds, told
+from elastane.train.exit_cause import NODE_LOST, ExitCause
 
 TICK_S = 0.25
 UNCONFIRMED_S = 1.0
-"""How long a broken connection may mean less than a death, when the process cannot be asked after."""
+"""Grace period before a disconnected worker counts as dead when the nursery of its node cannot be asked."""
 RETURN_S = 4.0
 """How long a nursery may take to find a supervisor that has replaced its own; it looks every second."""
 
-NODE_LOST = "its node was lost"
 STOP_S = 5.0
 """How long nurseries may take to end their workers and themselves."""
 
@@ -46,32 +79,13 @@ class _Peer:
 
 
 @dataclass(slots=True)
-class Hooks:
-    """What the owner of the server wants to hear or decide."""
-
-    event: Callable[[Mapping[str, Any]], None]
-    order: Callable[[str], Mapping[str, Any] | None]
-    """The order (what to run, with what environment) for a new worker; None while that cannot be said yet."""
-    place: Callable[[str], str] = lambda _worker: LOCAL
-    """Chooses a node for a new worker."""
-    node_of: Callable[[str], str] = lambda _worker: LOCAL
-    """Where a worker is."""
-    client: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] = lambda _message: None
-    """Answers messages of clients that the server does not know itself."""
-    silent: Callable[[str], None] = lambda _node: None
-    """Hears that the nursery of a node was given up because it fell silent."""
-    last_words: Callable[[str], str] = lambda _worker: ""
-    """Finds out what a worker that ended badly would have said, where workers cannot say it."""
-
-
-@dataclass(slots=True)
 class CoordinationServer:
     """Runs one coordinator until its job is over."""
 
     coordinator: Decider
     log: PlanLog
     tokens: Tokens
-    hooks: Hooks
+    host: Host
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     pids: dict[str, int] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
@@ -85,8 +99,8 @@ class CoordinationServer:
     _nurseries: dict[str, _Peer] = field(default_factory=dict)
     _returning: dict[str, _Peer] = field(default_factory=dict)
     _unspawned: dict[str, list[str]] = field(default_factory=dict)
-    _exits: dict[str, int] = field(default_factory=dict)
-    _blobs: dict[int, dict[int, str]] = field(default_factory=dict)
+    _exits: dict[str, ExitCause] = field(default_factory=dict)
+    _book: AddressBook = field(default_factory=AddressBook)
     _met: set[str] = field(default_factory=set)
     _misunderstood: set[str] = field(default_factory=set)
     _closing: bool = False
@@ -109,7 +123,7 @@ class CoordinationServer:
         """Stop nurseries (and with them every worker that is left), then listening."""
         self._closing = True
         for peer in [*self._nurseries.values(), *self._returning.values()]:
-            self._write(peer, {"type": "stop"})
+            self._write(peer, StopNursery())
         deadline = time.monotonic() + STOP_S
         while self._nurseries and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
@@ -125,8 +139,8 @@ class CoordinationServer:
     def perform(self, actions: list[Action]) -> None:
         """Carry out what the coordinator decided, in order."""
         # Who starts may have to be told where the others of its gang are, so all are placed first.
-        for spawn in [action for action in actions if isinstance(action, Spawn)]:
-            self.hooks.place(spawn.worker)
+        for spawn in [action for action in actions if isinstance(action, SpawnWorker)]:
+            self.host.choose_node(spawn.worker)
         for action in actions:
             self._perform(action)
 
@@ -135,33 +149,29 @@ class CoordinationServer:
             case Record(entry):
                 self.log.append(entry)
                 if entry["type"] == "plan":
-                    self._new_generation(entry["plan"])
+                    self._book.begin(entry["plan"]["generation"])
             case Send(worker, message):
                 if worker in self._workers:
                     self._write(self._workers[worker], message)
-            case Spawn(worker):
+            case SpawnWorker(worker):
                 self._spawn(worker)
             case Kill(worker, why):
                 self._kill(worker, why)
             case Signal(worker, number):
                 self.signal(worker, number)
             case Emit(event):
-                self.hooks.event(event)
+                self.host.event(event)
             case Finish():
                 self.finished.set()
 
-    def _new_generation(self, plan: Mapping[str, Any]) -> None:
-        self._blobs = {g: blobs for g, blobs in self._blobs.items() if g >= plan["generation"] - 2}
-        self._blobs[plan["generation"]] = {}
-
     def _spawn(self, worker: str) -> None:
-        node = self.hooks.node_of(worker)
+        node = self.host.node_of(worker)
         nursery = self._nurseries.get(node)
-        order = self.hooks.order(worker) if nursery is not None else None
+        order = self.host.order(worker) if nursery is not None else None
         if nursery is None or order is None:
             self._unspawned.setdefault(node, []).append(worker)
         else:
-            self._write(nursery, {"type": "spawn", "order": dict(order)})
+            self._write(nursery, Spawn(order))
 
     def _spawn_waiting(self) -> None:
         """Start those who wait for a nursery that is there now, or for what another one had to say first."""
@@ -174,20 +184,20 @@ class CoordinationServer:
             if worker in waiting:
                 waiting.remove(worker)
         if worker in self._workers:
-            self._write(self._workers[worker], {"type": "refused", "cause": why})
-        nursery = self._nurseries.get(self.hooks.node_of(worker))
+            self._write(self._workers[worker], Refused(why))
+        nursery = self._nurseries.get(self.host.node_of(worker))
         if nursery is not None:
-            self._write(nursery, {"type": "kill", "worker": worker})
+            self._write(nursery, SendSignal(worker))
 
     def signal(self, worker: str, number: int) -> None:
         """Send a signal to a worker's process."""
-        nursery = self._nurseries.get(self.hooks.node_of(worker))
+        nursery = self._nurseries.get(self.host.node_of(worker))
         if nursery is not None:
-            self._write(nursery, {"type": "kill", "worker": worker, "signal": number})
+            self._write(nursery, SendSignal(worker, number))
 
-    def _write(self, peer: _Peer, message: Mapping[str, Any]) -> None:
+    def _write(self, peer: _Peer, message: Message) -> None:
         if not peer.writer.is_closing():
-            peer.writer.write(wire.encode(message))
+            peer.writer.write(wire.encode_message(message))
 
     async def _tick(self) -> None:
         while True:
@@ -206,11 +216,11 @@ class CoordinationServer:
             return
         patience_s = nursery_lease_s(self.lease_s)
         text = f"node {peer.name} gave no sign of life for {patience_s:g} s; its workers count as lost"
-        self.hooks.event({"type": "warned", "text": text})
-        self.hooks.silent(peer.name)
+        self.host.event({"type": "warned", "text": text})
+        self.host.silent(peer.name)
         for worker in self._on(peer.name):
             if worker in self._workers:  # its process may be well; it must not go on all the same
-                self._write(self._workers[worker], {"type": "refused", "cause": NODE_LOST})
+                self._write(self._workers[worker], Refused(str(NODE_LOST)))
             self._lost(worker)
 
     def _forget_nursery(self, peer: _Peer) -> bool:
@@ -225,7 +235,7 @@ class CoordinationServer:
         """Workers of a node that were started, or may have been."""
         alive = [worker.name for worker in self.coordinator.workers.values() if worker.alive]
         waiting = self._unspawned.get(node, ())
-        return [name for name in alive if self.hooks.node_of(name) == node and name not in waiting]
+        return [name for name in alive if self.host.node_of(name) == node and name not in waiting]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer: _Peer | None = None
@@ -235,15 +245,12 @@ class CoordinationServer:
             role = await admit(lines, writer, self.tokens.of)
             if role == "client":
                 peer = _Peer("client", "", writer)
-            elif role is not None and (hello := wire.decode(await lines.next())) is not None:
-                peer = self._admit(role, hello, writer)
+            elif role is not None:
+                peer = self._admit(role, await lines.next(), writer)
             while peer is not None and (line := await lines.next()):
-                message = wire.decode(line)
-                if message is None:
-                    break
                 peer.heard_s = self.now_s
-                self._hear(peer, message)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                self._hear(peer, line)
+        except (OSError, ValueError) as error:
             # A line beyond the limit or without sense, or a connection that broke: each ends it.
             if peer is not None and not isinstance(error, OSError):
                 self._complain(peer, error)
@@ -256,29 +263,31 @@ class CoordinationServer:
         """Say once per peer that it was not understood; it may come back as often as it likes."""
         if peer.name not in self._misunderstood:
             self._misunderstood.add(peer.name)
-            text = f"a message of {peer.role} {peer.name} was not understood ({error!r})"
-            self.hooks.event({"type": "warned", "text": text[:300]})
+            text = f"a message of {peer.role} {peer.name} was not understood ({error})"
+            self.host.event({"type": "warned", "text": text[:300]})
 
-    def _admit(self, role: str, message: Mapping[str, Any], writer: asyncio.StreamWriter) -> _Peer | None:
+    def _admit(self, role: str, line: bytes, writer: asyncio.StreamWriter) -> _Peer | None:
         """A worker or nursery that has logged in and tells of itself."""
-        if message["type"] != "hello":
-            return None
-        if role == "nursery" and "problem" in message:
-            self.problem = str(message["problem"])[:500]
-            return None
-        if role == "nursery":
-            return self._admit_nursery(message, writer)
-        peer = self._workers[str(message["worker"])] = _Peer(role, str(message["worker"]), writer)
-        self.perform(self.coordinator.hello(peer.name, message, self.now_s))
-        for generation, blobs in self._blobs.items():
-            for rank, data in blobs.items():
-                self._write(peer, {"type": "peer", "generation": generation, "rank": rank, "data": data})
+        hello = FROM_NURSERY.decode(line) if role == "nursery" else FROM_WORKER.decode(line)
+        match hello:
+            case NurseryHello(problem=str(problem)):
+                self.problem = problem[:500]
+            case NurseryHello():
+                return self._admit_nursery(hello, writer)
+            case WorkerHello():
+                return self._admit_worker(hello, writer)
+        return None
+
+    def _admit_worker(self, hello: WorkerHello, writer: asyncio.StreamWriter) -> _Peer:
+        peer = self._workers[hello.worker] = _Peer("worker", hello.worker, writer)
+        self.perform(self.coordinator.hello(hello, self.now_s))
+        for news in self._book.all():
+            self._write(peer, news)
         return peer
 
-    def _admit_nursery(self, message: Mapping[str, Any], writer: asyncio.StreamWriter) -> _Peer:
-        peer = _Peer("nursery", str(message["node"]), writer, self.now_s, bool(message.get("beats")))
-        pids = {str(name): int(pid) for name, pid in message.get("pids", {}).items()}
-        self.addresses[peer.name] = str(message.get("host") or writer.get_extra_info("peername")[0])[:255]
+    def _admit_nursery(self, hello: NurseryHello, writer: asyncio.StreamWriter) -> _Peer:
+        peer, pids = _Peer("nursery", hello.node, writer, self.now_s, hello.beats), hello.pids
+        self.addresses[peer.name] = (hello.host or str(writer.get_extra_info("peername")[0]))[:255]
         for known in (self._nurseries, self._returning):
             old = known.pop(peer.name, None)
             if old is not None:
@@ -288,7 +297,7 @@ class CoordinationServer:
         workers = self.coordinator.workers
         peer.stale = {name for name in pids if name not in workers or not workers[name].alive}
         for name in peer.stale:
-            self._write(peer, {"type": "kill", "worker": name})
+            self._write(peer, SendSignal(name))
         self._returning[peer.name] = peer
         self._count_if_clean(peer)
         return peer
@@ -306,7 +315,7 @@ class CoordinationServer:
         if peer.role == "worker" and self._workers.get(peer.name) is peer:
             del self._workers[peer.name]
             self._exited(peer.name)
-            node = self.hooks.node_of(peer.name)
+            node = self.host.node_of(peer.name)
             if node in self._met and node not in self._nurseries and not self._closing:
                 self._lost(peer.name)
             # A process that ended is announced by its nursery within milliseconds; only a lost machine is not.
@@ -323,145 +332,103 @@ class CoordinationServer:
                 self._lost(worker)
 
     def _lost(self, worker: str) -> None:
-        self.perform(self.coordinator.exited(worker, False, NODE_LOST, self.now_s, blame=False))
+        self.perform(self.coordinator.exited(worker, NODE_LOST, self.now_s))
 
     def _unconfirmed(self, worker: str) -> None:
-        if worker not in self._workers and self.hooks.node_of(worker) not in self._nurseries:
+        if worker not in self._workers and self.host.node_of(worker) not in self._nurseries:
             self._lost(worker)
 
-    def _hear(self, peer: _Peer, message: Mapping[str, Any]) -> None:
-        if peer.role == "worker":
-            self._hear_worker(peer.name, message)
-        elif peer.role == "nursery":
-            self._hear_nursery(peer, message)
-        else:
-            self._hear_client(peer, message)
-
-    def _hear_nursery(self, peer: _Peer, message: Mapping[str, Any]) -> None:
-        if message["type"] == "beat":
-            return
-        worker = str(message["worker"])
-        if message["type"] == "started":
-            self.pids[worker] = int(message["pid"])
-            self.perform(self.coordinator.started(worker, self.now_s))
-        elif message["type"] == "exited":
-            peer.stale.discard(worker)
-            self._count_if_clean(peer)
-            self._exits[worker] = int(message["code"])
-            # Its last words may still be on their way: they are read before the end of its connection is.
-            if worker in self._workers:
-                asyncio.get_running_loop().call_later(UNCONFIRMED_S, self._exited, worker)
+    def _hear(self, peer: _Peer, line: bytes) -> None:
+        """A line of a peer; one of a type that only another version knows is named, and the next one heard."""
+        try:
+            if peer.role == "worker":
+                self._hear_worker(peer.name, FROM_WORKER.decode(line))
+            elif peer.role == "nursery":
+                self._hear_nursery(peer, FROM_NURSERY.decode(line))
             else:
-                self._exited(worker)
+                self._hear_client(peer, line)
+        except wire.UnknownTypeError as error:
+            self._complain(peer, error)
+
+    def _hear_client(self, peer: _Peer, line: bytes) -> None:
+        try:
+            self._write(peer, self._answer(FROM_CLIENT.decode(line)))
+        except wire.UnknownTypeError as error:
+            self._write(peer, NotUnderstood(str(error)))
+        except wire.BadMessageError as error:
+            self._write(peer, NotUnderstood(str(error)))
+            raise
+
+    def _hear_nursery(self, peer: _Peer, message: FromNursery) -> None:
+        match message:
+            case Started(worker, pid):
+                self.pids[worker] = pid
+                self.perform(self.coordinator.started(worker, self.now_s))
+            case Exited(worker):
+                peer.stale.discard(worker)
+                self._count_if_clean(peer)
+                self._exits[worker] = ExitCause.of_process(message.code, out_of_memory=message.out_of_memory)
+                # Its last words may still be on their way: they are read before the end of its connection is.
+                if worker in self._workers:
+                    asyncio.get_running_loop().call_later(UNCONFIRMED_S, self._exited, worker)
+                else:
+                    self._exited(worker)
+            case NurseryHello() | NurseryBeat():
+                pass  # that it spoke is all it says
 
     def _exited(self, worker: str) -> None:
-        code = self._exits.pop(worker, None)
-        if code is not None:
-            how = f"{KILLED} {-code}" if code < 0 else f"exit code {code}"
+        cause = self._exits.pop(worker, None)
+        if cause is not None:
             known = self.coordinator.workers.get(worker)
             unheard = known is not None and not known.seen_s
-            words = self.hooks.last_words(worker) if code and unheard else ""
+            words = self.host.last_words(worker) if not cause.clean and unheard else ""
             if words:
                 self.coordinator.said_goodbye(worker, words)
-            self.perform(self.coordinator.exited(worker, code == 0, how, self.now_s))
+            self.perform(self.coordinator.exited(worker, cause, self.now_s))
 
-    def _hear_client(self, peer: _Peer, message: Mapping[str, Any]) -> None:
-        answer: Mapping[str, Any] | None
-        if message["type"] == "resize":
-            drop = [str(name) for name in message.get("drop", [])]
-            self.perform(self.coordinator.resize(int(message["workers"]), self.now_s, drop))
-            answer = {"type": "ok", "workers": self.coordinator.target}
-        elif message["type"] == "stop":
-            self.perform(self.coordinator.stop(str(message.get("cause", "asked to stop")), self.now_s))
-            answer = {"type": "ok"}
-        elif message["type"] == "signal":
-            self.signal(str(message["worker"]), int(message["signal"]))
-            answer = {"type": "ok"}
-        elif message["type"] == "status":
-            answer = {"type": "status", **self.status()}
-        else:
-            answer = self.hooks.client(message)
-        self._write(peer, answer or {"type": "unknown", "cause": f"no such request: {message['type']}"})
+    def _answer(self, message: FromClient) -> ToClient:
+        match message:
+            case Resize(workers, drop):
+                self.perform(self.coordinator.resize(workers, self.now_s, drop))
+                return Ok(self.coordinator.target)
+            case Place(places):
+                self.host.place(places)
+            case StopJob():
+                self.perform(self.coordinator.stop(message.why, self.now_s))
+            case SignalWorker(worker, number):
+                self.signal(worker, number)
+            case AskStatus():
+                return self.status()
+        return Ok()
 
     @property
     def nurseries(self) -> Collection[str]:
         """Nodes on which somebody is there who can start workers, or soon will."""
         return self._nurseries.keys() | self._returning.keys()
 
-    def status(self) -> dict[str, Any]:
-        """The job's membership as JSON values."""
-        plan = self.coordinator.current
-        return {
-            "generation": plan.generation if plan else 0,
-            "members": list(plan.members) if plan else [],
-            "target": self.coordinator.target,
-            "step": self.coordinator.step,
-            "workers": {
-                worker.name: {
-                    "phase": worker.phase.value,
-                    "pid": self.pids.get(worker.name),
-                    "node": self.hooks.node_of(worker.name),
-                    "step": worker.beat.step,
-                    "doing": worker.beat.doing,
-                }
-                for worker in self.coordinator.workers.values()
-                if worker.alive
-            },
-        }
+    def status(self) -> Status:
+        """Describe the job's membership for a client."""
+        return status_of(self.coordinator, self.pids, self.host.node_of)
 
-    def _hear_worker(self, name: str, message: Mapping[str, Any]) -> None:
-        told = self.coordinator
-        if not isinstance(told, Coordinator):
+    def _hear_worker(self, name: str, message: FromWorker) -> None:
+        coordinator = self.coordinator
+        if not isinstance(coordinator, Coordinator):
             return  # it was refused at its hello: workers of other jobs have nothing to tell
-        match message["type"]:
-            case "report":
-                event = message["event"]
+        match message:
+            case Reported(event):
                 if event.get("type") == "stepped":
-                    told.pace(float(event.get("step_s") or 0.0))
-                self.hooks.event(event)
-            case "blob":
+                    coordinator.pace(seconds(event.get("step_s")))
+                self.host.event(event)
+            case Address():
                 self._relay(name, message)
-            case "goodbye":
-                told.said_goodbye(name, str(message["cause"]))
+            case Goodbye(cause):
+                coordinator.said_goodbye(name, cause)
             case _:
-                self.perform(self._told(told, name, message))
+                self.perform(told(coordinator, name, message, self.now_s))
 
-    def _told(self, told: Coordinator, name: str, message: Mapping[str, Any]) -> list[Action]:
-        now = self.now_s
-        generation = int(message.get("generation", 0))
-        match message["type"]:
-            case "beat":
-                used = message.get("cpu_s")
-                cpu_s = None if used is None else float(used)
-                return told.beat(name, int(message["step"]), str(message["doing"]), now, cpu_s)
-            case "ready":
-                return told.ready(name, message["signature"], str(message["stream"]), now)
-            case "built":
-                return told.built(name, generation, now)
-            case "caught_up":
-                return told.caught_up(name, generation, now)
-            case "lagging":
-                return told.lagging(name, generation, str(message["why"]), now)
-            case "apart":
-                return told.apart(name, generation, str(message["why"])[:500], now)
-            case "entered":
-                return told.entered(name, generation, int(message["step"]), now)
-            case "failed":
-                return told.failed(name, generation, message["applied"], str(message["why"]), now)
-            case "left":
-                return told.left(name, now)
-            case "leave":
-                return told.resize(told.target, now, [name])
-            case "done":
-                return told.done(name, int(message["step"]), now)
-        return []
-
-    def _relay(self, name: str, message: Mapping[str, Any]) -> None:
+    def _relay(self, name: str, address: Address) -> None:
         """Pass a member's group address on to everybody in the same generation."""
-        generation, rank, data = int(message["generation"]), int(message["rank"]), str(message["data"])
-        if generation in self._blobs:
-            self._blobs[generation][rank] = data
-            news = {"type": "peer", "generation": generation, "rank": rank, "data": data}
+        if self._book.take(address):
             for peer in self._workers.values():
                 if peer.name != name:
-                    self._write(peer, news)
+                    self._write(peer, news_of(address))

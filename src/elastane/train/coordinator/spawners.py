@@ -123,7 +123,7 @@ class OwnNursery:
         self.process: subprocess.Popen[bytes] | None = None
 
     def ask(self, node: str, parentage: Parentage) -> None:
-        """Start it, once."""
+        """Start the nursery, unless it has been started."""
         if self.process is not None:
             return
         with self._log.open("ab") as log:

@@ -8,75 +8,42 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import os
 import random
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from elastane import __version__
+from elastane.train.coordinator.actions import Finish
 from elastane.train.coordinator.contract import Decider
-from elastane.train.coordinator.elastic_coordinator import Coordinator, Settings
+from elastane.train.coordinator.control_file import Control, ControlFile
+from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.exit_reason import last_words
-from elastane.train.coordinator.forkserver import ENDPOINT, NODE, TOKEN
 from elastane.train.coordinator.gang_coordinator import Meeting, PlainCoordinator
+from elastane.train.coordinator.launch_order import JobOptions as JobOptions
+from elastane.train.coordinator.launch_order import LaunchOrders
 from elastane.train.coordinator.leader_output import LeaderEcho
 from elastane.train.coordinator.login_reader import Tokens
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.ports import free_port
 from elastane.train.coordinator.script_kind import JobKind
 from elastane.train.coordinator.script_runner import Order
-from elastane.train.coordinator.scripted_events import Wish
-from elastane.train.coordinator.server import CoordinationServer, Hooks
-from elastane.train.coordinator.spawners import Nurseries, OwnNursery, Parentage
+from elastane.train.coordinator.scripted_events import Wish, grant, grant_all
+from elastane.train.coordinator.server import CoordinationServer
+from elastane.train.coordinator.spawners import Nurseries, OwnNursery
 from elastane.train.coordinator.startup_notices import WarmingWatch
 from elastane.train.coordinator.worker_places import LOCAL, Places
 from elastane.train.errors import TrainError
+from elastane.train.exit_cause import cancelled
 from elastane.train.reports.event_file import FILE_NAME, Journal
 from elastane.train.reports.events import Ended, Event, Saved, Started, from_json
 
 GRACE_S = 10.0
 """How long workers may take to leave once the job is over."""
-CONTROL_FILE = "control.json"
-
-
-@dataclass(frozen=True, slots=True)
-class JobOptions:
-    """What to run and how: a Python ``script``, or any ``program`` with its arguments.
-
-    ``places`` are workers by node; without them all are on this machine.
-    """
-
-    script: str = ""
-    arguments: tuple[str, ...] = ()
-    program: tuple[str, ...] = ()
-    python: str = ""
-    """The interpreter of an adaptive script; empty is our own."""
-    places: Mapping[str, int] = field(default_factory=dict)
-    run: Path = Path("runs/job")
-    records: Path | None = None
-    """Where the supervisor keeps what workers shall not write (plans, reports, its address): else in ``run``."""
-    settings: Settings = field(default_factory=Settings)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    directory: Path = Path()
-    module: bool = False
-    threads: int = 1
-    preload: tuple[str, ...] = ()
-    host: str = "127.0.0.1"
-    wishes: tuple[Wish, ...] = ()
-    seed: int = 0
-    warm_nice: int = 5
-    kind: JobKind = JobKind.ADAPTIVE
-    guessed: bool = False
-    """Nobody said what kind it is: a worker of a plain job that calls into ``elastane.train`` is heard."""
-    told_alone: bool = True
-    """Whether the only worker of a plain job gets what torchrun would set."""
 
 
 class Supervisor:
@@ -93,7 +60,8 @@ class Supervisor:
         self._records = options.records or options.run
         self._show = show
         from_start = options.kind is not JobKind.ADAPTIVE
-        self._echo = LeaderEcho(self._log_of, echo, from_start=from_start) if echo is not None else None
+        self._echo = LeaderEcho(options.log_of, echo, from_start=from_start) if echo is not None else None
+        self._control = ControlFile(self._records)
         self._tokens = Tokens()
         self._port = 0
         self._nurseries = nurseries or OwnNursery(options.run)
@@ -115,7 +83,7 @@ class Supervisor:
         self._journal = Journal(self._records / FILE_NAME)
         coordinator = self._coordinator(log, adopt=adopt)
         port = self._remembered(adopt=adopt)
-        server = CoordinationServer(coordinator, log, self._tokens, self._hooks())
+        server = CoordinationServer(coordinator, log, self._tokens, self)
         server.lease_s = self.options.settings.lease_s
         self._server = server
         self._port = await server.open(self.options.host, port)
@@ -165,14 +133,21 @@ class Supervisor:
     def _address_of(self, node: str) -> str:
         return self._server.addresses.get(node, "") if self._server is not None else ""
 
-    def _hooks(self) -> Hooks:
-        hooks = Hooks(event=self._event, order=self._order, place=self._place)
-        hooks.node_of, hooks.client = self._places.node_of, self._client
-        hooks.silent = self._nurseries.lost
-        hooks.last_words = lambda worker: last_words(self._log_of(worker))
-        return hooks
+    # What the server asks (``Host``).
 
-    def _place(self, worker: str) -> str:
+    def node_of(self, worker: str) -> str:
+        """Where a worker is."""
+        return self._places.node_of(worker)
+
+    def silent(self, node: str) -> None:
+        """The nursery of a node was given up: it is ended before another is started there."""
+        self._nurseries.lost(node)
+
+    def last_words(self, worker: str) -> str:
+        """What the log of a worker ends with."""
+        return last_words(self.options.log_of(worker))
+
+    def choose_node(self, worker: str) -> str:
         """Find a node for a new worker; it is on disk before anything runs there."""
         assert self._server is not None
         coordinator = self._server.coordinator
@@ -182,12 +157,6 @@ class Supervisor:
         self._server.log.append({"type": "placed", "worker": worker, "node": node})
         return node
 
-    def _client(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        if message["type"] != "place":
-            return None
-        self.place({str(node): int(count) for node, count in message["places"].items()})
-        return {"type": "ok"}
-
     def place(self, places: Mapping[str, int]) -> None:
         """So many workers on these nodes from now on."""
         server = self._server
@@ -196,83 +165,34 @@ class Supervisor:
         self._ask_for_nurseries(server)
         server.perform(server.coordinator.resize(self._places.total, server.now_s, leaving))
 
-    def _log_of(self, worker: str) -> Path:
-        return self.options.run / "logs" / f"{worker}.log"
-
     def _remembered(self, *, adopt: bool) -> int:
-        path = self._records / CONTROL_FILE
+        """The port to listen at: that of the supervisor before, whose tokens are taken over; 0 is any."""
         if not adopt:
             return 0
         try:
-            known = json.loads(path.read_text())
+            known = self._control.read()
         except (OSError, ValueError) as error:
             raise TrainError(f"{self.options.run} has no running job to take over: {error}") from error
-        # Of an earlier version, whose workers had the token of clients, they keep it.
-        self._tokens = Tokens(known.get("workers_token", known["token"]), known["token"])
-        return int(known["port"])
+        self._tokens = known.tokens
+        return known.port
 
     def _remember(self) -> None:
-        path = self._records / CONTROL_FILE
-        facts = {"host": self.options.host, "port": self._port, "pid": os.getpid()}
-        tokens = {"token": self._tokens.clients, "workers_token": self._tokens.workers}
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "w") as file:
-            json.dump({**facts, **tokens}, file)
+        self._control.write(Control(self.options.host, self._port, self._tokens))
 
     def _ask_for_nurseries(self, server: CoordinationServer) -> None:
         """Wherever workers are wanted and nobody is there who could start them."""
         for node in self._places.wanted:
             if node not in server.nurseries:
-                self._nurseries.ask(node, self._parentage())
+                self._nurseries.ask(node, self._orders.parentage())
 
-    def _parentage(self) -> Parentage:
-        options = self.options
-        # A rigid job starts once: importing PyTorch for it beforehand would only make it wait.
-        cold = options.program != () or (options.kind is JobKind.RIGID and not options.preload)
-        endpoint = f"{options.host}:{self._port}"
-        return Parentage(
-            endpoint,
-            self._tokens.workers,
-            options.run,
-            cold,
-            options.threads,
-            options.preload,
-            options.python,
-            options.environment,
-            options.directory.resolve(),
-        )
-
-    def _order(self, worker: str) -> Mapping[str, Any] | None:
+    def order(self, worker: str) -> Order | None:
+        """What a new worker is to run; None while the others of its gang could not be told where to meet."""
         assert self._server is not None
-        coordinator = self._server.coordinator
-        if isinstance(coordinator, PlainCoordinator):
-            if not coordinator.meets_at:
-                return None  # the others cannot be told where to meet rank 0 before its node is there
-            talk = self._elastic_environment(worker) if self.options.guessed else {}
-            particular, joins = {**talk, **coordinator.environment(worker)}, False
-        else:
-            particular, joins = self._elastic_environment(worker), coordinator.current is not None
-        return Order(
-            worker=worker,
-            script=self.options.script,
-            arguments=self.options.arguments,
-            program=self.options.program,
-            environment={**self.options.environment, **particular},
-            log=str(self._log_of(worker).resolve()),
-            directory=str(self.options.directory.resolve()),
-            module=self.options.module,
-            nice=self.options.warm_nice if joins else 0,
-        ).to_json()
+        return self._orders.order(worker, self.node_of(worker), self._server.coordinator)
 
-    def _elastic_environment(self, worker: str) -> dict[str, str]:
-        return {
-            ENDPOINT: f"{self.options.host}:{self._port}",
-            TOKEN: self._tokens.workers,
-            NODE: self._places.node_of(worker),
-            "ELASTANE_WORKER": worker,
-            "ELASTANE_RUN": str(self.options.run.resolve()),
-            "ELASTANE_THREADS": str(self.options.threads),
-        }
+    @property
+    def _orders(self) -> LaunchOrders:
+        return LaunchOrders(self.options, f"{self.options.host}:{self._port}", self._tokens.workers)
 
     # While it runs.
 
@@ -309,17 +229,18 @@ class Supervisor:
         if self._echo is not None:
             self._echo.finish()
         log.close()
-        (self._records / CONTROL_FILE).unlink(missing_ok=True)
+        self._control.remove()
 
     def _ended(self, coordinator: Decider) -> Ended:
-        outcome = coordinator.outcome
+        outcome = coordinator.outcome or Finish(cancelled("interrupted"))
         now = time.time()
         ended = Ended(
             now,
-            outcome.outcome if outcome else "stopped",  # type: ignore[arg-type]
-            outcome.cause if outcome else "interrupted",
+            outcome.outcome,
+            outcome.cause,
             max(coordinator.step, self._saved),
             now - self._began_s,
+            outcome.exit,
         )
         self._tell(ended)
         if self._journal is not None:
@@ -335,7 +256,8 @@ class Supervisor:
             workers = options.settings.workers
             self._tell(Started(time.time(), str(options.run), script, options.kind.value, workers, 0, 0, facts))
 
-    def _event(self, values: Mapping[str, Any]) -> None:
+    def event(self, values: Mapping[str, Any]) -> None:
+        """Report an event; what is none is passed over."""
         with contextlib.suppress(ValueError):
             event = from_json({"at_s": time.time(), **values})
             if event is not None:
@@ -354,32 +276,16 @@ class Supervisor:
         if server is None:
             return
         if self._interrupted == 1:
-            server.perform(server.coordinator.stop("interrupted", server.now_s))
+            server.perform(server.coordinator.stop(cancelled("interrupted"), server.now_s))
             if server.coordinator.current is None:
                 server.finished.set()
         else:
             server.finished.set()
 
     async def _grant_wishes(self) -> None:
-        server = self._server
-        assert server is not None
-        chance = random.Random(self.options.seed)
-        while server.coordinator.current is None:
-            await asyncio.sleep(0.02)
-        began = time.monotonic()
-        for wish in self.options.wishes:
-            while not self._may_grant(wish, time.monotonic() - began):
-                await asyncio.sleep(0.01)
-            victim = self.grant(wish, chance)
-            while wish.settled and victim and server.coordinator.workers[victim].alive:
-                await asyncio.sleep(0.01)
-        self.granted_all = True
-
-    def _may_grant(self, wish: Wish, elapsed_s: float) -> bool:
         assert self._server is not None
-        coordinator = self._server.coordinator
-        due = (coordinator.step if wish.steps else elapsed_s) >= wish.at
-        return due and (not wish.settled or self.settled)
+        await grant_all(self._server, self.options.wishes, random.Random(self.options.seed))
+        self.granted_all = True
 
     @property
     def spoken_to(self) -> bool:
@@ -394,10 +300,10 @@ class Supervisor:
             return {"generation": 0, "members": [], "workers": {}}
         status = server.status()
         workers = {
-            name: {key: facts[key] for key in ("node", "pid", "phase")}
-            for name, facts in status["workers"].items()
+            name: {"node": facts.node, "pid": facts.pid, "phase": facts.phase}
+            for name, facts in status.workers.items()
         }
-        return {"generation": status["generation"], "members": status["members"], "workers": workers}
+        return {"generation": status.generation, "members": list(status.members), "workers": workers}
 
     def workers_by_node(self) -> Mapping[str, int]:
         """Workers on each node: as many as are wanted there, or are there, whichever is more."""
@@ -413,17 +319,8 @@ class Supervisor:
 
     def grant(self, wish: Wish, chance: random.Random) -> str | None:
         """Resize, or break something on purpose; returns the worker that was hit."""
-        server = self._server
-        assert server is not None
-        if wish.action == "resize":
-            server.perform(server.coordinator.resize(wish.workers, server.now_s))
-            return None
-        members = server.status()["members"]
-        if not members:
-            return None
-        victim: str = members[0] if wish.action == "kill-leader" else chance.choice(members)
-        server.signal(victim, signal.SIGSTOP if wish.action == "stop" else signal.SIGKILL)
-        return victim
+        assert self._server is not None
+        return grant(self._server, wish, chance)
 
     async def _echo_logs(self) -> None:
         while True:
@@ -436,12 +333,3 @@ class Supervisor:
             coordinator = self._server.coordinator
             plan = coordinator.current
             self._echo.look(plan.members[0] if plan else next(iter(coordinator.workers), None))
-
-
-def control_of(run: Path) -> Mapping[str, Any]:
-    """Where a running job can be reached."""
-    try:
-        facts: Mapping[str, Any] = json.loads((run / CONTROL_FILE).read_text())
-    except (OSError, ValueError) as error:
-        raise TrainError(f"no job is running in {run}") from error
-    return facts

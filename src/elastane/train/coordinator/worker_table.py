@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from elastane.train.coordinator.cpu_activity import Effort
+from elastane.train.coordinator.worker_activity import Activity
 
 
 class Phase(StrEnum):
@@ -30,13 +31,13 @@ class Beat:
     """A worker's own account of where it is; ``since_s`` is when it got there, on our clock."""
 
     step: int = 0
-    doing: str = "warming"
+    doing: Activity = Activity.WARMING
     since_s: float = 0.0
 
 
 @dataclass(slots=True)
 class Worker:
-    """One worker process."""
+    """What the coordinator knows of one worker process."""
 
     name: str
     phase: Phase = Phase.WARMING
@@ -59,8 +60,8 @@ class Worker:
     applied: int = -1
     """Last optimizer step it has applied, while parked."""
     done: bool = False
-    cause: str = ""
-    """What it said (or what was seen) when it ended badly."""
+    words: str = ""
+    """What it said itself, or what was seen of it, before it ended badly."""
 
     @property
     def alive(self) -> bool:

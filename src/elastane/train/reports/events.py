@@ -16,12 +16,12 @@ from typing import Any, Literal
 from elastane.codec import decoded, encoded
 from elastane.models.goodput import BatchLimits
 from elastane.models.throughput import ThroughputParams
+from elastane.train.exit_cause import ExitCause, Outcome
 
 VERSION = 1
 """Version of these events; raised when a field changes its meaning, not when one is added."""
 
 ResizeKind = Literal["start", "grow", "shrink", "move", "recover"]
-Outcome = Literal["finished", "failed", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +210,8 @@ class Ended(Event):
     cause: str
     step: int
     wall_s: float
+    exit: ExitCause | None = None
+    """Why, to decide by; a run that was not supervised, or by an earlier version, has only words."""
 
 
 _TYPES: dict[str, type[Event]] = {

@@ -13,14 +13,36 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from elastane.train.coordinator.cpu_activity import EarlyEffort
 from elastane.train.coordinator.login import connect
 from elastane.train.coordinator.membership_plan import Plan
+from elastane.train.coordinator.messages import (
+    FROM_WORKER,
+    TO_WORKER,
+    Aborted,
+    Address,
+    Cancelled,
+    FromWorker,
+    Go,
+    Goodbye,
+    MemberAddress,
+    Note,
+    Over,
+    Planned,
+    Refused,
+    Reported,
+    Settled,
+    StopTraining,
+    ToWorker,
+    WorkerBeat,
+    WorkerHello,
+)
 from elastane.train.coordinator.wire import Connection
+from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.errors import MembershipChanged, Released, TrainError
 
 BEAT_S = 0.5
@@ -35,7 +57,7 @@ class Link:
     ) -> None:
         self.worker = worker
         self.step = 0
-        self.doing = "warming"
+        self.doing: str = Activity.WARMING
         self.account: dict[str, Any] = {"phase": "warming", "generation": 0, "applied": -1}
         """What a new coordinator must know of this worker."""
         self.plan: Plan | None = None
@@ -54,23 +76,27 @@ class Link:
         self.on_cancel: Callable[[int], None] = lambda _generation: None
         self._endpoint = endpoint
         self._token = token
-        self._hello = {"type": "hello", "worker": worker, "node": node, "host": host}
+        self._node, self._host = node, host
         self._news = threading.Condition()
         self._addresses: dict[int, dict[int, bytes]] = {}
         self._refused: str | None = None
         self._connection: Connection | None = None
-        self._unsent: deque[dict[str, Any]] = deque(maxlen=100)
+        self._unsent: deque[FromWorker] = deque(maxlen=100)
         threading.Thread(target=self._listen, name="link", daemon=True).start()
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
 
     def send(self, **message: Any) -> None:
+        """``tell`` for a message by the name of its type and its fields."""
+        self.tell(FROM_WORKER.read(message))
+
+    def tell(self, message: FromWorker) -> None:
         """Say something; kept for later if there is no coordinator now."""
         try:
             if self._connection is None:
                 raise OSError
             self._connection.send(message)
         except OSError:
-            if message["type"] not in ("beat", "report"):
+            if not isinstance(message, WorkerBeat | Reported):
                 self._unsent.append(message)
 
     def await_plan(
@@ -128,7 +154,7 @@ class Link:
 
     def goodbye(self, cause: str) -> None:
         """Say why this process ends."""
-        self.send(type="goodbye", cause=cause)
+        self.tell(Goodbye(cause))
 
     def exchange(self, generation: int) -> AddressExchange:
         """How members of this generation find each other."""
@@ -136,8 +162,7 @@ class Link:
 
     def put_address(self, generation: int, rank: int, data: bytes) -> None:
         """Publish this worker's group address."""
-        text = base64.b64encode(data).decode()
-        self.send(type="blob", generation=generation, rank=rank, data=text)
+        self.tell(Address(generation, rank, base64.b64encode(data).decode()))
 
     def get_address(self, generation: int, rank: int, timeout_s: float) -> bytes:
         """Wait for another member's."""
@@ -156,7 +181,7 @@ class Link:
         while True:
             try:
                 connection = connect(*self._endpoint, "worker", self._token)
-                connection.send({**self._hello, **self.account})
+                connection.send(WorkerHello(self.worker, self._node, self._host, **self.account))
                 while self._unsent:
                     connection.send(self._unsent[0])
                     self._unsent.popleft()
@@ -164,49 +189,47 @@ class Link:
                 time.sleep(RETRY_S)
                 continue
             self._connection = connection
-            for message in connection.messages():
+            for message in connection.messages(TO_WORKER):
                 self._hear(message)
             self._connection = None
             time.sleep(RETRY_S)
 
-    def _hear(self, message: Mapping[str, Any]) -> None:
+    def _hear(self, message: ToWorker) -> None:
         with self._news:
             call = self._heard_about_plans(message)
-            match message["type"]:
-                case "peer":
-                    blobs = self._addresses.setdefault(int(message["generation"]), {})
-                    blobs[int(message["rank"])] = base64.b64decode(message["data"])
-                case "go":
-                    self.go = int(message["generation"])
-                case "over":
+            match message:
+                case MemberAddress(generation, rank, data):
+                    self._addresses.setdefault(generation, {})[rank] = base64.b64decode(data)
+                case Go(generation):
+                    self.go = generation
+                case Over():
                     self.over = True
-                case "settled":
-                    self.settled = max(self.settled, int(message["generation"]))
-                case "refused":
-                    self._refuse(str(message["cause"]))
-                case "note":
-                    print(f"elastane: {message['text']}", file=sys.stderr)  # noqa: T201
+                case Settled(generation):
+                    self.settled = max(self.settled, generation)
+                case Refused(cause):
+                    self._refuse(cause)
+                case Note(text):
+                    print(f"elastane: {text}", file=sys.stderr)  # noqa: T201
             self._news.notify_all()
         if call is not None:
             call()
 
-    def _heard_about_plans(self, message: Mapping[str, Any]) -> Callable[[], None] | None:
+    def _heard_about_plans(self, message: ToWorker) -> Callable[[], None] | None:
         """Take in news about plans; returns what to do about it once the lock is free."""
-        match message["type"]:
-            case "plan":
-                self.plan = plan = Plan.from_json(message["plan"])
+        match message:
+            case Planned(plan):
+                self.plan = plan
                 return partial(self.on_plan, plan)
-            case "cancel":
-                generation = int(message["generation"])
+            case Cancelled(generation):
                 if self.plan is not None and self.plan.generation == generation:
                     self.plan = None
                 return partial(self.on_cancel, generation)
-            case "abort":
-                self.aborted = max(self.aborted, int(message["generation"]))
+            case Aborted(generation):
+                self.aborted = max(self.aborted, generation)
                 return partial(self.on_abort, self.aborted)
-            case "stop":
-                self.stop_cause = str(message["cause"])
-                if message.get("failed"):
+            case StopTraining(cause, failed):
+                self.stop_cause = cause
+                if failed:
                     # Nobody will finish a step any more: say why, and do not wait for one.
                     print(f"elastane: error: {self.stop_cause}", file=sys.stderr)  # noqa: T201
                     return partial(self.on_abort, sys.maxsize)
@@ -223,10 +246,8 @@ class Link:
     def _beat(self) -> None:
         effort = EarlyEffort()
         while True:
-            step, doing = self.step, self.doing
-            self.send(
-                type="beat", step=step, doing=doing, **effort.told(step, doing, self.account["generation"])
-            )
+            step, doing = self.step, Activity(self.doing)
+            self.tell(WorkerBeat(step, doing, effort.told(step, doing, self.account["generation"])))
             time.sleep(BEAT_S)
 
 
@@ -242,5 +263,5 @@ class AddressExchange:
         self._link.put_address(self._generation, rank, data)
 
     def get(self, rank: int, timeout_s: float) -> bytes:
-        """Wait for another's."""
+        """Wait for the address of another member."""
         return self._link.get_address(self._generation, rank, timeout_s)

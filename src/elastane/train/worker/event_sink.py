@@ -8,8 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from elastane.train.exit_cause import Outcome
 from elastane.train.reports.event_file import FILE_NAME, Journal
-from elastane.train.reports.events import Ended, Event, Outcome, Warned
+from elastane.train.reports.events import Ended, Event, Warned
 from elastane.train.reports.progress import ProgressDisplay
 from elastane.train.worker.membership import Membership
 

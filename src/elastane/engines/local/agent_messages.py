@@ -1,0 +1,104 @@
+"""Defines every message between an agent and the service's processes that ask it.
+
+Agents outlive the service, also its upgrades: what is added gets a default, and unknown fields are ignored by both.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, get_args
+
+from msgspec import Meta, field
+
+from elastane.train.coordinator.job_user import Identity
+from elastane.train.coordinator.wire import Line, Message
+
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class BeginNursery(Message, frozen=True, tag="nursery"):
+    """Have a nursery for an attempt; harmless to repeat."""
+
+    attempt: str
+    environment: dict[str, str]
+    log: str
+    cold: bool
+    python: str = ""
+    """The interpreter; empty is the agent's own."""
+    identity: Identity | None = None
+    """The user who shall run it, if not the agent's own."""
+
+
+class AskHope(Message, frozen=True, tag="hope"):
+    """Ask whether there can be a nursery for an attempt."""
+
+    attempt: str
+
+
+class Limit(Message, frozen=True, tag="limit"):
+    """Limit the memory, in bytes, of each of so many workers of an attempt."""
+
+    attempt: str
+    memory: Count
+    workers: Count
+
+
+class EndAttempt(Message, frozen=True, tag="end"):
+    """End all that works for an attempt."""
+
+    attempt: str
+
+
+class AskAgent(Message, frozen=True, tag="status"):
+    """Ask for the nurseries there are."""
+
+
+class Watch(Message, frozen=True, tag="watch"):
+    """Ask for the nurseries there are, and for signs of life from then on."""
+
+
+class ShutDown(Message, frozen=True, tag="shutdown"):
+    """End everything on the node, and the agent."""
+
+
+OfAttempt = BeginNursery | AskHope | Limit | EndAttempt
+ToAgent = OfAttempt | AskAgent | Watch | ShutDown
+TO_AGENT: Line[ToAgent] = Line("the service", *get_args(ToAgent))
+
+
+class Ok(Message, frozen=True, tag="ok"):
+    """The request has been carried out."""
+
+
+class Hopeless(Message, frozen=True, tag="hopeless"):
+    """There can be no nursery for the attempt."""
+
+    problem: str
+
+
+class Unlimited(Message, frozen=True, tag="unlimited"):
+    """This system cannot limit memory."""
+
+
+class Unfinished(Message, frozen=True, tag="unfinished"):
+    """Something of the attempt has not ended in time."""
+
+
+class AgentStatus(Message, frozen=True, tag="status"):
+    """The process of each nursery, by attempt, and of the one that waits."""
+
+    nurseries: dict[str, int] = field(default_factory=dict)
+    spare: int | None = None
+
+
+class AgentBeat(Message, frozen=True, tag="beat"):
+    """A sign of life."""
+
+
+class NotUnderstood(Message, frozen=True, tag="unknown"):
+    """The agent did not know the request, and did nothing."""
+
+    cause: str = ""
+
+
+FromAgent = Ok | Hopeless | Unlimited | Unfinished | AgentStatus | AgentBeat | NotUnderstood
+FROM_AGENT: Line[FromAgent] = Line("the agent", *get_args(FromAgent))

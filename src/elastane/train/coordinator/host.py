@@ -1,0 +1,40 @@
+"""What a coordination server needs of whoever owns it: orders for new workers, their nodes, and an ear."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from elastane.train.coordinator.script_runner import Order
+
+
+class Host(Protocol):
+    """Owns one job; the ``Supervisor``, except in tests."""
+
+    def event(self, values: Mapping[str, Any]) -> None:
+        """Take an event for the reports, as JSON values; a worker may have made it up."""
+        ...
+
+    def order(self, worker: str) -> Order | None:
+        """What a new worker is to run, and with what environment; None while that cannot be said yet."""
+        ...
+
+    def choose_node(self, worker: str) -> str:
+        """Choose a node for a new worker."""
+        ...
+
+    def node_of(self, worker: str) -> str:
+        """Where a worker is."""
+        ...
+
+    def place(self, places: Mapping[str, int]) -> None:
+        """Have so many workers on these nodes from now on."""
+        ...
+
+    def silent(self, node: str) -> None:
+        """Hear that the nursery of a node was given up because it fell silent."""
+        ...
+
+    def last_words(self, worker: str) -> str:
+        """Find out what a worker that ended badly would have said, where workers cannot say it."""
+        ...

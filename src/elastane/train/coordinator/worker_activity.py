@@ -1,0 +1,20 @@
+"""What a worker is doing, as it says itself with every beat."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Activity(StrEnum):
+    """Where the training thread of a worker is."""
+
+    WARMING = "warming"
+    """It has not come to its first step: imports, builds its model."""
+    OUTSIDE = "outside"
+    """In the script, between steps."""
+    COMPUTING = "computing"
+    WAITING = "waiting"
+    """For the other members of its group."""
+    EVALUATING = "evaluating"
+    RUNNING = "running"
+    """A process of a plain job, of which nothing more is known."""
