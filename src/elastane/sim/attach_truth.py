@@ -149,8 +149,8 @@ def _arrival(row: TraceJob, cluster: Cluster, binding: Binding, draw: list[float
         data_zone=row.data_zone,
         data_gb=row.data_gb,
         restart_s=own_restart_s(app) if binding.own_restarts else None,
-        profile=profile_of(behaviour),
-        profile_s=PROFILE_S,
+        profile=(profile := profile_of(behaviour)),
+        profile_s=PROFILE_S if profile else 0.0,
     )
 
 

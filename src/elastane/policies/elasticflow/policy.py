@@ -191,4 +191,4 @@ class ElasticFlowOracle(ElasticFlow):
 
     name: ClassVar[str] = "elasticflow-oracle"
     title: ClassVar[str] = "ElasticFlow, all-knowing"
-    needs: ClassVar[Needs] = replace(ElasticFlow.needs, oracle=True)
+    needs: ClassVar[Needs] = replace(ElasticFlow.needs, oracle=True, profile=False)
