@@ -24,7 +24,14 @@ from elastane.sim.truth.catalog_job import CatalogJob
 from elastane.sim.truth.measured import MeasuredApp
 from elastane.sim.truth.measured_job import MeasuredJob
 from elastane.sim.truth.typed_job import TypedMeasuredJob
-from elastane.sim.typed_binding import PROFILE_S, only_types, own_restart_s, profile_of, typed_profiles
+from elastane.sim.typed_binding import (
+    OWN_RESTARTS,
+    PROFILE_S,
+    only_types,
+    own_restart_s,
+    profile_of,
+    typed_profiles,
+)
 from elastane.sim.workloads.optimus_like import is_server_app
 from elastane.sim.workloads.trace import Trace, TraceJob
 from elastane.simcore.job_run import Arrival
@@ -93,6 +100,8 @@ def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[l
     notes = [f"jobs wider than the cluster that were left out: {too_wide}"] if too_wide else []
     if refused:
         notes.append(f"jobs that cannot be simulated and were left out: {len(refused)} (first: {refused[0]})")
+    if binding.own_restarts:
+        notes.append(OWN_RESTARTS)
     return arrivals, [*notes, declaration.note(binding.declare_error)]
 
 

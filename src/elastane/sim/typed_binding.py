@@ -13,6 +13,8 @@ from elastane.simcore.job_run import Profiled
 
 PROFILE_S = 20.0
 """Seconds in which short runs on one GPU of each type are made, all types at the same time (Sia, SOSP'23, §3.2)."""
+OWN_RESTARTS = "restarts take what was published of each application; --restart holds for others only"
+"""A note on every run with such restarts."""
 _BATCHES = 10
 _read = cache(measured_types)
 """Profiles per type, read once."""

@@ -100,7 +100,7 @@ def _solve(
                 LinearConstraint(one_each, -np.inf, 1.0),
                 LinearConstraint(used, -np.inf, np.array([float(number) for number in gpus.values()])),
             ],
-            options={"mip_rel_gap": gap, **_QUIET},
+            options={"mip_rel_gap": gap, **_QUIET},  # type: ignore[arg-type]
         )
     if answer.x is None:  # leaving out every job that is not fixed is always allowed
         raise ArithmeticError(f"the program of {len(entries)} choices was not solved: {answer.message}")
