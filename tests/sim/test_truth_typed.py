@@ -9,11 +9,16 @@ import pytest
 
 from elastane.cluster import Batch, Grant
 from elastane.errors import ElastaneError
+from elastane.policies.contract import Needs
+from elastane.policies.view import Info, Request
 from elastane.sim.run import simulate
 from elastane.sim.spec import RunSpec
 from elastane.sim.truth.measured_types import measured_types
 from elastane.sim.truth.pipelined import PipelinedApp
 from elastane.sim.truth.typed_job import TypedMeasuredJob
+from elastane.simcore.agents import Agents
+from elastane.simcore.job_run import Arrival, JobRun
+from elastane.simcore.physics import Physics
 
 SPEEDS = {"slow": 1.0, "t4": 0.5}
 """Seconds per pass on each type, in those of the slowest."""
@@ -132,3 +137,23 @@ def test_a_mixed_cluster_is_simulated_with_profiles_of_each_type(tmp_path: Path,
     )
     assert len(result.jobs) == 7
     assert all(job.finish_s is not None for job in result.jobs)
+
+
+def test_a_policy_may_have_types_taken_for_one(tmp_path: Path) -> None:
+    """Published baselines do not tell types apart: their jobs learn one model from runs on all of them."""
+    types = measured_types(write_typed(tmp_path), ("slow", "t4"))
+    behaviour = TypedMeasuredJob.of(types, types.limits())
+    known = {}
+    for apart in (True, False):
+        agents = Agents(Needs(info=Info.SPEED, rebatch=True, types_apart=apart), Physics(), 0)
+        run = JobRun(Arrival("j", 0.0, behaviour, Request(1, 1, 4)), None, 30.0, 0.0)
+        run.learner = agents.learner(run.arrival)
+        for kind in ("slow", "t4"):
+            run.gpu_type, run.batch = kind, Batch(16, 0)
+            run.hold(Grant.of([("n", 1)]))
+            agents.measure(run, behaviour.pace(Grant.of([("n", 1)]), kind, run.batch, 0.0))
+        agents.catch_up([run])
+        model = run.learner.model()
+        assert model is not None
+        known[apart] = set(model.params)
+    assert known == {True: {"slow", "t4"}, False: {""}}

@@ -18,6 +18,7 @@ class Needs:
     ``rebatch`` lets jobs choose their own batch for the GPUs they get; otherwise they keep their owner's.
     ``profile`` has every job run for a few seconds on one GPU of each accelerator type before it starts, where the
     world can do that; it charges the time.
+    ``types_apart`` False has a simulated job's model take all accelerator types for one, as published baselines do.
     ``oracle`` asks the simulator for the truth in place of estimates: such a policy is a bound, labelled so.
     """
 
@@ -28,6 +29,7 @@ class Needs:
     oracle: bool = False
     rebatch: bool = False
     profile: bool = False
+    types_apart: bool = True
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,13 @@ class Agents:
             gradient_s, noise = gradient_s * error[0], None if noise is None else noise * error[2]
             step_s = max(step_s * error[1], gradient_s)
         shape = run.grant.shape
-        learner.observe(run.gpu_type, len(shape), sum(shape), run.batch.per_gpu, gradient_s, step_s)
+        learner.observe(self._known_type(run), len(shape), sum(shape), run.batch.per_gpu, gradient_s, step_s)
         if noise is not None:
             learner.observe_noise(noise, run.done)
+
+    def _known_type(self, run: JobRun) -> str:
+        """The accelerator type as far as the policy distinguishes types."""
+        return run.gpu_type if self._needs.types_apart else ""
 
     def _measure_servers(self, run: JobRun, learner: ServerLearner, pace: Pace) -> None:
         """The speed a job with parameter servers reports, with measurement error."""
@@ -112,7 +116,7 @@ class Agents:
         by_type: dict[str, list[JobRun]] = {}
         for run in runs:
             if run.learner is not None and run.grant is not None:
-                by_type.setdefault(run.gpu_type, []).append(run)
+                by_type.setdefault(self._known_type(run), []).append(run)
         for kind, group in by_type.items():
             learners = [run.learner for run in group if run.learner]
             allocations = [(len(run.grant.shape), run.workers) for run in group if run.grant]
