@@ -1,4 +1,4 @@
-"""Sia: its policy, Pollux and our own on its workloads and mixed cluster, with its profiles as truth; decision time.
+"""Sia: its policy, Pollux, Gavel and our own on its workloads and cluster, its profiles as truth; decision time.
 
 ``python -m benchmarks.schedulers.sia [--quick]`` exits non-zero if a gate was missed; quick leaves out the long trace.
 """
@@ -19,7 +19,7 @@ from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.throughput import ThroughputParams
 from elastane.policies.contract import Needs
 from elastane.policies.pollux import Pollux
-from elastane.policies.registry import make_policy, policy_names
+from elastane.policies.registry import make_policy
 from elastane.policies.view import ELASTIC, Facts, JobState, JobView, Ledger, Request, View, masked
 from elastane.scheduling.decide import decide
 from elastane.sim.run import prepare, simulate
@@ -32,6 +32,7 @@ CLUSTER = "6x4:t4,3x8:rtx2080ti,2x8:a100"
 
 _HOUR_S = 3600.0
 _JOBS, _NODES = 1000, 256
+_GAVEL_ROUND_S = 360.0
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,10 @@ def sia(figures: Figures) -> None:
     """Gates: ours at most Sia in mean JCT, a decision for 1,000 jobs on 256 nodes within a second of processor time."""
     _decisions(figures)
     workloads = WORKLOADS[:-1] if "--quick" in sys.argv else WORKLOADS
-    policies = ["sia", "pollux", "elastane", *(name for name in ("gavel",) if name in policy_names())]
+    policies = ("sia", "pollux", "elastane")
     found = {(w.file, policy): _measure(figures, w, policy) for w in workloads for policy in policies}
+    for workload in WORKLOADS[:-1]:  # on the long trace rigid jobs pile up (a hundred at a time in the paper)
+        _measure(figures, workload, "gavel")
     for workload in workloads:
         mean = found[workload.file, "sia"].mean
         aware, unaware = mean / found[workload.file, "pollux"].mean, mean / _unaware(workload)
@@ -95,14 +98,14 @@ def sia(figures: Figures) -> None:
 
 
 def replay_spec(workload: str, policy: str) -> RunSpec:
-    """The published setting: rounds of a minute, restarts as measured per application, online fits for every policy."""
+    """The published setting: rounds of a minute (Gavel: six), restarts per application, online fits for all."""
     return RunSpec(
         workload=str(shared_data("data", "sia", "workloads", f"{workload}.csv")),
         policy=policy,
         cluster=CLUSTER,
         profiles=str(shared_data("data", "sia", "profiles")),
         compat="sia",
-        physics=Physics(interval_s=60.0),
+        physics=Physics(interval_s=_GAVEL_ROUND_S if policy == "gavel" else 60.0),
     )
 
 
