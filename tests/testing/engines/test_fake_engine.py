@@ -161,9 +161,9 @@ def test_what_was_never_started_ends_without_a_start() -> None:
     assert not bench.engine.starts
 
 
-def test_a_suspended_job_goes_on_and_a_rigid_one_begins_anew() -> None:
+def test_a_suspended_job_goes_on_and_a_command_begins_anew() -> None:
     bench = Bench(start_s=0.0, leave_s=0.0)
-    for job, kind, done in (("a", "adaptive", 500.0), ("r", "rigid", 0.0)):
+    for job, kind, done in (("a", "adaptive", 500.0), ("r", "command", 0.0)):
         bench.ensure(job, ("n0", 1), kind=kind)
         bench.after(5.0)
         bench.engine.ensure(Wanted(bench.want(job, kind=kind).launch, None, Ending.SUSPEND))
@@ -173,10 +173,10 @@ def test_a_suspended_job_goes_on_and_a_rigid_one_begins_anew() -> None:
         assert bench.engine.done(job) == pytest.approx(done)
 
 
-def test_a_lost_node_costs_an_adaptive_job_its_workers_there_and_a_rigid_one_everything() -> None:
+def test_a_lost_node_costs_an_adaptive_job_its_workers_there_and_a_command_everything() -> None:
     bench = Bench()
     bench.ensure("a", ("n0", 1), ("n1", 1))
-    bench.ensure("r", ("n0", 1), ("n1", 1), kind="rigid")
+    bench.ensure("r", ("n0", 1), ("n1", 1), kind="command")
     bench.after(2.0)
     bench.engine.lose_node("n1")
     assert list(bench.engine.nodes()) == ["n0"]
