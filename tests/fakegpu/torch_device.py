@@ -56,7 +56,7 @@ def _module(extension: Any) -> types.ModuleType:
     module.init = module._lazy_init = extension.init
     module.synchronize = lambda device=None: torch.accelerator.synchronize(index(device))
     module.current_stream = lambda device=None: torch.accelerator.current_stream(index(device))
-    module.get_device_name = lambda device=None: f"Pretend GPU {extension.physical(index(device))}"
+    module.get_device_name = lambda device=None: "Pretend GPU"
     module.get_rng_state = lambda device=NAME: extension.default_generator(index(device)).get_state()
     module.set_rng_state = lambda state, device=NAME: extension.default_generator(index(device)).set_state(
         state

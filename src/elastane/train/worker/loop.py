@@ -115,7 +115,7 @@ class Loop:
         """The step that the loop body computes, or has just completed."""
         self._state = state
         self._cut = StepCut(settings, recipe)
-        self._host_tail = HostTail(membership.device)
+        self.host_tail = HostTail(membership.device)
         self._updates = Updates(settings, recipe, membership, state, reporter)
         self._leader = LeaderDuties(membership, reporter, parts.keeper, host)
         self._feed: Feed | None = None
@@ -127,8 +127,10 @@ class Loop:
 
     def _crew_of(self, state: TrainingState, host: Host) -> LoopCrew:
         mode, seed, virtual = self.settings.mode.value, self.settings.seed, self.settings.virtual
+        # Bits are those of a kind of device; means are equal up to rounding on any.
+        same = self.membership.device.signature() if self.settings.mode is Mode.CONSISTENT else {}
         hooks = LoopHooks(
-            {"mode": mode, "seed": seed, "virtual": virtual},
+            {"mode": mode, "seed": seed, "virtual": virtual, **same},
             lambda: self.begun == self.position.step,
             self._members_changed,
         )
@@ -426,7 +428,7 @@ class Loop:
             if not problem:
                 if self.gears.changed is not None:
                     self._settle()
-                self._apply(vector, table, *self._times.commit(self._host_tail.committed))
+                self._apply(vector, table, *self._times.commit(self.host_tail.committed))
                 return True
             self._recover(problem, time.perf_counter() - began)
             if self.step != self.begun:
@@ -463,7 +465,7 @@ class Loop:
         m, adaptation = self.membership, self.adaptation
         m.doing("waiting", self.step)
         question = NoQuestion() if m.device.is_cpu else self._updates.question(adaptation)
-        return exchange(m, gear, self.shares, row, self._host_tail, question)
+        return exchange(m, gear, self.shares, row, self.host_tail, question)
 
     def _apply(self, vector: GradientVector, table: Table, passes_s: list[float], sync_s: float) -> None:
         samples, made, adaptation = self.shares.total, self.begun + 1, self.adaptation
