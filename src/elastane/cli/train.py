@@ -19,6 +19,7 @@ from elastane.train.errors import TrainError
 
 if TYPE_CHECKING:
     from elastane.train.coordinator.messages import FromClient
+    from elastane.train.coordinator.own_devices import OwnDevices
     from elastane.train.coordinator.supervisor import JobOptions
 
 Said = TypeVar("Said")
@@ -58,6 +59,10 @@ def run(
     lease: float = typer.Option(6.0, min=0.5, help="Seconds of silence after which a worker counts as lost."),
     hello: float = typer.Option(600.0, min=1.0, help="Seconds a worker may take until it calls et.init()."),
     seed: int = typer.Option(0, help="Chooses the victims of --chaos."),
+    transport: str = typer.Option(
+        "staged", envvar="ELASTANE_TRANSPORT", help="Gradients between GPUs: staged, nccl or auto."
+    ),
+    share_devices: bool = typer.Option(False, "--share-devices", help="Several workers may use the same GPU."),
     kind: str = typer.Option("auto", help="auto (by what SCRIPT uses), adaptive, resizable or command."),
     module: bool = typer.Option(False, "-m", help="SCRIPT is a module name, as with python -m."),
     as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON."),
@@ -65,6 +70,7 @@ def run(
     """Run a script alone on this machine."""
     from rich.console import Console
 
+    from elastane.train.coordinator.own_devices import OwnDevices
     from elastane.train.coordinator.script_kind import JobKind, choose_kind, source_of_module
     from elastane.train.coordinator.scripted_events import parse_wishes
     from elastane.train.coordinator.settings import Settings
@@ -75,6 +81,7 @@ def run(
     from elastane.train.reports.summary import summarise
     from elastane.train.run_folder import default_run
     from elastane.train.torch_range import check_torch
+    from elastane.train.transport_choice import wished
 
     _refuse_commands([script, *(arguments or ())], module=module)
     if not module and not Path(script).is_file():
@@ -83,17 +90,28 @@ def run(
     choice = choose_kind(kind, source)
     if choice.kind is JobKind.ADAPTIVE:
         check_torch()
+    wishes = parse_wishes(resize, chaos)
+    devices = _devices(share_devices) if choice.kind is JobKind.ADAPTIVE else OwnDevices()
+    devices.check(max([workers, *(wish.workers for wish in wishes)]))
     options = JobOptions(
         script=script if module else str(Path(script).resolve()),
         arguments=tuple(arguments or ()),
         run=run_dir or default_run(script, time.time()),
-        settings=Settings(workers=workers, shadow=not no_shadow, lease_s=lease, hello_s=hello),
+        settings=Settings(
+            workers=workers,
+            max_workers=devices.most_workers,
+            shadow=not no_shadow,
+            transport=wished(transport),
+            lease_s=lease,
+            hello_s=hello,
+        ),
         environment={"ELASTANE_MODE": mode} if mode else {},
         directory=Path.cwd(),
         module=module,
         threads=threads,
         preload=tuple(filter(None, preload.split(","))),
-        wishes=parse_wishes(resize, chaos),
+        wishes=wishes,
+        devices=devices,
         seed=seed,
         kind=choice.kind,
         told_alone=told_alone(choice.kind, source),
@@ -122,6 +140,18 @@ def run(
     if ended.outcome != "finished":
         typer.echo(f"elastane: {ended.outcome}: {ended.cause}", err=True)
         raise typer.Exit(130 if ended.outcome == "stopped" else 1)
+
+
+def _devices(shared: bool) -> OwnDevices:
+    """The accelerators that workers are given here; those that are left out are told of."""
+    from elastane.accelerators import discover
+    from elastane.accelerators.probe import torch_builds
+    from elastane.train.coordinator.own_devices import locks_of_user, own_devices
+
+    found = discover()
+    for problem in found.problems:
+        typer.echo(f"note: {problem}", err=True)
+    return own_devices(found.devices, torch_builds(), os.environ, shared=shared, locks=locks_of_user())
 
 
 def how_to_resume(options: JobOptions, workers: int, script: str, mode: str | None) -> str:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from elastane.train.coordinator.actions import Finish
+from elastane.train.coordinator.membership_plan import Kind, Plan
 from elastane.train.coordinator.plan_log import PlanLog, finish_entry, finish_of
 from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind, cancelled, given_up
+from elastane.train.transport_choice import TransportKind
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,12 @@ def test_an_end_that_an_earlier_version_wrote_keeps_its_outcome_and_its_words() 
         Finish(given_up("exit code 3")),
         Finish(given_up("x")),
     ]
+
+
+def test_a_plan_tells_its_transport_and_one_of_an_earlier_version_means_gloo() -> None:
+    plan = Plan(3, Kind.REBUILD, ("w1", "w2"), transport=TransportKind.NCCL_LIKE)
+    values = plan.to_json()
+    assert values["transport"] == "nccl"
+    assert Plan.from_json(values) == plan
+    del values["transport"]
+    assert Plan.from_json(values).transport is TransportKind.GLOO_CPU

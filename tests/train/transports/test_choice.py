@@ -25,18 +25,18 @@ STAGED, NCCL = TransportKind.STAGED, TransportKind.NCCL_LIKE
 
 
 def test_cpus_use_gloo() -> None:
-    assert choose_transport([CPU, CPU], recovering=False, communicator=True) == Choice(TransportKind.GLOO_CPU)
+    assert choose_transport([CPU, CPU], urgent=False, communicator=True) == Choice(TransportKind.GLOO_CPU)
 
 
 def test_whole_and_different_devices_use_a_communicator_where_it_is_asked_for() -> None:
-    assert choose_transport([A, B], recovering=False, communicator=True) == Choice(NCCL)
-    assert choose_transport([A, replace(A, host="h2")], recovering=False, communicator=True) == Choice(NCCL)
-    assert choose_transport([A, B], recovering=False, communicator=False) == Choice(STAGED)
-    assert choose_transport([A], recovering=False, communicator=True) == Choice(STAGED)
+    assert choose_transport([A, B], urgent=False, communicator=True) == Choice(NCCL)
+    assert choose_transport([A, replace(A, host="h2")], urgent=False, communicator=True) == Choice(NCCL)
+    assert choose_transport([A, B], urgent=False, communicator=False) == Choice(STAGED)
+    assert choose_transport([A], urgent=False, communicator=True) == Choice(STAGED)
 
 
 def test_after_a_death_nobody_waits_for_a_communicator() -> None:
-    assert choose_transport([A, B], recovering=True, communicator=True) == Choice(STAGED)
+    assert choose_transport([A, B], urgent=True, communicator=True) == Choice(STAGED)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_after_a_death_nobody_waits_for_a_communicator() -> None:
     ],
 )
 def test_where_it_cannot_be_had_the_reason_is_told(other: MemberDevice, told: str) -> None:
-    choice = choose_transport([A, other], recovering=False, communicator=True)
+    choice = choose_transport([A, other], urgent=False, communicator=True)
     assert choice.kind is STAGED
     assert told in choice.note
     assert choice.note.endswith(": gradients travel through main memory")

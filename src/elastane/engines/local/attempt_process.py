@@ -32,6 +32,7 @@ from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.coordinator.torchrun_env import told_alone
 from elastane.train.errors import TrainError
 from elastane.train.exit_cause import ExitCause, ExitKind
+from elastane.train.transport_choice import TRANSPORT, wished
 
 HELLO = "ELASTANE_HELLO_S"
 """In a job's environment: how long its workers may take until they call ``et.init()``."""
@@ -128,6 +129,7 @@ class AttemptProcess:
             workers=max(1, sum(self._places.values())),
             max_workers=launch.most_workers,
             hello_s=_hello_s(launch.environment.get(HELLO)),
+            transport=wished(launch.environment.get(TRANSPORT)),
         )
         return JobOptions(
             script="" if outside else what.script,

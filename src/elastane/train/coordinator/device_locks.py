@@ -18,6 +18,10 @@ NODE_DEVICES = "ELASTANE_DEVICES"
 """Set for a node that has accelerators: the folder of the locks, a ``|``, and the devices' names (``visible_as``)."""
 WORKER_DEVICES = "ELASTANE_WORKER_DEVICES"
 """How many a worker needs; less than one is a share of whatever is there, and takes none."""
+FALL_BACK = "ELASTANE_SHARED_DEVICE"
+"""Set where workers may share devices: the name of the one to use if none is free."""
+CLAIMED = "ELASTANE_CLAIMED"
+"""Set for a worker that has devices: their names."""
 _PATIENCE_S, _LOOK_S = 30.0, 0.05
 
 
@@ -33,8 +37,10 @@ def claim(environment: MutableMapping[str, str], patience_s: float = _PATIENCE_S
         for name in names.split(","):
             if len(taken) < int(wanted) and name not in taken and _take(lock_of(Path(folder), name)):
                 taken.append(name)
+        if len(taken) < int(wanted) and FALL_BACK in environment:
+            taken = [environment[FALL_BACK]]
         if len(taken) >= int(wanted):
-            environment.update(visible(taken))
+            environment.update({**visible(taken), CLAIMED: ",".join(taken)})
             return ""
         if time.monotonic() > deadline:
             return f"only {len(taken)} of {int(wanted)} accelerators of this node became free"

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Spawn
+from elastane.train.coordinator.communicators import Communicators
 from elastane.train.coordinator.cpu_activity import Effort
 from elastane.train.coordinator.hang_detection import first_steps
 from elastane.train.coordinator.liveness import desertion, hanging, late, left_early, silence, unheard
@@ -52,6 +53,7 @@ from elastane.train.coordinator.transitions import (
 from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_table import Phase, Worker, first_difference
 from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind, given_up
+from elastane.train.transport_choice import UNTOLD, MemberDevice
 
 
 class Coordinator:
@@ -65,7 +67,9 @@ class Coordinator:
         self.outcome: Finish | None = None
         self.step = 0
         self._transition: Transition = Steady()
+        self._communicators = Communicators(settings.transport)
         self._published = 0
+        self._published_s = 0.0
         self._dropped: set[str] = set()
         self._let_gone: set[str] = set()
         self._born = 0
@@ -140,7 +144,7 @@ class Coordinator:
         self._send(name, Welcome(self.settings.lease_s))
         if isinstance(self._transition, Adopting):
             worker.entered, worker.phase = hello.generation, hello.phase
-            worker.signature, worker.stream = hello.signature, hello.stream
+            worker.signature, worker.stream, worker.device = hello.signature, hello.stream, hello.device
             worker.applied, worker.done = hello.applied, hello.done
         return self._settle(now_s)
 
@@ -151,7 +155,14 @@ class Coordinator:
             worker.started_s = now_s
         return self._settle(now_s)
 
-    def ready(self, name: str, signature: Mapping[str, Any], stream: str, now_s: float) -> list[Action]:
+    def ready(
+        self,
+        name: str,
+        signature: Mapping[str, Any],
+        stream: str,
+        now_s: float,
+        device: MemberDevice = UNTOLD,
+    ) -> list[Action]:
         """A worker has built its model and may be planned in."""
         worker = self._seen(name, now_s)
         if worker is None or worker.phase is not Phase.WARMING:
@@ -167,6 +178,7 @@ class Coordinator:
                 self._fail(given_up(cause))
             return self._settle(now_s)
         worker.phase, worker.signature, worker.stream = Phase.READY, signature, stream
+        worker.device = device
         worker.ready_s = now_s
         limit = signature.get("settings", {}).get("virtual")
         if limit and self.target > limit:
@@ -174,12 +186,20 @@ class Coordinator:
             self.target = limit
         return self._settle(now_s)
 
-    def built(self, name: str, generation: int, now_s: float) -> list[Action]:
-        """A worker has connected the group of a plan that is being prepared."""
+    def built(self, name: str, generation: int, now_s: float, lacking: str = "") -> list[Action]:
+        """A worker has connected the group of a plan that is being prepared; ``lacking``: but no communicator."""
         worker = self._seen(name, now_s)
-        if worker is not None:
+        if worker is not None and lacking:
+            self._without_communicator(worker, generation, lacking)
+        elif worker is not None:
             worker.built = max(worker.built, generation)
         return self._settle(now_s)
+
+    def _without_communicator(self, worker: Worker, generation: int, why: str) -> None:
+        self._communicators.refused(worker, why)
+        match self._transition:
+            case Preparing(plan, _, plain_copy) if plan.generation == generation:
+                self._cancel(plan, plain_copy=plain_copy)
 
     def caught_up(self, name: str, generation: int, now_s: float) -> list[Action]:
         """A joiner's state follows the training at most a step behind."""
@@ -221,6 +241,8 @@ class Coordinator:
         after = None if recovers(self._transition) else self.current
         ends = self._published if after is None else after.generation
         if generation >= ends:
+            if not recovers(self._transition):
+                self._communicators.broke(self.current)
             self._break(why)
         return self._settle(now_s)
 
@@ -403,6 +425,7 @@ class Coordinator:
 
     def _lost(self, worker: Worker, phase: Phase, cause: ExitCause) -> None:
         self._apart = 0  # who could not be connected may have been this one
+        self._communicators.explained()
         self._out.append(Record({"type": "gone", "worker": worker.name}))
         self._out.append(
             Emit({"type": "worker_lost", "worker": worker.name, "cause": str(cause), "step": self.step})
@@ -479,6 +502,10 @@ class Coordinator:
         return self.outcome is not None or (any(w.done for w in trained) and not recovers(self._transition))
 
     def _publish(self, plan: Plan, now_s: float, *, plain_copy: bool = False) -> None:
+        plan = self._communicators.planned(plan, self.workers)
+        for note in self._communicators.notes():
+            self._warn(note)
+        self._published_s = now_s
         self._transition = Entering(plan, now_s) if plan.urgent else Preparing(plan, now_s, plain_copy)
         self._published = plan.generation
         self._out.append(Record({"type": "plan", "plan": plan.to_json()}))
@@ -587,12 +614,18 @@ class Coordinator:
         for worker in change.surplus:
             worker.phase = Phase.GONE
             self._out.append(Kill(worker.name, "no longer wanted"))
-        if change.waits(self.target, now_s, self.settings.join_patience_s):
-            return
-        if change.joiners or change.leavers:
+        patience_s = self.settings.join_patience_s
+        waits = change.waits(self.target, now_s, patience_s)
+        if not waits and (change.joiners or change.leavers):
             shadow = self.settings.shadow
             plan = change_plan(self._published + 1, change, shadow=shadow, plain_copy=plain_copy)
             self._publish(plan, now_s, plain_copy=plain_copy)
+        elif (
+            not waits or now_s - self._published_s >= patience_s
+        ):  # who comes soon brings a new transport anyway
+            rebuilt = self._communicators.rebuilding(self._published + 1, current, self.workers)
+            if rebuilt is not None:
+                self._publish(rebuilt, now_s, plain_copy=plain_copy)
 
     def _look_at_deadline(self, now_s: float) -> None:
         """Give up what takes too long: a plan that cannot be prepared, or members that do not enter one."""
@@ -601,6 +634,7 @@ class Coordinator:
                 self._warn(
                     f"generation {plan.generation} could not be prepared in {self.settings.prepare_s:g} s"
                 )
+                self._communicators.late(plan, self.workers)
                 self._cancel(plan, plain_copy=plan.shadow)
             case Entering(plan, since_s) if now_s - since_s > self.settings.enter_s:
                 self._transition = Entering(plan, now_s)

@@ -2,7 +2,8 @@
 
 It stays single-threaded for life (a fork copies only one thread, and locks held by others stay locked), does
 no tensor work, and lives in a session of its own, so that neither Ctrl-C nor the end of the coordinator
-reaches it.  It starts, watches and kills workers; what they do is not its business.
+reaches it.  It starts, watches and kills workers; what they do is not its business.  If a module of ``--preload``
+has touched a device or started a thread, it starts workers cold, and says which module that was.
 
 A nursery that cannot import what workers need tells the coordinator why (``problem`` in its hello) and ends.  The
 supervisor then fails the job with that sentence, so no engine needs to watch nurseries for it.
@@ -21,6 +22,7 @@ import time
 from typing import Any
 
 from elastane.train.coordinator import exit_note, script_runner
+from elastane.train.coordinator.fork_safety import what_forbids_forking
 from elastane.train.coordinator.job_user import become_told
 from elastane.train.coordinator.leases import BEAT_S
 from elastane.train.coordinator.login import connect
@@ -47,30 +49,39 @@ LEASHED = "ELASTANE_LEASHED"
 """Set, to the process id of its parent, for a nursery that must not outlive it.  Workers never outlive theirs."""
 WAITING = "ELASTANE_WAITING"
 """Set for a nursery that learns whom to serve only once it is warm: by a line of JSON on its standard input."""
+_ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""Has ``torch.cuda.is_available()`` ask the management library, which initialises nothing."""
 ORPHAN_PATIENCE_S = 60.0
 """How long a nursery without children waits for a new coordinator."""
 
 
-def warm_up(modules: list[str]) -> None:
-    """Import what every worker would import; building one optimizer pulls in most of PyTorch's lazy parts."""
+def warm_up(modules: list[str]) -> str:
+    """Import what every worker would import; why workers have to start cold all the same, or nothing.
+
+    Building one optimizer pulls in most of PyTorch's lazy parts.
+    """
+    os.environ.setdefault(_ASK_NVML, "1")
     torch = importlib.import_module("torch")
     importlib.import_module("torch.distributed")
     torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
     importlib.import_module("elastane.train.script.api")
+    problem = _cold_by("importing PyTorch", what_forbids_forking())
     for module in modules:
         importlib.import_module(module)
+        problem = problem or _cold_by(f"the module {module!r} of --preload", what_forbids_forking())
+    return problem
 
 
-def lacking(modules: list[str]) -> str:
-    """Warm up; returns why workers cannot be started here, in one line, or nothing."""
-    try:
-        warm_up(modules)
-    except ImportError as error:
-        if error.name == "torch":
-            remedy = f"{sys.executable} -m pip install 'elastane[torch]'"
-            return f"{sys.executable} has no PyTorch; install it with: {remedy}"
-        return f"{sys.executable} cannot import what workers need: {error}"
-    return ""
+def _cold_by(who: str, deed: str) -> str:
+    return f"{who} {deed}: workers start cold (about 10 s instead of 0.1 s)" if deed else ""
+
+
+def lacking(error: ImportError) -> str:
+    """Why workers cannot be started here, in one line."""
+    if error.name == "torch":
+        remedy = f"{sys.executable} -m pip install 'elastane[torch]'"
+        return f"{sys.executable} has no PyTorch; install it with: {remedy}"
+    return f"{sys.executable} cannot import what workers need: {error}"
 
 
 def report(problem: str) -> None:
@@ -86,7 +97,9 @@ def report(problem: str) -> None:
 class Nursery:
     """Serves one coordinator at a time; reconnects when it is replaced."""
 
-    def __init__(self) -> None:
+    def __init__(self, cold: str = "") -> None:
+        """``cold``: why workers are not forked, if so."""
+        self._cold = cold
         self._endpoint = address(os.environ[ENDPOINT])
         self._token = os.environ[TOKEN]
         self._node = os.environ.get(NODE, "local")
@@ -122,7 +135,8 @@ class Nursery:
             # Workers inherit it: their groups must not depend on what a host name resolves to.
             os.environ[HOST] = os.environ.get(HOST) or self._connection.own_address
             pids = {name: pid for pid, name in self._children.items()}
-            self._connection.send(NurseryHello(self._node, os.environ[HOST], pids, beats=True))
+            hello = NurseryHello(self._node, os.environ[HOST], pids, beats=True, note=self._cold)
+            self._connection.send(hello)
         except OSError:
             self._connection = None
             return False
@@ -195,13 +209,10 @@ class Nursery:
                 return False
         return True
 
-    def _single_threaded(self) -> bool:
-        return len(os.listdir("/proc/self/task")) == 1 if os.path.isdir("/proc/self/task") else True  # noqa: PTH208, PTH112
-
     def _start(self, order: script_runner.Order) -> int:
         reading, writing = os.pipe()
-        warm = self._single_threaded()
-        pid = self._fork(order, writing) if warm else script_runner.start_cold(order, writing)
+        cold = self._cold or what_forbids_forking()
+        pid = script_runner.start_cold(order, writing) if cold else self._fork(order, writing)
         os.close(writing)
         self._notes[pid] = reading
         return pid
@@ -261,7 +272,13 @@ def main() -> None:
     """The process: warm up, then serve."""
     if LEASHED in os.environ:
         script_runner.die_with(int(os.environ[LEASHED]))
-    problem = lacking([name for name in os.environ.get(PRELOAD, "").split(",") if name])
+    problem = cold = ""
+    try:
+        cold = warm_up([name for name in os.environ.get(PRELOAD, "").split(",") if name])
+    except ImportError as error:
+        problem = lacking(error)
+    if cold:
+        print(f"elastane: warning: {cold}", file=sys.stderr)  # noqa: T201
     if os.environ.pop(WAITING, ""):
         line = sys.stdin.readline()
         if not line:
@@ -274,7 +291,7 @@ def main() -> None:
         report(problem)
         os._exit(1)
     offer(os.environ)
-    Nursery().serve()
+    Nursery(cold).serve()
     os._exit(0)  # the end of the connection means the end of the process, to whoever waits for it
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from elastane.train.coordinator.contract import Decider
 from elastane.train.coordinator.forkserver import ENDPOINT, NODE, TOKEN
 from elastane.train.coordinator.gang_coordinator import PlainCoordinator
+from elastane.train.coordinator.own_devices import OwnDevices
 from elastane.train.coordinator.script_kind import JobKind
 from elastane.train.coordinator.script_runner import Order
 from elastane.train.coordinator.scripted_events import Wish
@@ -45,6 +46,8 @@ class JobOptions:
     kind: JobKind = JobKind.ADAPTIVE
     guessed: bool = False
     """Nobody said what kind it is: a worker of a plain job that calls into ``elastane.train`` is heard."""
+    devices: OwnDevices = OwnDevices()
+    """Those of this machine; none where an agent has the devices of its node."""
     told_alone: bool = True
     """Whether the only worker of a plain job gets what torchrun would set."""
 
@@ -94,7 +97,7 @@ class LaunchOrders:
             script=options.script,
             arguments=options.arguments,
             program=options.program,
-            environment={**options.environment, **particular},
+            environment={**options.environment, **options.devices.environment(worker), **particular},
             log=str(options.log_of(worker).resolve()),
             directory=str(options.directory.resolve()),
             module=options.module,

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from elastane.train.transport_choice import TransportKind
+
 
 class Kind(StrEnum):
     """Why a generation began."""
@@ -16,6 +18,8 @@ class Kind(StrEnum):
     SHRINK = "shrink"
     MOVE = "move"
     RECOVER = "recover"
+    REBUILD = "rebuild"
+    """The same members, over another transport."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class Plan:
     source: str | None = None
     """Member whose state everybody takes over when the plan is entered; None: states are equal already."""
     nodes: int = 1
+    transport: TransportKind = TransportKind.GLOO_CPU
+    """How gradients travel in it; earlier versions knew one way only, and do not say."""
 
     @property
     def urgent(self) -> bool:
@@ -51,7 +57,8 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, for the wire and the log."""
-        return {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
+        values = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
+        return {**values, "transport": self.transport.value}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Plan:
@@ -67,4 +74,5 @@ class Plan:
             shadow=bool(values["shadow"]),
             source=values["source"],
             nodes=int(values["nodes"]),
+            transport=TransportKind(values.get("transport", TransportKind.GLOO_CPU.value)),
         )

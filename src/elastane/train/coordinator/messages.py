@@ -26,6 +26,7 @@ from elastane.train.coordinator.wire import Line, Message
 from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_table import Phase
 from elastane.train.exit_cause import ExitCause, ExitKind
+from elastane.train.transport_choice import UNTOLD, MemberDevice
 
 _LARGEST = 2**53
 Count = Annotated[int, Meta(ge=0, le=_LARGEST)]
@@ -50,6 +51,8 @@ class WorkerHello(Message, frozen=True, tag="hello"):
     done: bool = False
     signature: dict[str, Any] = field(default_factory=dict)
     stream: str = ""
+    device: MemberDevice = UNTOLD
+    """On what it trains; one of an earlier version knows CPUs only."""
 
 
 class WorkerBeat(Message, frozen=True, tag="beat"):
@@ -73,6 +76,8 @@ class Address(Message, frozen=True, tag="blob"):
     generation: Count
     rank: Count
     data: str
+    name: str = ""
+    """Under which it is known; empty for the address of a gloo group, of which a member has one."""
 
 
 class Goodbye(Message, frozen=True, tag="goodbye"):
@@ -86,12 +91,15 @@ class Ready(Message, frozen=True, tag="ready"):
 
     signature: dict[str, Any]
     stream: str
+    device: MemberDevice = UNTOLD
 
 
 class Built(Message, frozen=True, tag="built"):
     """The worker has connected the group of a plan that is being prepared."""
 
     generation: Count
+    lacking: str = ""
+    """Why it has no communicator although the plan has one; the plan is then made again without."""
 
 
 class CaughtUp(Message, frozen=True, tag="caught_up"):
@@ -231,6 +239,7 @@ class MemberAddress(Message, frozen=True, tag="peer"):
     generation: Count
     rank: Count
     data: str
+    name: str = ""
 
 
 class Note(Message, frozen=True, tag="note"):
@@ -269,6 +278,8 @@ class NurseryHello(Message, frozen=True, tag="hello"):
     """Whether it promises signs of life; one of an earlier version does not."""
     problem: str | None = None
     """Why it can start no workers; it ends after that."""
+    note: str = ""
+    """What a person should know of it."""
 
 
 class NurseryBeat(Message, frozen=True, tag="beat"):

@@ -239,12 +239,15 @@ def start_cold(order: Order, note: int) -> int:
     ``note`` is the end of a pipe for its ``exit_note``.
     """
     described = {ORDER: json.dumps(order.to_json()), PARENT: str(os.getpid()), exit_note.VARIABLE: str(note)}
-    command = [sys.executable, "-m", "elastane.train.coordinator.script_runner"]
+    # Not with -m: what scripts register with us must reach this very module, not a second one called __main__.
+    code = "from elastane.train.coordinator.script_runner import begin_cold; begin_cold()"
+    command = [sys.executable, "-c", code]
     environment = {**os.environ, **described}
     return subprocess.Popen(command, env=environment, pass_fds=(note,)).pid  # noqa: S603
 
 
-if __name__ == "__main__":
+def begin_cold() -> None:
+    """What the fresh interpreter does; ends the process."""
     die_with(int(os.environ.pop(PARENT)))
     exit_note.take_from(os.environ)
     run(Order.from_json(json.loads(os.environ.pop(ORDER))))

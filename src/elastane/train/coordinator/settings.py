@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from elastane.train.transport_choice import TransportWish
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -12,6 +14,8 @@ class Settings:
     workers: int = 1
     max_workers: int | None = None
     shadow: bool = True
+    transport: TransportWish = TransportWish.STAGED
+    """How gradients are to travel between devices."""
     replace: bool = True
     lease_s: float = 6.0
     warm_lease_s: float = 120.0

@@ -9,6 +9,7 @@ from typing import Any
 
 from elastane.train.coordinator.cpu_activity import Effort
 from elastane.train.coordinator.worker_activity import Activity
+from elastane.train.transport_choice import UNTOLD, MemberDevice
 
 
 class Phase(StrEnum):
@@ -43,6 +44,7 @@ class Worker:
     phase: Phase = Phase.WARMING
     signature: Mapping[str, Any] = field(default_factory=dict)
     stream: str = ""
+    device: MemberDevice = UNTOLD
     node: str = ""
     host: str = ""
     """Where other workers reach it."""

@@ -21,7 +21,7 @@ from elastane.train.exit_cause import ExitCause, Outcome
 VERSION = 1
 """Version of these events; raised when a field changes its meaning, not when one is added."""
 
-ResizeKind = Literal["start", "grow", "shrink", "move", "recover"]
+ResizeKind = Literal["start", "grow", "shrink", "move", "recover", "rebuild"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ _MARKS = {
     "shrink": ("triangle-down", PURPLE),
     "move": ("diamond", BLUE),
     "recover": ("star", ORANGE),
+    "rebuild": ("circle-open", BLUE),
     "lost worker": ("x", ORANGE),
     "straggler": ("hourglass", PURPLE),
 }

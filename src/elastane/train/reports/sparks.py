@@ -21,6 +21,7 @@ _MARKS = {
     "grow": ("▲", "green"),
     "shrink": ("▼", "magenta"),
     "move": ("◆", "blue"),
+    "rebuild": ("○", "blue"),
     "straggler": ("~", "magenta"),
     "recover": ("★", "yellow"),
     "lost": ("✕", "bold red"),

@@ -21,7 +21,13 @@ from elastane.train.reports.events import (
     WorkerLost,
 )
 
-_RESIZES = {"grow": "grew", "shrink": "shrank", "move": "moved", "recover": "recovered"}
+_RESIZES = {
+    "grow": "grew",
+    "shrink": "shrank",
+    "move": "moved",
+    "recover": "recovered",
+    "rebuild": "changed over",
+}
 
 
 def sentence(event: Event) -> str | None:

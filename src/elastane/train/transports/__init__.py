@@ -1,7 +1,7 @@
 """How gradients travel between the members of a generation: one contract, a class for each way."""
 
-from elastane.train.transports.choice import Choice, MemberDevice, choose_transport
-from elastane.train.transports.contract import HostGroup, NoTransport, Pending, Transport, TransportKind
+from elastane.train.transport_choice import Choice, MemberDevice, TransportKind, choose_transport
+from elastane.train.transports.contract import HostGroup, NoTransport, Pending, Transport
 from elastane.train.transports.gloo_cpu import GlooCpu
 from elastane.train.transports.named_store import NamedExchange, NamedStore
 from elastane.train.transports.nccl_like import NcclLike, Patience

@@ -34,10 +34,10 @@ def told(coordinator: Coordinator, name: str, message: FromWorker, now: float) -
     match message:
         case WorkerBeat(step, doing, cpu_s):
             return coordinator.beat(name, step, doing, now, cpu_s)
-        case Ready(signature, stream):
-            return coordinator.ready(name, signature, stream, now)
-        case Built(generation):
-            return coordinator.built(name, generation, now)
+        case Ready(signature, stream, device):
+            return coordinator.ready(name, signature, stream, now, device)
+        case Built(generation, lacking):
+            return coordinator.built(name, generation, now, lacking[:_LONGEST_WHY])
         case CaughtUp(generation):
             return coordinator.caught_up(name, generation, now)
         case Lagging(generation, why):

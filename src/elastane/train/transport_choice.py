@@ -1,21 +1,59 @@
-"""``choose_transport`` says how the gradients of a generation travel, and why: a pure function."""
+"""``choose_transport`` says how the gradients of a generation travel, and why: a pure function without PyTorch.
+
+The coordinator, which has no PyTorch, chooses; ``transports`` has the classes.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
-from elastane.train.transports.contract import TransportKind
+from elastane.train.errors import TrainError
 
+TRANSPORT = "ELASTANE_TRANSPORT"
+"""Set by the owner of a job: a ``TransportWish``."""
 STAGED_NOTE = "gradients travel through main memory"
+
+
+class TransportKind(Enum):
+    """How gradients travel between members: through host memory with gloo, or from device to device."""
+
+    GLOO_CPU = "gloo"
+    STAGED = "staged"
+    NCCL_LIKE = "nccl"
+
+
+class TransportWish(Enum):
+    """What the owner of a job asks for; on CPUs it makes no difference."""
+
+    STAGED = "staged"
+    NCCL = "nccl"
+    """A communicator; where there can be none, it is said why."""
+    AUTO = "auto"
+    """A communicator where there can be one."""
+
+    @property
+    def communicator(self) -> bool:
+        """Whether one is asked for."""
+        return self is not TransportWish.STAGED
+
+
+def wished(written: str | None) -> TransportWish:
+    """What the variable says; staged where it is not set."""
+    try:
+        return TransportWish(written) if written is not None else TransportWish.STAGED
+    except ValueError:
+        words = ", ".join(wish.value for wish in TransportWish)
+        raise TrainError(f"{TRANSPORT}: must be one of {words}, not {written!r}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class MemberDevice:
     """What one member says of its device."""
 
-    host: str
+    host: str = ""
     kind: str = "cpu"
     uuid: str = ""
     """Of the physical device; empty if it could not be told."""
@@ -23,6 +61,10 @@ class MemberDevice:
     """Whether it is an instance (MIG) of a physical device."""
     lacking: str = ""
     """Why it cannot have a communicator, or nothing."""
+
+
+UNTOLD = MemberDevice()
+"""What a worker of an earlier version, which knows CPUs only, does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +75,12 @@ class Choice:
     note: str = ""
 
 
-def choose_transport(members: Sequence[MemberDevice], recovering: bool, communicator: bool) -> Choice:
-    """``communicator``: whether the user asked for one; after a death none is waited for (``recovering``)."""
+def choose_transport(members: Sequence[MemberDevice], urgent: bool, communicator: bool) -> Choice:
+    """``communicator``: whether the user asked for one; who cannot train meanwhile (``urgent``) waits for none."""
     kinds = sorted({member.kind for member in members})
     if kinds == ["cpu"]:
         return Choice(TransportKind.GLOO_CPU)
-    if not communicator or recovering or len(members) == 1:
+    if not communicator or urgent or len(members) == 1:
         return Choice(TransportKind.STAGED)
     problem = _problem(members, kinds)
     return (

@@ -1,0 +1,54 @@
+"""A nursery that has touched a device or started a thread is found out, whatever did it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from elastane.train.coordinator import fork_safety
+from elastane.train.coordinator.fork_safety import what_forbids_forking
+
+
+def test_a_process_that_has_only_imported_pytorch_may_fork() -> None:
+    code = (
+        "import os; os.environ['OMP_NUM_THREADS'] = '1'\n"
+        "from elastane.train.coordinator.forkserver import warm_up\n"
+        "print(repr(warm_up(['json'])))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "''\n"
+
+
+def test_a_thread_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_safety, "_initialised", lambda _torch: "")
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    thread.start()
+    try:
+        assert what_forbids_forking().startswith("has started threads (")
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("name", ["nvidia0", "nvidiactl", "kfd", "dri/renderD128"])
+def test_an_open_device_forbids_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / "fd").mkdir()
+    (tmp_path / "fd" / "7").symlink_to(f"/dev/{name}")
+    (tmp_path / "fd" / "0").symlink_to("/dev/null")
+    monkeypatch.setattr(fork_safety, "_PROCESS", tmp_path)
+    assert what_forbids_forking() == f"has opened /dev/{name}"
+
+
+def test_a_device_that_pytorch_has_initialised_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    import torch
+
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch, "get_device_module", lambda _kind: SimpleNamespace(is_initialized=lambda: True))
+    assert what_forbids_forking() == "has initialised cuda"

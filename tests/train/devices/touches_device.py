@@ -1,0 +1,5 @@
+"""A module of ``--preload`` that does what it should leave to workers: it initialises the device."""
+
+import torch
+
+torch.fakegpu.init()
