@@ -1,4 +1,4 @@
-"""Every check of ``elastane bench-gpu`` runs on pretend GPUs; what goes wrong there is odd, and the exit code says so."""
+"""Every check of ``elastane bench-gpu`` runs on pretend GPUs; what goes wrong is odd, and the exit code says so."""
 
 from __future__ import annotations
 
