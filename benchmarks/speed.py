@@ -125,10 +125,11 @@ def _power_mean(contributions: FloatArray, p: float) -> float:
 
 
 def _placed_value(problem: Problem, job: int, row: dict[int, int]) -> float:
-    speedup = problem.speedup_of(job, len(row), sum(row.values()))
+    count = sum(row.values())
+    speedup = problem.speedup_of(job, len(row), count)
     held = {int(n): int(problem.held[job, n]) for n in problem.held[job].nonzero()[0]}
     if row != held:
-        speedup *= float(problem.factor[job])
+        speedup *= float(problem.factor[job, count])
     return float(contribution(np.array(speedup), problem.p))
 
 

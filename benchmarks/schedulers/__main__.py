@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.figures import Figures
 from benchmarks.schedulers.gavel import gavel
+from benchmarks.schedulers.sia import sia
 
-SCHEDULERS: Mapping[str, Callable[[Figures], None]] = {"gavel": gavel}
+SCHEDULERS: Mapping[str, Callable[[Figures], None]] = {"gavel": gavel, "sia": sia}
 
 
 def main() -> None:

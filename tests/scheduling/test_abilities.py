@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import elastane.scheduling.abilities as module
-from elastane.jobs.kinds import Kind
+from elastane.jobs.kinds import ONE_SIZE, Kind
 from elastane.policies.view import Ability
-from elastane.scheduling.abilities import ABILITIES, ONE_SIZE
+from elastane.scheduling.abilities import ABILITIES
 
 
 def test_every_kind_but_the_undecided_one_has_a_row():
@@ -25,3 +25,7 @@ def test_the_documented_table_is_the_real_one():
 
 def test_kinds_of_one_size_are_those_that_cannot_be_resized():
     assert {Kind.RIGID, Kind.COMMAND} == ONE_SIZE
+
+
+def test_jobs_of_one_size_are_those_that_cannot_be_resized() -> None:
+    assert {kind for kind, abilities in ABILITIES.items() if Ability.RESIZE not in abilities} == ONE_SIZE

@@ -11,12 +11,11 @@ from typing import ClassVar, Protocol
 import pytest
 
 from elastane.cluster import Cluster, Grant, Node
-from elastane.jobs.kinds import Kind
+from elastane.jobs.kinds import ONE_SIZE, Kind
 from elastane.jobs.states import State
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.plan import Exact, Plan
 from elastane.policies.view import Request, View
-from elastane.scheduling.abilities import ONE_SIZE
 from elastane.scheduling.changes import Change, Move, Resize, Start, changes
 from elastane.scheduling.decide import Decision
 from elastane.service.control import apply as live

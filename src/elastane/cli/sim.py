@@ -43,7 +43,7 @@ def command(
     profiles: Path | None = typer.Option(
         None, help="Measured profiles (directory) or throughput table (file) as truth."
     ),
-    compat: str | None = typer.Option(None, help="Physics of a published simulator: osdi21 or gavel."),
+    compat: str | None = typer.Option(None, help="Physics of a published simulator: osdi21, gavel or sia."),
     interval: str | None = typer.Option(None, help="Round length in seconds; several values make a sweep."),
     restart: float = typer.Option(30.0, help="Seconds a job pays for every start or move."),
     interference: str = typer.Option("0", help="Slow-down of distributed jobs sharing a node; may be a sweep."),

@@ -20,6 +20,10 @@ class Kind(StrEnum):
     """Has one size and saves nothing: once started it runs to its end, or begins anew."""
 
 
+ONE_SIZE = frozenset({Kind.RIGID, Kind.COMMAND})
+"""Kinds whose number of workers is the one they were submitted with."""
+
+
 class JobClass(Enum):
     """What a job may expect when the cluster is full."""
 

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from elastane.jobs.command import Command, name_of
 from elastane.jobs.fields import Count, Deadline, Environment, Filled, Name, Names, Section
-from elastane.jobs.kinds import JobClass, Kind
+from elastane.jobs.kinds import ONE_SIZE, JobClass, Kind
 from elastane.jobs.parts import (
     BatchSize,
     Checkpoint,
@@ -27,8 +27,6 @@ from elastane.jobs.parts import (
 from elastane.jobs.problems import conflict
 from elastane.jobs.value import Value
 from elastane.resources import Resources
-
-_ONE_SIZE = (Kind.RIGID, Kind.COMMAND)
 
 
 class JobSpec(Section):
@@ -95,7 +93,7 @@ class JobSpec(Section):
     @model_validator(mode="after")
     def _consistent(self) -> JobSpec:
         most = self.workers.max
-        if self.kind in _ONE_SIZE and most not in (None, self.workers.min):
+        if self.kind in ONE_SIZE and most not in (None, self.workers.min):
             what = "command" if self.kind is Kind.COMMAND else "rigid job"
             raise conflict(f"a {what} has one size, not workers from {self.workers.min} to {most}")
         if self.workers.resources is not None and self.resources != Demand():
@@ -105,7 +103,7 @@ class JobSpec(Section):
     @property
     def max_workers(self) -> int | None:
         """Most workers the job may ever get; None means as many as help."""
-        return self.workers.min if self.kind in _ONE_SIZE else self.workers.max
+        return self.workers.min if self.kind in ONE_SIZE else self.workers.max
 
     @property
     def worker(self) -> Resources:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -34,6 +34,14 @@ _ROUNDING = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
+class PerGpuMax:
+    """The most samples per GPU that the memory of one accelerator type holds."""
+
+    gpu_type: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
 class BatchLimits:
     """The batches a job may use.  ``fixed`` pins the total batch; then only K and accumulation adapt."""
 
@@ -43,6 +51,12 @@ class BatchLimits:
     per_gpu_max: int
     fixed: int | None = None
     accumulate: bool = True
+    per_gpu_max_on: tuple[PerGpuMax, ...] = ()
+    """Accelerator types with more memory than ``per_gpu_max``, which holds on all, and what they hold."""
+
+    def on(self, gpu_type: str) -> BatchLimits:
+        """Returns the limits on one accelerator type."""
+        return _on_type(self, gpu_type) if self.per_gpu_max_on else self
 
     def __post_init__(self) -> None:
         if not 1 <= self.initial <= self.maximum:
@@ -56,6 +70,14 @@ class BatchLimits:
     def max_workers(self) -> int:
         """The most workers that each get at least the smallest batch per GPU."""
         return max(1, (self.fixed or self.maximum) // self.per_gpu_min)
+
+
+@lru_cache(maxsize=4096)
+def _on_type(limits: BatchLimits, gpu_type: str) -> BatchLimits:
+    most = next(
+        (each.samples for each in limits.per_gpu_max_on if each.gpu_type == gpu_type), limits.per_gpu_max
+    )
+    return replace(limits, per_gpu_max=most, per_gpu_max_on=())
 
 
 class BestBatch(NamedTuple):
@@ -244,7 +266,7 @@ class GoodputModel:
 
     def best_of(self, nodes: int, workers: int, gpu_type: str = "") -> tuple[float, Batch | None]:
         """Goodput with the best batch on one allocation, and that batch; (0, None) when it is not feasible."""
-        found = _one_size(self.limits, workers)
+        found = _one_size(self.limits.on(gpu_type), workers)
         if not found.batch.size:
             return 0.0, None
         rates = self._rates_of(found, nodes, workers, gpu_type)
@@ -264,7 +286,7 @@ def goodput_tables(
     answer = BestBatch(np.zeros(shape), np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64))
     alike: dict[BatchLimits, list[int]] = {}
     for row, model in enumerate(models):
-        alike.setdefault(model.limits, []).append(row)
+        alike.setdefault(model.limits.on(gpu_type), []).append(row)
     sizes = tuple(workers.tolist())
     columns = np.arange(len(sizes))
     for limits, rows in alike.items():

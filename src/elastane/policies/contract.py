@@ -16,6 +16,9 @@ class Needs:
 
     ``period_s`` None means purely event-driven; a number is the default round length, which a run may override.
     ``rebatch`` lets jobs choose their own batch for the GPUs they get; otherwise they keep their owner's.
+    ``profile`` has every job run for a few seconds on one GPU of each accelerator type before it starts, where the
+    world can do that; it charges the time.
+    ``types_apart`` False has a simulated job's model take all accelerator types for one, as published baselines do.
     ``oracle`` asks the simulator for the truth in place of estimates: such a policy is a bound, labelled so.
     """
 
@@ -25,6 +28,8 @@ class Needs:
     on_finish: bool = True
     oracle: bool = False
     rebatch: bool = False
+    profile: bool = False
+    types_apart: bool = True
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,9 @@ _BUILT_IN = {
     "gavel": "elastane.policies.gavel:Gavel",
     "gavel-oracle": "elastane.policies.gavel:GavelOracle",
     "pollux": "elastane.policies.pollux:Pollux",
+    "sia": "elastane.policies.sia:Sia",
+    "elasticflow": "elastane.policies.elasticflow:ElasticFlow",
+    "elasticflow-oracle": "elastane.policies.elasticflow:ElasticFlowOracle",
     "elastane": "elastane.policies.elastane:Elastane",
     "elastane-oracle": "elastane.policies.elastane:ElastaneOracle",
 }

@@ -1,4 +1,4 @@
-"""The table from a job's kind to what a scheduler may do with it: the only place where "rigid" is defined.
+"""The table from a job's kind to what a scheduler may do with it: the only place where that is decided.
 
 | kind | suspend | move | resize | other batch |
 |---|---|---|---|---|
@@ -27,6 +27,3 @@ ABILITIES: Mapping[Kind, Ability] = MappingProxyType(
     }
 )
 """What may be done to a job of each kind."""
-
-ONE_SIZE = frozenset(kind for kind, abilities in ABILITIES.items() if Ability.RESIZE not in abilities)
-"""Kinds whose number of workers is the one they were submitted with."""

@@ -7,9 +7,8 @@ from dataclasses import replace
 from elastane.engines.contract import places_of
 from elastane.errors import ElastaneError
 from elastane.jobs import parse_spec
-from elastane.jobs.kinds import Kind
+from elastane.jobs.kinds import ONE_SIZE, Kind
 from elastane.jobs.states import Event, InvalidTransition, State
-from elastane.scheduling.abilities import ONE_SIZE
 from elastane.service.control.active_job import LiveJob, slots_of
 from elastane.service.control.job_measurements import Learned
 from elastane.service.control.plane import ControlPlane

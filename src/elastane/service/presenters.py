@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from elastane.cluster import Node
 from elastane.engines.contract import WorkerFacts, places_of
+from elastane.jobs.kinds import ONE_SIZE
 from elastane.jobs.states import State
-from elastane.scheduling.abilities import ONE_SIZE
 from elastane.service.control.active_job import LiveJob, slots_of
 from elastane.service.control.job_measurements import Learned
 from elastane.service.eta import curve_of, end_of

@@ -6,10 +6,9 @@ import json
 
 from elastane.engines.contract import Examined
 from elastane.jobs import JobSpec, parse_spec
-from elastane.jobs.kinds import Kind
+from elastane.jobs.kinds import ONE_SIZE, Kind
 from elastane.jobs.loading import dump_json
 from elastane.jobs.parts import WorkerRange
-from elastane.scheduling.abilities import ONE_SIZE
 from elastane.service.run_kinds import COMMAND_RUN
 
 

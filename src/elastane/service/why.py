@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastane.jobs.kinds import Kind
+from elastane.jobs.kinds import ONE_SIZE, Kind
 from elastane.jobs.states import State
 from elastane.policies.view import View
-from elastane.scheduling.abilities import ONE_SIZE
 from elastane.scheduling.decide import decide
 from elastane.service.control.active_job import LiveJob, slots_of
 from elastane.service.control.plane import ControlPlane

@@ -23,6 +23,15 @@ from elastane.sim.truth.alone import alone_s, packed_grant
 from elastane.sim.truth.catalog_job import CatalogJob
 from elastane.sim.truth.measured import MeasuredApp
 from elastane.sim.truth.measured_job import MeasuredJob
+from elastane.sim.truth.typed_job import TypedMeasuredJob
+from elastane.sim.typed_binding import (
+    OWN_RESTARTS,
+    PROFILE_S,
+    only_types,
+    own_restart_s,
+    profile_of,
+    typed_profiles,
+)
 from elastane.sim.workloads.optimus_like import is_server_app
 from elastane.sim.workloads.trace import Trace, TraceJob
 from elastane.simcore.job_run import Arrival
@@ -49,6 +58,8 @@ class Binding:
     skip_bad: bool = False
     declare: str = Declaration.EPOCHS.value
     declare_error: float = 0.0
+    own_restarts: bool = False
+    """Whether restarts take what the catalog says of the application, in place of the same time for all."""
     whole_steps_s: float | None = None
 
     @property
@@ -89,6 +100,8 @@ def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[l
     notes = [f"jobs wider than the cluster that were left out: {too_wide}"] if too_wide else []
     if refused:
         notes.append(f"jobs that cannot be simulated and were left out: {len(refused)} (first: {refused[0]})")
+    if binding.own_restarts:
+        notes.append(OWN_RESTARTS)
     return arrivals, [*notes, declaration.note(binding.declare_error)]
 
 
@@ -114,12 +127,16 @@ def _arrival(row: TraceJob, cluster: Cluster, binding: Binding, draw: list[float
     app = row.app or app_by_gpu_hours(row.gpus * (row.duration_s or 0.0) / 3600.0, draw[0])
     limits = _limits(app, cluster, binding)
     limits = replace(limits, per_gpu_min=max(1, min(limits.per_gpu_min, limits.maximum // row.gpus)))
+    typed = typed_profiles(app, binding.profiles, cluster)
+    least = typed.width if typed else 1
     pinned = (binding.pinned or {}).get(app)
     if pinned is not None:
         limits = replace(limits, fixed=pinned)
     batch = row.batch or min(limits.initial * row.gpus, limits.maximum)
     batch = _checked_batch(row, batch, limits)
-    behaviour = _behaviour(app, limits, binding)
+    behaviour = (
+        TypedMeasuredJob.of(typed, limits, binding.recorded) if typed else _behaviour(app, limits, binding)
+    )
     if row.duration_s is not None:
         behaviour = _scaled(behaviour, row, batch, cluster)
     most = 1 if pinned is not None else min(limits.max_workers, cluster.total_gpus)
@@ -127,7 +144,7 @@ def _arrival(row: TraceJob, cluster: Cluster, binding: Binding, draw: list[float
         id=row.id,
         submit_s=row.submit_s,
         behaviour=behaviour,
-        request=Request(workers=row.gpus, max_workers=max(most, 1)),
+        request=Request(max(row.gpus, least), least, max(most, least), types=only_types(typed, cluster)),
         kind=_kind(row, binding, draw),
         batch=batch,
         tenant=row.tenant,
@@ -140,6 +157,9 @@ def _arrival(row: TraceJob, cluster: Cluster, binding: Binding, draw: list[float
         skew=row.skew,
         data_zone=row.data_zone,
         data_gb=row.data_gb,
+        restart_s=own_restart_s(app) if binding.own_restarts else None,
+        profile=(profile := profile_of(behaviour)),
+        profile_s=PROFILE_S if profile else 0.0,
     )
 
 
@@ -181,6 +201,8 @@ def _measured(app: str, profiles: Path) -> MeasuredApp:
 def _limits(app: str, cluster: Cluster, binding: Binding) -> BatchLimits:
     if binding.profiles is None:
         return catalog_app(app).limits(cluster.gpu_types)
+    if (typed := typed_profiles(app, binding.profiles, cluster)) is not None:
+        return typed.limits()
     source = _measured(app, binding.profiles)
     return BatchLimits(source.initial, source.maximum, source.per_gpu_min, source.per_gpu_max)
 

@@ -14,10 +14,13 @@ from elastane.sim.declarations import Declaration
 from elastane.simcore.physics import Physics
 from elastane.suggest import did_you_mean
 
-COMPAT = ("osdi21", "gavel")
+COMPAT = ("osdi21", "gavel", "sia")
 """Published simulators whose physics can be reproduced."""
 
-_PINNED = {"osdi21": {"ncf": 32768}}
+_OF_POLLUX = ("osdi21", "sia")
+"""Sia's simulator grew out of Pollux's; it differs in what restarts take."""
+
+_PINNED = {name: {"ncf": 32768} for name in _OF_POLLUX}
 """Applications a published simulator holds at one GPU and one batch size."""
 
 MOST_NOISE = 2.0
@@ -86,7 +89,7 @@ class RunSpec:
         """The physics with what the compatibility switch changes."""
         if self.compat == "gavel":
             return replace(self.physics, interval_s=self.gavel_round_s, rounds_only=True, restart_s=0.0)
-        if self.compat != "osdi21":
+        if self.compat not in _OF_POLLUX:
             return self.physics
         interval_s = self.physics.interval_s or 60.0
         return replace(
@@ -101,7 +104,8 @@ class RunSpec:
             fixed_batch=self.fixed_batch,
             declare=self.declare,
             declare_error=self.declare_error,
-            recorded=self.compat == "osdi21",
+            recorded=self.compat in _OF_POLLUX,
+            own_restarts=self.compat == "sia",
             pinned=_PINNED.get(self.compat or ""),
             skip_bad=self.skip_bad,
             whole_steps_s=self.gavel_round_s if self.compat == "gavel" else None,

@@ -45,7 +45,18 @@ class Agents:
         adapts = self._needs.rebatch and has(ABILITIES[arrival.kind], Ability.REBATCH)
         if limits.fixed is None and not adapts:
             limits = replace(limits, fixed=arrival.batch or limits.initial)
-        return Learner(limits, memory if self._uses_models else None)
+        learner = Learner(limits, memory if self._uses_models else None)
+        if self._needs.profile:
+            self._profile(learner, arrival)
+        return learner
+
+    def _profile(self, learner: Learner, arrival: Arrival) -> None:
+        """Has the learner take in short runs that were made before the job starts."""
+        for run in arrival.profile:
+            learner.observe(run.gpu_type, 1, run.workers, run.per_gpu, run.gradient_s, run.step_s)
+            if run.noise is not None:
+                learner.observe_noise(run.noise, 0.0)
+        self.fits += refit([learner])
 
     def server_learner(self, arrival: Arrival) -> ServerLearner | None:
         """The same for a job with parameter servers."""
@@ -71,9 +82,13 @@ class Agents:
             gradient_s, noise = gradient_s * error[0], None if noise is None else noise * error[2]
             step_s = max(step_s * error[1], gradient_s)
         shape = run.grant.shape
-        learner.observe(run.gpu_type, len(shape), sum(shape), run.batch.per_gpu, gradient_s, step_s)
+        learner.observe(self._known_type(run), len(shape), sum(shape), run.batch.per_gpu, gradient_s, step_s)
         if noise is not None:
             learner.observe_noise(noise, run.done)
+
+    def _known_type(self, run: JobRun) -> str:
+        """The accelerator type as far as the policy distinguishes types."""
+        return run.gpu_type if self._needs.types_apart else ""
 
     def _measure_servers(self, run: JobRun, learner: ServerLearner, pace: Pace) -> None:
         """The speed a job with parameter servers reports, with measurement error."""
@@ -101,7 +116,7 @@ class Agents:
         by_type: dict[str, list[JobRun]] = {}
         for run in runs:
             if run.learner is not None and run.grant is not None:
-                by_type.setdefault(run.gpu_type, []).append(run)
+                by_type.setdefault(self._known_type(run), []).append(run)
         for kind, group in by_type.items():
             learners = [run.learner for run in group if run.learner]
             allocations = [(len(run.grant.shape), run.workers) for run in group if run.grant]

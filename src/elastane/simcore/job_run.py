@@ -18,6 +18,20 @@ from elastane.simcore.behaviour import Behaviour, Pace
 
 
 @dataclass(frozen=True, slots=True)
+class Profiled:
+    """One short run on GPUs of one node before a job starts: seconds of a pass without and with
+    synchronisation, and gradient noise in samples.
+    """
+
+    gpu_type: str
+    workers: int
+    per_gpu: int
+    gradient_s: float
+    step_s: float
+    noise: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Arrival:
     """A job as it is submitted.  ``declared_work`` and ``declared_s`` (on the requested workers) are its owner's words.
 
@@ -48,6 +62,10 @@ class Arrival:
     server_training: ServerTraining | None = None
     data_zone: str = ""
     data_gb: float = 0.0
+    profile: tuple[Profiled, ...] = ()
+    """What short runs would measure, for policies that have jobs profiled (``Needs.profile``)."""
+    profile_s: float = 0.0
+    """What those runs take, before the first start."""
 
 
 @dataclass(slots=True)

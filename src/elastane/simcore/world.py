@@ -322,6 +322,7 @@ class World:
             if self.physics.first_start_s is not None:
                 run.restart_left_s = self.physics.first_start_s
             run.restart_left_s += run.arrival.staging_s + self._data_s(run.arrival, new)
+            run.restart_left_s += run.arrival.profile_s if self.policy.needs.profile else 0.0
             if run.server_learner is not None and run.arrival.server_training is not None:
                 run.restart_left_s += run.arrival.server_training.profiling_s
         else:

@@ -7,6 +7,7 @@ loader to the job, which divides data, sums gradients and steps.
 * The training loader is the first shuffled ``DataLoader`` given to ``prepare``, else the first.  The others are read
   whole by every worker, so ``gather_for_metrics`` returns what it is given.
 * ``for epoch in accelerator.job.epochs(n)`` spares newcomers the evaluations of past epochs; ``range(n)`` works, too.
+* Models, and the batches of all prepared loaders, go to ``job.device``, which is ``accelerator.device``.
 * ``save_state``, ``save_model`` and ``save`` write on the leader.  To go on after an end, use the job's own run.
 
 Limits: ``fp16`` (loss scaling), trackers (``log_with``), DeepSpeed, FSDP, Megatron and starting with ``accelerate
@@ -26,6 +27,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, SequentialSampler
 
+from elastane.train.accelerate_device import place_accelerate
+from elastane.train.batch_mover import BatchMover
+from elastane.train.device import Device
 from elastane.train.errors import TrainError
 from elastane.train.script.api import Job, init
 
@@ -62,7 +66,8 @@ class Accelerator(_Accelerator):  # type: ignore[misc]
         self._training: Any = None
         self._shuffled = False
         self._unstepped = False
-        super().__init__(**{**others, "cpu": True})
+        super().__init__(**{**others, "cpu": True})  # which looks for no devices: the job has one
+        place_accelerate(self.job.device)
 
     # Setting up.
 
@@ -107,7 +112,8 @@ class Accelerator(_Accelerator):  # type: ignore[misc]
                 "loader first"
             )
         if self._training is not None or not chosen:
-            return loader
+            here = self.job.device.type == "cpu" or not self.device_placement
+            return loader if here else _OnDevice(loader, self.job._session.device)
         batch, self._shuffled = loader.batch_size, shuffled
         if batch is None:
             raise TrainError("accelerator.prepare: give the training DataLoader a batch_size")
@@ -249,6 +255,23 @@ class Accelerator(_Accelerator):  # type: ignore[misc]
     def end_training(self) -> None:
         """End the job: its last state is saved."""
         self.job.finish()
+
+
+class _OnDevice:
+    """A loader whose batches come to the device, one of them ahead."""
+
+    def __init__(self, loader: DataLoader[Any], device: Device) -> None:
+        self._loader = loader
+        self._mover = BatchMover(device)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._mover.moved(self._loader)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
 
 class _Scheduler:

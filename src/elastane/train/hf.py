@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset, RandomSampler, SequentialSampler
 
+from elastane.train.accelerate_device import place_accelerate
 from elastane.train.errors import TrainError
 from elastane.train.script.api import Job
 from elastane.train.script.framework_loop import WholeSteps
@@ -71,7 +72,7 @@ class ElasticTrainer(_Trainer):  # type: ignore[misc]
         self._max_norm, args.max_grad_norm = args.max_grad_norm, 0.0
         self._accumulation, args.gradient_accumulation_steps = args.gradient_accumulation_steps, 1
         args.disable_tqdm = True  # a bar cannot follow the lead from one worker to another
-        args._n_gpu = min(1, args.n_gpu)
+        _place(args, job.device)
         super().__init__(model=model, args=args, **others)
         # First, so that the callbacks that decide what to do after a step see the job's position.
         self.callback_handler.callbacks.insert(0, _follower(self))
@@ -201,6 +202,13 @@ class ElasticTrainer(_Trainer):  # type: ignore[misc]
 
 def _nothing(*_args: Any, **_others: Any) -> None:
     """The step was made when the units were complete."""
+
+
+def _place(args: Any, device: torch.device) -> None:
+    """Train where the job does, whatever the arguments have found."""
+    args._n_gpu = int(args.n_gpu > 0 and device.type != "cpu")
+    args.__dict__["_setup_devices"] = device  # a cached property: what it found before
+    place_accelerate(device)
 
 
 def _check(args: Any) -> None:

@@ -1,8 +1,8 @@
 """Lightning's ``Trainer`` as an elastic job: ``L.Trainer(strategy=ElasticStrategy(job), …)``, and a loader of the job.
 
-Every worker runs a ``Trainer`` of one device; Lightning sees no others.  The loader (``job.loader``) gives each worker
-its part of each step, the strategy computes it, sums gradients and steps the optimizer.  A newcomer, or a run that is
-taken up again, begins in the middle of an epoch.
+Every worker runs a ``Trainer`` of one device, ``job.device``; Lightning sees no others.  The loader (``job.loader``)
+gives each worker its part of each step, the strategy computes it, sums gradients and steps the optimizer.  A newcomer,
+or a run that is taken up again, begins in the middle of an epoch.
 
 * ``on_before_optimizer_step`` and gradient clipping see the mean gradient of all workers.
 * Validation runs on every worker alike, over all of its data, so that callbacks decide the same everywhere; they must
@@ -40,7 +40,52 @@ try:
     _rank_zero: Any = importlib.import_module("lightning.fabric.utilities.rank_zero")
 except ImportError as error:
     raise TrainError(f"elastane.train.lightning needs lightning (pip install lightning): {error}") from error
+_Accelerator: Any = importlib.import_module("lightning.pytorch.accelerators").Accelerator
 _SingleDeviceStrategy: Any = _strategies.SingleDeviceStrategy
+
+
+_KNOWN_KINDS = ("cpu", "cuda", "mps")
+"""Devices that Lightning has an accelerator for."""
+
+
+class _OtherAccelerator(_Accelerator):  # type: ignore[misc]
+    """A kind of device that only PyTorch knows: there is one, and the job has chosen it."""
+
+    def setup_device(self, device: torch.device) -> None:
+        """The job uses it already."""
+
+    def get_device_stats(self, device: Any) -> dict[str, Any]:  # noqa: ARG002
+        """Nothing is known."""
+        return {}
+
+    def teardown(self) -> None:
+        """Nothing was set up."""
+
+    @staticmethod
+    def parse_devices(devices: Any) -> Any:  # noqa: ARG004
+        """One, whatever was asked for."""
+        return 1
+
+    @staticmethod
+    def get_parallel_devices(devices: Any) -> list[torch.device]:
+        """As many as were parsed, on the accelerator of this process."""
+        here = torch.accelerator.current_accelerator()
+        return [here or torch.device("cpu")] * int(devices)
+
+    @staticmethod
+    def auto_device_count() -> int:
+        """A worker has one."""
+        return 1
+
+    @staticmethod
+    def is_available() -> bool:
+        """The job has found it."""
+        return True
+
+    @staticmethod
+    def name() -> str:
+        """For Lightning's log."""
+        return "elastane"
 
 
 class ElasticStrategy(_SingleDeviceStrategy):  # type: ignore[misc]
@@ -48,8 +93,11 @@ class ElasticStrategy(_SingleDeviceStrategy):  # type: ignore[misc]
 
     strategy_name = "elastane"
 
-    def __init__(self, job: Job, device: str | torch.device = "cpu", **others: Any) -> None:
-        super().__init__(device=device, **others)
+    def __init__(self, job: Job, device: str | torch.device | None = None, **others: Any) -> None:
+        here = torch.device(device) if device is not None else job.device
+        if here.type not in _KNOWN_KINDS:
+            others.setdefault("accelerator", _OtherAccelerator())
+        super().__init__(device=here, **others)
         self.job = job
         self._steps: WholeSteps | None = None
         self._trainer: Any = None

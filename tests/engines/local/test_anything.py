@@ -22,7 +22,7 @@ from elastane.engines.local.upgrade_home import take_up
 from elastane.service.api.log_reader import open_below
 from elastane.service.job_logs import log_files, log_path
 from elastane.service.protocol import NotFound
-from elastane.train.coordinator.exit_reason import last_words
+from elastane.train.coordinator.last_words import last_words
 from elastane.train.coordinator.plan_log import PlanLog
 
 JOB, ATTEMPT = "j1", Attempt("j1", 1)

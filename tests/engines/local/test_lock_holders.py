@@ -119,3 +119,28 @@ def test_an_attempt_whose_records_were_replaced_can_be_cancelled(tmp_path: Path,
             await living.until(lambda: living.over(job) is not None)
 
     live(story)
+
+
+def test_who_runs_an_attempt_that_cannot_be_looked_after_is_gone_when_its_end_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with house(tmp_path, nodes=1) as living:
+            job = living.launch("j1", 1, sys.executable, "-c", "import time; time.sleep(600)", kind="command")
+            living.want(job, {"n0": 1})
+            await living.until(lambda: bool(living.running(job)))
+            looker = living.engine._tenders[job.attempt]
+            process = looker._process
+            assert process is not None
+            assert process.poll() is None
+
+            async def broken() -> None:
+                raise RuntimeError("never thought of")
+
+            looker._look = broken  # type: ignore[method-assign]
+            await living.until(lambda: living.over(job) is not None)
+            over = living.over(job)
+            assert over is not None
+            assert over.cause is Cause.LOST
+            assert process.poll() is not None, "it could begin processes beside those of the next attempt"
+            assert holders(job.folder / "lock") == []
+
+    live(story)

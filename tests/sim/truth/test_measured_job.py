@@ -29,6 +29,14 @@ def test_known_placements_interpolate_in_the_local_batch(app: MeasuredApp) -> No
     assert step == pytest.approx(0.05 + 0.002 * 12 + 0.043)
 
 
+def test_gradients_that_were_scaled_for_half_precision_are_no_damage(profiles: Path) -> None:
+    for table in (profiles / "toy").glob("validation-*.csv"):
+        head, *rows = table.read_text().splitlines()
+        scaled = [",".join([*row.split(",")[:3], "5.7e13", "7.4e15"]) for row in rows]
+        table.write_text("\n".join([head, *scaled]) + "\n")
+    assert MeasuredApp(profiles / "toy").initial == 32
+
+
 def test_rotations_of_a_ring_are_the_same_placement(app: MeasuredApp) -> None:
     assert app.times_s((2, 1), 16) == app.times_s((1, 2), 16)
 

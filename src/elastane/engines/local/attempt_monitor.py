@@ -167,11 +167,24 @@ class Tender:
             self._say_over(ended)
 
     async def _stumbled(self, times: int) -> None:
-        """Give it up once that has happened too often, or at once if it is to end anyway: its processes end first."""
+        """Give it up once that has happened too often, or at once if it is to end anyway.
+
+        The process that runs it is killed first, so that none can begin anything beside the next attempt.
+        """
         if times < _STUMBLES and self.wanted.grant is not None:
             return
         with contextlib.suppress(Exception):
-            await self._end_all()
+            await self.force()
+            if self._process is not None:
+                self._process.kill()
+            lock = Lock(self.wanted.launch.folder / LOCK)
+            with contextlib.suppress(OSError):  # something else may stand there, which nobody can hold
+                if not lock.take():
+                    return  # it has not gone yet: with the next look
+            try:
+                await self._end_all()
+            finally:
+                lock.release()
             ended = Ended(Cause.LOST, "it could not be looked after; see elastane.log", None, time.time())
             self._say_over(ended)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from elastane.engines.local.agent_messages import Hopeless, Ok
 from elastane.engines.local.environment import for_jobs
-from elastane.train.coordinator.exit_reason import last_words
+from elastane.train.coordinator.last_words import last_words
 from elastane.train.coordinator.spawners import AT_BIRTH, CANNOT_IMPORT, without_ours
 
 _FOR_GOOD = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.EPERM, errno.ELOOP})

@@ -77,7 +77,10 @@ class Elastane(Policy):
     title: ClassVar[str] = "Elastane"
     paper: ClassVar[str] = "this project"
     needs: ClassVar[Needs] = Needs(
-        info=Info.SPEED | Info.REMAINING | Info.DEADLINE | Info.HISTORY, period_s=60.0, rebatch=True
+        info=Info.SPEED | Info.REMAINING | Info.DEADLINE | Info.HISTORY,
+        period_s=60.0,
+        rebatch=True,
+        profile=True,
     )
     elastic: ClassVar[bool] = True
 
@@ -223,4 +226,4 @@ class ElastaneOracle(Elastane):
 
     name: ClassVar[str] = "elastane-oracle"
     title: ClassVar[str] = "Elastane, all-knowing"
-    needs: ClassVar[Needs] = replace(Elastane.needs, oracle=True)
+    needs: ClassVar[Needs] = replace(Elastane.needs, oracle=True, profile=False)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from elastane.engines.contract import Attempt, places_of
 from elastane.jobs import JobSpec, parse_spec
-from elastane.jobs.kinds import JobClass, Kind
+from elastane.jobs.kinds import ONE_SIZE, JobClass, Kind
 from elastane.jobs.states import HOLDING, Event, State, advance
 from elastane.models.history import Memory
 from elastane.policies.view import Ability, Info, JobView, Ledger, Request
 from elastane.resources import Resources
-from elastane.scheduling.abilities import ABILITIES, ONE_SIZE
+from elastane.scheduling.abilities import ABILITIES
 from elastane.scheduling.facts import JobFacts
 from elastane.scheduling.views import job_view
 from elastane.service.control.evidence import LiveEvidence

@@ -2,7 +2,8 @@
 
 One directory per application with ``placements.csv`` (every small placement), ``scalability.csv`` (larger, evenly
 spread runs) and one ``validation-<batch>.csv`` per measured batch size (progress and iterations per epoch, with
-gradient statistics).
+gradient statistics).  Sia's artifact has the two tables of times once per accelerator type, as ``placements-TYPE.csv``
+and ``scalability-TYPE.csv``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ from elastane.textfiles import UNREADABLE, lines_of, open_text
 
 _MOST_ROWS = 500_000
 _LARGEST = 1e12
-_RANGES = {"step_time": (1e-9, 86_400.0), "local_bsz": (1.0, 1e9)}
+_RANGES = {
+    "step_time": (1e-9, 86_400.0),
+    "local_bsz": (1.0, 1e9),
+    "grad_sqr": (0.0, 1e24),  # squares of gradients that were scaled up for half precision
+    "grad_var": (0.0, 1e24),
+}
 """The range of a column, where that is not from 0 to ``_LARGEST``."""
 _MAX_NODES = 16  # the largest cluster measured; beyond it the time of 16 nodes is used
 
@@ -82,9 +88,10 @@ def _shapes(path: Path, texts: list[str | None]) -> list[tuple[int, ...]]:
 class MeasuredApp:
     """One application's measurements.  Answers are memoised: a simulation asks the same things again and again."""
 
-    def __init__(self, directory: Path, per_gpu_max: int | None = None) -> None:
+    def __init__(self, directory: Path, per_gpu_max: int | None = None, gpu_type: str = "") -> None:
         self.name = directory.name
         self.directory = directory
+        self._suffix = f"-{gpu_type}" if gpu_type else ""
         self._load_times()
         self._load_validation()
         self.initial = min(self.validation)
@@ -96,7 +103,7 @@ class MeasuredApp:
         self._noise: dict[tuple[int, int], float] = {}
 
     def _load_times(self) -> None:
-        path = self.directory / "placements.csv"
+        path = self.directory / f"placements{self._suffix}.csv"
         columns = _read_columns(path, ("placement", "local_bsz", "step_time", "sync_time"))
         self._per_gpu = _numbers(path, "local_bsz", columns["local_bsz"])
         times = np.stack([_numbers(path, name, columns[name]) for name in ("step_time", "sync_time")], axis=1)
@@ -113,7 +120,7 @@ class MeasuredApp:
     @cached_property
     def _surface(self) -> tuple[LinearNDInterpolator, NearestNDInterpolator]:
         """Times over (nodes, workers, samples per GPU), equal placements averaged, larger runs appended."""
-        path = self.directory / "scalability.csv"
+        path = self.directory / f"scalability{self._suffix}.csv"
         names = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
         columns = _read_columns(path, names)
         larger = np.stack([_numbers(path, name, columns[name]) for name in names], axis=1)
@@ -137,6 +144,16 @@ class MeasuredApp:
         if not self.validation:
             raise ElastaneError(f"{self.directory}: no validation-<batch>.csv")
         self.validation = dict(sorted(self.validation.items()))
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The placements that were measured."""
+        return tuple(self._by_shape)
+
+    def measured(self, shape: tuple[int, ...]) -> tuple[float, float]:
+        """Returns ``step_time`` and ``sync_time`` of a measured placement with its fewest samples per GPU."""
+        step_s, sync_s = self._by_shape[shape][1][0]
+        return float(step_s), float(sync_s)
 
     def times_s(self, shape: tuple[int, ...], per_gpu: int) -> tuple[float, float]:
         """Returns seconds per synchronising pass, and the part of them spent on exposed synchronisation."""

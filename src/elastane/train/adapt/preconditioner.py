@@ -71,6 +71,16 @@ class Preconditioner:
         """The inner product (P g)·(P h) of each parameter group's slice, summed in double precision."""
         return [self._product(one, other, group) for group in self._layout.groups]
 
+    def products_there(self, one: Tensor, other: Tensor) -> Tensor:
+        """The same without a wait for the device: one number per group, in double precision, where the vectors are."""
+        whole = self._stretched(one)
+        right = whole if one is other else self._stretched(other)
+        parts = [(whole[group] * right[group]).sum(dtype=torch.float64) for group in self._layout.groups]
+        return torch.stack(parts)
+
+    def _stretched(self, vector: Tensor) -> Tensor:
+        return vector if self._diagonal is None else vector * self._diagonal
+
     def _product(self, one: Tensor, other: Tensor, group: slice) -> float:
         left, right = _chunks(one[group]), _chunks(other[group])
         if self._diagonal is None:

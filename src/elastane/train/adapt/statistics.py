@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,8 +32,12 @@ from elastane.models.noise import MEMORY, NoiseScale
 from elastane.train.adapt.average import MovingAverage
 from elastane.train.adapt.pacing import Pacing
 from elastane.train.adapt.preconditioner import Preconditioner
+from elastane.train.device import Mark
 from elastane.train.errors import TrainError
 from elastane.train.reduce.gradients import GradientLayout
+
+Scale = float | Tensor
+"""The factor that a loss scaler has put into gradients; on an accelerator it is only known there."""
 
 UNEVEN = 0.1
 """Units may differ in size by this part of the largest; beyond it their norms are not comparable."""
@@ -83,7 +88,12 @@ class GradientStatistics:
         self._local = [0.0] * self._groups
         self._total: list[float] | None = None
         self._mean: Tensor | None = None
-        self._mean_scale = 1.0
+        self._mean_scale: Scale = 1.0
+        self._device = layout.device
+        self.local_there: Tensor | None = None
+        """On an accelerator: what ``local`` is elsewhere."""
+        self._pair: Sequence[list[float]] = ()
+        self._spans: list[tuple[Mark, Mark]] = []
         self._single = False
         self._previous: _Step | None = None
 
@@ -120,22 +130,61 @@ class GradientStatistics:
         self._cost_s = 0.0 if measured else None
         self._step = step
         self._local = [0.0] * self._groups
-        self._total = self._mean = None
+        self._total = self._mean = self.local_there = None
+        self._pair, self._spans = (), []
         self._metric_fresh = False
         return measured
 
-    def unit(self, vector: Tensor, loss_scale: float = 1.0) -> None:
+    def unit(self, vector: Tensor, loss_scale: Scale = 1.0) -> None:
         """Take in the raw gradient of one of this worker's units: of the mean loss over its samples."""
         if self._cost_s is None or self._single:
             return
+        if not self._device.is_cpu:
+            with self._on_device():
+                norms_there = self._norms_there(vector, loss_scale)
+                before = self.local_there
+                self.local_there = norms_there if before is None else before + norms_there
+            return
         began_s = self._clock()
-        norms = self._norms(vector, loss_scale)
+        norms = self._norms(vector, float(loss_scale))
         self._local = [a + b for a, b in zip(self._local, norms, strict=True)]
         self._cost_s += self._clock() - began_s
 
     def local(self) -> list[float]:
         """Sum over this worker's units of |P g|², per parameter group; to be summed over all workers."""
         return list(self._local)
+
+    # On an accelerator nothing is read while a step is under way: what ``ask`` gives travels to the host with the
+    # rest of the step, and ``hear`` takes it in.
+
+    def ask(self, vector: Tensor, loss_scale: Scale = 1.0) -> Tensor | None:
+        """In the place of ``total``: rows of numbers per group for ``hear``; None if nothing is measured."""
+        if self._cost_s is None:
+            return None
+        with self._on_device():
+            rows = [self._norms_there(vector, loss_scale)]
+            if self._previous is not None:
+                old = self._previous.gradient
+                rows.append(self._metric.products_there(old, old))
+                rows.append(self._metric.products_there(vector, old) / loss_scale)
+            self._mean, self._mean_scale = vector, loss_scale
+            return torch.stack(rows)
+
+    def hear(self, rows: Sequence[list[float]]) -> None:
+        """What ``ask`` gave, on the host: the device has done all of this step's measuring."""
+        self._total, self._pair = rows[0], rows[1:]
+        assert self._cost_s is not None
+        self._cost_s += sum(end.since(start) for start, end in self._spans)
+
+    @contextmanager
+    def _on_device(self) -> Iterator[None]:
+        start = self._device.mark()
+        yield
+        self._spans.append((start, self._device.mark()))
+
+    def _norms_there(self, vector: Tensor, loss_scale: Scale) -> Tensor:
+        self._refresh()
+        return self._metric.products_there(vector, vector) / (loss_scale * loss_scale)
 
     def total(self, vector: Tensor, loss_scale: float = 1.0) -> list[float]:
         """|P ĝ|² per parameter group of the mean gradient; ``finish`` must follow before ``vector`` changes."""
@@ -200,10 +249,13 @@ class GradientStatistics:
         self._previous, self._sampled = None, sampled
         self.set_stride(stride)
 
-    def _norms(self, vector: Tensor, loss_scale: float) -> list[float]:
+    def _refresh(self) -> None:
         if not self._metric_fresh:
             self._metric.refresh()
             self._metric_fresh = True
+
+    def _norms(self, vector: Tensor, loss_scale: float) -> list[float]:
+        self._refresh()
         square = loss_scale * loss_scale
         return [norm / square if square > 0.0 else math.nan for norm in self._metric.square_norms(vector)]
 
@@ -223,10 +275,11 @@ class GradientStatistics:
 
     def _observe_single(self, now: list[float], gradient: Tensor, batch: int) -> None:
         """Compare with the step before, in today's metric; keep a copy for the step after."""
-        old, scale = self._previous, self._mean_scale or math.nan
+        old, scale = self._previous, self._mean_scale
+        if not isinstance(scale, Tensor):
+            scale = scale or math.nan
         if old is not None and old.step == self._step - 1 and old.batch == batch:
-            before = self._metric.square_norms(old.gradient) if self._metric.active else old.norms
-            cross = [product / scale for product in self._metric.products(gradient, old.gradient)]
+            before, cross = self._pair or self._compared(gradient, old, scale)
             mean = [(a + b + 2.0 * c) / 4.0 for a, b, c in zip(now, before, cross, strict=True)]
             ratio = batch / self.noise.batch0
             aged = self._aged(2.0 * ratio)
@@ -236,6 +289,10 @@ class GradientStatistics:
         kept = torch.empty_like(gradient) if old is None else old.gradient
         torch.div(gradient, scale, out=kept)
         self._previous = _Step(self._step, batch, kept, now)
+
+    def _compared(self, gradient: Tensor, old: _Step, scale: Scale) -> tuple[list[float], list[float]]:
+        before = self._metric.square_norms(old.gradient) if self._metric.active else old.norms
+        return before, [product / float(scale) for product in self._metric.products(gradient, old.gradient)]
 
     def _aged(self, scale: float) -> NoiseScale:
         """The average after the steps that went by unmeasured since the last sample."""

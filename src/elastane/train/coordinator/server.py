@@ -18,6 +18,7 @@ from elastane.train.coordinator.actions import Spawn as SpawnWorker
 from elastane.train.coordinator.address_book import AddressBook, news_of
 from elastane.train.coordinator.contract import Decider
 from elastane.train.coordinator.elastic_coordinator import Coordinator
+from elastane.train.coordinator.hear_worker import seconds, told
 from elastane.train.coordinator.host import Host
 from elastane.train.coordinator.leases import LEASE_S, AwakeClock, nursery_lease_s
 from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, Tokens, admit
@@ -53,7 +54,6 @@ from elastane.train.coordinator.messages import (
 )
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.wire import Message
-from elastane.train.coordinator.worker_messages import seconds, told
 from elastane.train.exit_cause import NODE_LOST, ExitCause
 
 TICK_S = 0.25

@@ -22,8 +22,8 @@ from elastane.train.coordinator.actions import Finish
 from elastane.train.coordinator.contract import Decider
 from elastane.train.coordinator.control_file import Control, ControlFile
 from elastane.train.coordinator.elastic_coordinator import Coordinator
-from elastane.train.coordinator.exit_reason import last_words
 from elastane.train.coordinator.gang_coordinator import Meeting, PlainCoordinator
+from elastane.train.coordinator.last_words import last_words
 from elastane.train.coordinator.launch_order import JobOptions as JobOptions
 from elastane.train.coordinator.launch_order import LaunchOrders
 from elastane.train.coordinator.leader_output import LeaderEcho

@@ -353,7 +353,7 @@ class Job:
         if self.replaying:
             return
         if loss is not None:
-            self._session.heard_loss(float(loss.detach() if isinstance(loss, torch.Tensor) else loss))
+            self._session.heard_loss(_kept_there(loss))
         if metrics:
             self._session.heard({key: float(value) for key, value in metrics.items()})
 
@@ -431,6 +431,13 @@ class Job:
         """Print on one worker only."""
         if self.is_leader and not self.replaying:
             self._session.outlet.print(" ".join(map(str, values)))
+
+
+def _kept_there(loss: Any) -> float | torch.Tensor:
+    """A loss as a number, unless it is on an accelerator: reading it would be a wait in the middle of a step."""
+    if isinstance(loss, torch.Tensor) and not loss.is_cpu:
+        return loss.detach().to(torch.float64, copy=True)
+    return float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
 
 
 def _numbered(word: str, before: int) -> str:

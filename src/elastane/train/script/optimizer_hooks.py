@@ -67,6 +67,12 @@ def gate_scheduler(scheduler: Any, training: Training) -> None:
     scheduler.step = step
 
 
+def _scale_of(scaler: Any) -> float | torch.Tensor:
+    """The factor in present gradients; left where it is, since reading it would be a wait for the device."""
+    there = scaler._get_scale_async() if scaler.is_enabled() and hasattr(scaler, "_get_scale_async") else None
+    return scaler.get_scale() if there is None or there.is_cpu else there.detach()  # type: ignore[no-any-return]
+
+
 def gate_scaler(scaler: Any, training: Training) -> None:
     """Let ``step`` unscale, check and step on the reduced gradients, and ``update`` follow real steps only."""
     raw_step, raw_update, raw_unscale = scaler.step, scaler.update, scaler.unscale_
@@ -103,5 +109,5 @@ def gate_scaler(scaler: Any, training: Training) -> None:
         if training.stepped:
             raw_update(*args, **kwargs)
 
-    recipe.scale(scaled_step, scaler.get_scale)
+    recipe.scale(scaled_step, lambda: _scale_of(scaler))
     scaler.step, scaler.update, scaler.unscale_ = step, update, unscale_

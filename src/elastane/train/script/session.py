@@ -267,7 +267,7 @@ class Session:
 
     # What the script reports, and the target.
 
-    def heard_loss(self, loss: float) -> None:
+    def heard_loss(self, loss: float | Tensor) -> None:
         """The script has reported the loss of a part of a batch."""
         self.agreement.loss(loss)
         if self.target is not None:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor
+
 from elastane.jobs.declared import Goal
 
 LOSS = "loss"
@@ -22,7 +24,8 @@ class TargetWatch:
         self.goal = goal
         self.reached = False
         self._latest: float | None = None
-        self._loss = self._losses = 0.0
+        self._loss: float | Tensor = 0.0
+        self._losses = 0.0
 
     def heard(self, figures: Mapping[str, float]) -> None:
         """The script has reported, or evaluated, these figures."""
@@ -30,7 +33,7 @@ class TargetWatch:
         if value is not None:
             self._latest = float(value)
 
-    def heard_loss(self, value: float) -> None:
+    def heard_loss(self, value: float | Tensor) -> None:
         """The script has reported a training loss: the goal is compared with the mean over an epoch."""
         self._loss += value
         self._losses += 1.0
@@ -39,8 +42,8 @@ class TargetWatch:
         """The leader's verdict at the end of an epoch."""
         value = self._latest
         if self.goal.metric == LOSS and value is None and self._losses:
-            value = self._loss / self._losses
-        self._loss = self._losses = 0.0
+            value = float(self._loss / self._losses)
+        self._loss, self._losses = 0.0, 0.0
         if value is None or not math.isfinite(value):
             return False
         return value >= self.goal.value if self.goal.direction == "at-least" else value <= self.goal.value

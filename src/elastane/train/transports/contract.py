@@ -44,6 +44,16 @@ class Pending(ABC):
         """Wait; raises ``MembershipChanged`` unless the sum is whole."""
 
 
+class Done(Pending):
+    """A collective that has ended already, on the host or in the order of the current stream."""
+
+    def order(self) -> None:
+        """It is in order."""
+
+    def finish(self) -> None:
+        """It is whole."""
+
+
 class Transport(ABC):
     """The members' vectors meet here; a ``Collective`` for reducers."""
 
@@ -61,14 +71,14 @@ class Transport(ABC):
         """Begin to sum over all members, in place; ``vector`` must be left alone until that is finished."""
 
     @abstractmethod
-    def all_gather(self, output: Tensor, tensor: Tensor) -> None:
-        """``output`` becomes the members' tensors (equal sizes), one after the other in rank order."""
+    def gather(self, output: Tensor, tensor: Tensor) -> Pending:
+        """Begin to make ``output`` the members' tensors (equal sizes), one after the other in rank order."""
 
     @abstractmethod
-    def all_to_all(
+    def swap(
         self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int]
-    ) -> None:
-        """Part r of ``tensor`` goes to rank r; ``output`` holds what each rank sent here, in rank order."""
+    ) -> Pending:
+        """Begin to send part r of ``tensor`` to rank r; ``output`` gets what each rank sent here, in rank order."""
 
     @abstractmethod
     def abort(self) -> None:
@@ -96,3 +106,41 @@ class Transport(ABC):
     def all_reduce(self, tensor: Tensor) -> None:
         """Sum over all members, in place, and wait."""
         self.reduce(tensor).finish()
+
+    def all_gather(self, output: Tensor, tensor: Tensor) -> None:
+        """Gather, and wait."""
+        self.gather(output, tensor).finish()
+
+    def all_to_all(
+        self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int]
+    ) -> None:
+        """Exchange, and wait."""
+        self.swap(output, tensor, output_splits, input_splits).finish()
+
+    @property
+    def in_order(self) -> Collective:
+        """The same collectives for reducers, which only order them: ``confirm`` is the host's one wait."""
+        return InOrder(self)
+
+
+class InOrder:
+    """The collectives of a transport without waits of the host: the current stream goes on behind each."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.rank = transport.rank
+        self.world = transport.world
+        self._transport = transport
+
+    def all_reduce(self, tensor: Tensor) -> None:
+        """Orders a sum over all members."""
+        self._transport.reduce(tensor).order()
+
+    def all_gather(self, output: Tensor, tensor: Tensor) -> None:
+        """Orders a gathering of equal blocks."""
+        self._transport.gather(output, tensor).order()
+
+    def all_to_all(
+        self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int]
+    ) -> None:
+        """Orders an exchange of blocks."""
+        self._transport.swap(output, tensor, output_splits, input_splits).order()

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from elastane.train.transports.contract import HostGroup, Pending, Transport, TransportKind
+from elastane.train.reduce.contract import Collective
+from elastane.train.transports.contract import Done, HostGroup, Pending, Transport, TransportKind
 from elastane.train.transports.lane import Errand, Lane
 
 
@@ -48,6 +49,23 @@ class GlooCpu(Transport):
         """Sum, in the calling thread."""
         self._catch_up()
         self._group.all_reduce(tensor)
+
+    @property
+    def in_order(self) -> Collective:
+        """On the host there is no other order than that of the calls."""
+        return self
+
+    def gather(self, output: Tensor, tensor: Tensor) -> Pending:
+        """Gathers in the calling thread."""
+        self.all_gather(output, tensor)
+        return Done()
+
+    def swap(
+        self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int]
+    ) -> Pending:
+        """Exchanges in the calling thread."""
+        self.all_to_all(output, tensor, output_splits, input_splits)
+        return Done()
 
     def all_gather(self, output: Tensor, tensor: Tensor) -> None:
         """Gathers equal blocks of all members with the gloo group."""

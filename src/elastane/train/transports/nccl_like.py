@@ -114,20 +114,20 @@ class NcclLike(Transport):
         """Begins to sum a vector over all members with the communicator."""
         return self._begin([vector], lambda: self._backend.allreduce([vector], AllreduceOptions()))
 
-    def all_gather(self, output: Tensor, tensor: Tensor) -> None:
-        """Gathers equal blocks of all members with the communicator."""
-        self._begin(
+    def gather(self, output: Tensor, tensor: Tensor) -> Pending:
+        """Begins to gather equal blocks of all members with the communicator."""
+        return self._begin(
             [output, tensor], lambda: self._backend._allgather_base(output, tensor, AllgatherOptions())
-        ).finish()
+        )
 
-    def all_to_all(
+    def swap(
         self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int]
-    ) -> None:
-        """Exchanges blocks between all members with the communicator."""
+    ) -> Pending:
+        """Begins to exchange blocks between all members with the communicator."""
         splits = list(output_splits), list(input_splits)
-        self._begin(
+        return self._begin(
             [output, tensor], lambda: self._backend.alltoall_base(output, tensor, *splits, AllToAllOptions())
-        ).finish()
+        )
 
     def finish(self, work: Any) -> None:
         """Wait for a collective on the host, and believe it only if nobody has aborted."""

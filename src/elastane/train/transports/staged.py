@@ -64,15 +64,15 @@ class Staged(Transport):
         ready = self._borrow(vector)
         return _Sum(self, self._lane.send(lambda: self._sum(vector.view(-1), ready)))
 
-    def all_gather(self, output: Tensor, tensor: Tensor) -> None:
+    def gather(self, output: Tensor, tensor: Tensor) -> Pending:
         """Through the host as a whole."""
-        self._exchange(output, tensor, self._group.all_gather)
+        return self._exchange(output, tensor, self._group.all_gather)
 
-    def all_to_all(
+    def swap(
         self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int]
-    ) -> None:
+    ) -> Pending:
         """Through the host as a whole."""
-        self._exchange(
+        return self._exchange(
             output, tensor, lambda there, here: self._group.all_to_all(there, here, output_splits, input_splits)
         )
 
@@ -135,9 +135,9 @@ class Staged(Transport):
             self._buffers = tuple(self._device.pinned(size, torch.uint8) for _ in range(2))
         return [buffer[:size].view(bucket.dtype) for buffer in self._buffers]
 
-    def _exchange(self, output: Tensor, tensor: Tensor, run: _Exchange) -> None:
+    def _exchange(self, output: Tensor, tensor: Tensor, run: _Exchange) -> Pending:
         ready = self._borrow(output, tensor)
-        self.settle(self._lane.send(lambda: self._through_host(output, tensor, ready, run)))
+        return _Sum(self, self._lane.send(lambda: self._through_host(output, tensor, ready, run)))
 
     def _through_host(self, output: Tensor, tensor: Tensor, ready: Mark, run: _Exchange) -> Mark:
         self._device.use()

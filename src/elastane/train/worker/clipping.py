@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elastane.train.adapt.statistics import Scale
 from elastane.train.errors import TrainError
 from elastane.train.reduce.gradients import GradientLayout, GradientVector
 from elastane.train.worker.clipping_hooks import Detour
@@ -30,7 +31,7 @@ class _Request:
     norm_type: float | None
     finite: bool = False
 
-    def apply(self, layout: GradientLayout, vector: GradientVector, scale: float) -> None:
+    def apply(self, layout: GradientLayout, vector: GradientVector, scale: Scale) -> None:
         """Carry it out on a reduced gradient that is ``scale`` times too large."""
         places = [at for at, p in enumerate(layout.parameters) if id(p) in self.parameters]
         if not places:
@@ -40,8 +41,7 @@ class _Request:
         if self.norm_type is None:
             for piece in pieces:
                 # What is not finite stays so: a loss scaler has to see it.
-                clipped = piece.clamp(-self.limit * scale, self.limit * scale)
-                piece.copy_(torch.where(piece.isfinite(), clipped, piece))
+                piece.copy_(torch.where(piece.isfinite(), _within(piece, self.limit * scale), piece))
             return
         norm = total_norm(pieces, self.norm_type)
         if self.finite and not norm.isfinite():
@@ -49,6 +49,12 @@ class _Request:
                 "clip_grad_norm_(error_if_nonfinite=True): the gradient of this step is not finite"
             )
         torch._foreach_mul_(pieces, torch.clamp(self.limit * scale / (norm + _TINY), max=1.0))
+
+
+def _within(piece: Tensor, limit: Scale) -> Tensor:
+    if isinstance(limit, Tensor):
+        return torch.maximum(torch.minimum(piece, limit), -limit)
+    return piece.clamp(-limit, limit)
 
 
 def _listed(parameters: Any) -> list[Any]:
@@ -66,7 +72,7 @@ class Clipping:
     """What one worker's script has asked for."""
 
     def __init__(
-        self, optimizers: Callable[[], Sequence[torch.optim.Optimizer]], scale: Callable[[], float]
+        self, optimizers: Callable[[], Sequence[torch.optim.Optimizer]], scale: Callable[[], Scale]
     ) -> None:
         self._optimizers = optimizers
         self._scale = scale

@@ -9,15 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from torch import Tensor
+
 from elastane.cluster import Batch
 from elastane.train.adapt.controller import Adaptation
 from elastane.train.reduce.gradients import GradientLayout
 from elastane.train.reports.events import Rebatched
 from elastane.train.worker.batch_split import Mode
 from elastane.train.worker.digest import EVERY as DIGEST_EVERY
-from elastane.train.worker.digest import digest
+from elastane.train.worker.digest import digest, digest_there
 from elastane.train.worker.membership import Membership
-from elastane.train.worker.piggyback_table import FIXED, Column, Table
+from elastane.train.worker.piggyback_table import FIXED, Column, Row, Table
 from elastane.train.worker.telemetry import Reporter
 
 _MOST = 2**23
@@ -39,10 +41,14 @@ class Agreement:
         self._reporter = reporter
         self._fits = 0
         self._losses = [0.0, 0.0]
+        self._loss_there: Tensor | None = None
 
-    def loss(self, value: float) -> None:
-        """A loss the script reported; it travels with the next step."""
-        self._losses[0] += value
+    def loss(self, value: float | Tensor) -> None:
+        """A loss the script reported; it travels with the next step.  On a device it is not read before."""
+        if isinstance(value, Tensor):
+            self._loss_there = value if self._loss_there is None else self._loss_there + value
+        else:
+            self._losses[0] += value
         self._losses[1] += 1.0
 
     def take_generation(self) -> int:
@@ -61,22 +67,31 @@ class Agreement:
 
     def row(
         self, step: int, layout: GradientLayout, adaptation: Adaptation | None, passes_s: Sequence[float]
-    ) -> list[float]:
+    ) -> Row:
         """What this worker has to say in ``step``."""
         row = [0.0] * FIXED
+        there: list[tuple[int, Tensor]] = []
+        if self._loss_there is not None:
+            there.append((Column.LOSS, (self._loss_there + self._losses[0]).view(1)))
         row[Column.STOP] = float(self._membership.stop_cause() is not None)
         row[Column.COMPUTE_S] = sum(passes_s)
         row[Column.UNITS] = len(passes_s)
         row[Column.LOSS], row[Column.LOSSES] = self._losses
         row[Column.FITS] = self._fits
         if step % DIGEST_EVERY == 0:
-            high, low = digest(list(layout.parameters), step // DIGEST_EVERY)
-            row[Column.DIGEST_HIGH], row[Column.DIGEST_LOW] = float(high), float(low)
+            parameters, turn = list(layout.parameters), step // DIGEST_EVERY
+            if layout.device.is_cpu:
+                high, low = digest(parameters, turn)
+                row[Column.DIGEST_HIGH], row[Column.DIGEST_LOW] = float(high), float(low)
+            else:
+                there.append((Column.DIGEST_HIGH, digest_there(parameters, turn)))
         if self._membership.rank == 0:
             row[Column.SWITCH] = self._membership.next_generation()
             if adaptation is not None:
                 self._propose(row, adaptation, step)
-        return row + self._norms(len(layout.groups), adaptation)
+        if adaptation is not None and (local := adaptation.statistics.local_there) is not None:
+            there.append((FIXED, local))
+        return Row(row + self._norms(len(layout.groups), adaptation), there)
 
     def _propose(self, row: list[float], adaptation: Adaptation, step: int) -> None:
         m, batch = self._membership, adaptation.batch
@@ -102,7 +117,7 @@ class Agreement:
 
     def read(self, table: Table, adaptation: Adaptation | None, fits: Callable[[int], bool], step: int) -> None:
         """Take in what everybody said; ``fits`` tries a batch in memory."""
-        self._losses = [0.0, 0.0]
+        self._losses, self._loss_there = [0.0, 0.0], None
         self.generation = table.leader(Column.SWITCH)
         self.stop = table.any(Column.STOP)
         if adaptation is not None and self._adaptive:

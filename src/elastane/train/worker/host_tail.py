@@ -24,8 +24,10 @@ class HostTail:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._up = self._down = torch.empty(0)
+        self._up = self._down = self._beside = torch.empty(0)
         self._sent: Mark | None = None
+        self.committed: Mark | None = None
+        """On an accelerator: the moment of the latest ``fetched``."""
 
     def opened(self, tail: Tensor, size: int) -> Tensor:
         """Zeros to be filled in, which ``send`` puts at the beginning of ``tail``."""
@@ -42,15 +44,25 @@ class HostTail:
             tail[:size].copy_(self._up[:size], non_blocking=True)
             self._sent = self._device.mark()
 
-    def fetched(self, tail: Tensor, size: int, believe: Believe) -> Tensor:
-        """The beginning of ``tail`` on the host; here the host waits, and learns whether to believe it."""
+    def fetched(
+        self, tail: Tensor, size: int, believe: Believe, beside: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The beginning of ``tail``, and what lies beside it, on the host.
+
+        Here the host waits, and learns whether to believe what it reads.
+        """
         if self._device.is_cpu:
-            return tail[:size]
+            return tail[:size], beside
         self._down = self._room(self._down, size, tail.dtype)
         self._down[:size].copy_(tail[:size], non_blocking=True)
-        believe(self._device.mark())
+        if beside is not None:
+            self._beside = self._room(self._beside, beside.numel(), beside.dtype)
+            self._beside[: beside.numel()].copy_(beside.reshape(-1), non_blocking=True)
+        self.committed = self._device.mark()
+        believe(self.committed)
         self._sent = None
-        return self._down[:size]
+        came = None if beside is None else self._beside[: beside.numel()].view(beside.shape)
+        return self._down[:size], came
 
     def _room(self, memory: Tensor, size: int, dtype: torch.dtype) -> Tensor:
         enough = len(memory) >= size and memory.dtype is dtype

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -39,7 +39,7 @@ from elastane.train.worker.leader_duties import Host, LeaderDuties
 from elastane.train.worker.leader_results import LeaderResults
 from elastane.train.worker.loss_guard import LossGuard
 from elastane.train.worker.membership import Membership
-from elastane.train.worker.piggyback_table import Column, Table, width
+from elastane.train.worker.piggyback_table import Column, Row, Table
 from elastane.train.worker.position import Position
 from elastane.train.worker.recipe import Recipe
 from elastane.train.worker.reductions import Reductions
@@ -47,7 +47,8 @@ from elastane.train.worker.replica_state import TrainingState
 from elastane.train.worker.script_collective import ScriptCollectives
 from elastane.train.worker.skipped_units import SkippedParts
 from elastane.train.worker.step_cut import Feed, LoopSettings, StepCut
-from elastane.train.worker.table_exchange import exchange
+from elastane.train.worker.step_times import StepTimes
+from elastane.train.worker.table_exchange import NoQuestion, exchange
 from elastane.train.worker.telemetry import Reporter
 from elastane.train.worker.update import Updates
 
@@ -98,7 +99,9 @@ class Loop:
         self.results = LeaderResults(membership, collectives)
         self.reductions = Reductions(membership, self.position, collectives, self)
         self.loss_guard = LossGuard(
-            lambda: (recipe.loss_scale(), float(recipe.accumulate)), self._warn, wanted=recipe.loss_unsaid
+            lambda: (float(recipe.loss_scale()), float(recipe.accumulate)),
+            self._warn,
+            wanted=recipe.loss_unsaid,
         )
         self.stepped = False
         """Whether the last ``opt.step()`` was a real one."""
@@ -119,8 +122,7 @@ class Loop:
         self._pending: deque[int] = deque()
         self._unit: int | None = None
         self._left_inside = False
-        self._unit_began = 0.0
-        self._passes: list[float] = []
+        self._times = StepTimes(membership.device)
         state.select(self.gears.selection(self._settle))
 
     def _crew_of(self, state: TrainingState, host: Host) -> LoopCrew:
@@ -231,7 +233,7 @@ class Loop:
         else:
             buffers.snapshot()
             self.skips.begin()
-            self._passes = []
+            self._times.begin()
         self.begun = self.step
         finished = self._begin_reducers(again)
         if not again:
@@ -291,7 +293,7 @@ class Loop:
         self.recipe.clipping.open()
         self.loss_guard.open(self.shares.counts[unit])
         self.membership.doing("computing", self.step)
-        self._unit_began = time.perf_counter()
+        self._times.unit_begins()
         offset, count = unit_spans(0, self.shares.counts)[unit]
         return (offset, count) if count else (0, 1)  # run on a sample that counts nothing
 
@@ -408,13 +410,14 @@ class Loop:
         gear.reducer.finish(unit)
         if unit == 0 or self.settings.mode is not Mode.CONSISTENT:
             gear.buffers.keep()
-        self._passes.append(time.perf_counter() - self._unit_began)
+        self._times.unit_ends()
 
     # The end of a step.
 
     def _complete(self) -> bool:
         while True:
             began = time.perf_counter()
+            self._times.reduction_begins()
             problem = ""
             try:
                 vector, table = self._reduce()
@@ -423,7 +426,7 @@ class Loop:
             if not problem:
                 if self.gears.changed is not None:
                     self._settle()
-                self._apply(vector, table, time.perf_counter() - began)
+                self._apply(vector, table, *self._times.commit(self._host_tail.committed))
                 return True
             self._recover(problem, time.perf_counter() - began)
             if self.step != self.begun:
@@ -440,9 +443,9 @@ class Loop:
         reduce as before, and the table tells whether they have changed alike.
         """
         gear, changed = self.gears.current, self.gears.changed
-        row = self.agreement.row(self.step, gear.layout, self.adaptation, self._passes)
-        row[Column.TRAINED] = float((changed or gear).trained.mark)
-        self.skips.say(row, self.shares)
+        row = self.agreement.row(self.step, gear.layout, self.adaptation, self._times.said())
+        row.numbers[Column.TRAINED] = float((changed or gear).trained.mark)
+        self.skips.say(row.numbers, self.shares)
         vector, table = self._exchange(gear, row)
         if len(set(table.all(Column.TRAINED))) > 1:
             raise TrainError(
@@ -451,16 +454,18 @@ class Loop:
             )
         if changed is None:
             return vector, table
-        row[Column.SWITCH] = 0.0  # newcomers that follow have to be turned away first
-        row = row[: len(Column)] + [0.0] * (width(len(changed.layout.groups)) - len(Column))
-        row[Column.NOISE] = 0.0
+        row = row.for_groups(len(changed.layout.groups))
+        row.numbers[Column.SWITCH] = 0.0  # newcomers that follow have to be turned away first
+        row.numbers[Column.NOISE] = 0.0
         return self._exchange(changed, row)
 
-    def _exchange(self, gear: Gear, row: Sequence[float]) -> tuple[GradientVector, Table]:
-        self.membership.doing("waiting", self.step)
-        return exchange(self.membership, gear, self.shares, row, self._host_tail)
+    def _exchange(self, gear: Gear, row: Row) -> tuple[GradientVector, Table]:
+        m, adaptation = self.membership, self.adaptation
+        m.doing("waiting", self.step)
+        question = NoQuestion() if m.device.is_cpu else self._updates.question(adaptation)
+        return exchange(m, gear, self.shares, row, self._host_tail, question)
 
-    def _apply(self, vector: GradientVector, table: Table, sync_s: float) -> None:
+    def _apply(self, vector: GradientVector, table: Table, passes_s: list[float], sync_s: float) -> None:
         samples, made, adaptation = self.shares.total, self.begun + 1, self.adaptation
         skipped = self.skips.hear(table)
         if not skipped:
@@ -474,7 +479,7 @@ class Loop:
         if (made - 1) % DIGEST_EVERY == 0 and self.membership.world > 1 and self.skips.source is None:
             self._updates.compare(table, self.step)
         self.agreement.read(table, adaptation, self._fits, made)
-        self.reporter.account(table, self.shares, self._passes, sync_s, self.membership, adaptation)
+        self.reporter.account(table, self.shares, passes_s, sync_s, self.membership, adaptation)
 
     def _count(self, samples: int, *, nothing: bool) -> None:
         """The step is over, whether the optimizer has stepped or there was nothing to step on."""

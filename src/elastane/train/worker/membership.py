@@ -17,6 +17,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from elastane.train.device import Device, Mark
 from elastane.train.errors import MembershipChanged, TrainError
+from elastane.train.reduce.contract import Collective
 from elastane.train.transports import Transport, through_host
 from elastane.train.worker.group import Group
 from elastane.train.worker.live_join import ShadowReceiver, ShadowSender
@@ -123,6 +124,11 @@ class Membership:
         self._group, self.transport = group, transport
         if before is not None:
             before.close()
+
+    @property
+    def reduces_by(self) -> Collective | None:
+        """What reducers are given; ``believe`` has to follow before anything is made of the result."""
+        return None if self.transport is None else self.transport.in_order
 
     def believe(self, moment: Mark) -> None:
         """Wait for a moment of the device behind a reduction; raises MembershipChanged if that was aborted."""

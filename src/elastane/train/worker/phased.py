@@ -186,7 +186,7 @@ class PhasedLoop(Loop):
     def _reduce_phase(self, number: int) -> tuple[GradientVector, Table]:
         gear = self.gears.all[number]
         self._meet(f"step {self.step}, {self.made}, {number}, {gear.trained.mark}")
-        row = self.agreement.row(self.step, gear.layout, None, self._passes)
+        row = self.agreement.row(self.step, gear.layout, None, self._times.said())
         return self._exchange(gear, row)
 
     def _meet(self, place: str) -> None:
@@ -212,7 +212,7 @@ class PhasedLoop(Loop):
         if self.step % DIGEST_EVERY == 0 and self.membership.world > 1:
             self._updates.compare(table, self.step)
         self.agreement.read(table, None, self._fits, self.step)
-        self._figures.made(table, self._passes)
+        self._figures.made(table, self._times.commit(self._host_tail.committed)[0])
 
     def _next_phase(self) -> None:
         """Make ready for what may come: this body goes on if that is as good as running all units again."""
@@ -221,7 +221,7 @@ class PhasedLoop(Loop):
                 key_of(Purpose.UNIT, self.settings.seed, self.step, -1 - len(self.made)), self.membership.device
             )
         self._plan(again=False)
-        self._unit_began = time.perf_counter()
+        self._times.unit_begins()
         if self.settings.mode is not Mode.CONSISTENT and len(self._pending) == 1:
             self._unit = self._body_unit = self._pending.popleft()
         else:

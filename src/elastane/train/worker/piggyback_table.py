@@ -7,7 +7,7 @@ table, exactly.  Decisions read from it are the same everywhere, at the same ste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from torch import Tensor
@@ -54,6 +54,24 @@ FIXED = len(Column)
 def width(groups: int) -> int:
     """Numbers in a row: the columns, then per parameter group a norm and the leader's noise (sqr, var)."""
     return FIXED + 3 * groups
+
+
+@dataclass(slots=True)
+class Row:
+    """What one member says: numbers of the host, and over them some that only its device knows yet."""
+
+    numbers: list[float]
+    there: list[tuple[int, Tensor]] = field(default_factory=list)
+    """Tensors of one dimension, each with the column at which it begins."""
+
+    def put(self, at: int, values: Tensor) -> None:
+        """Say these numbers, which the host will not see before the reduction."""
+        self.there.append((at, values))
+
+    def for_groups(self, groups: int) -> Row:
+        """The columns alone, for a reduction with another number of parameter groups."""
+        numbers = self.numbers[:FIXED] + [0.0] * (width(groups) - FIXED)
+        return Row(numbers, [(at, values) for at, values in self.there if at < FIXED])
 
 
 @dataclass(frozen=True, slots=True)

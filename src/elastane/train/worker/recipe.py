@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 
+from elastane.train.adapt.statistics import Scale
 from elastane.train.errors import TrainError
 from elastane.train.worker.clipping import Clipping
 from elastane.train.worker.replica_state import TrainingState
@@ -35,7 +36,7 @@ class Recipe:
         self._steps: list[Callable[[], None]] = []
         self._bare_step: Callable[[], None] | None = None
         self._repeats = False
-        self._loss_scale: Callable[[], float] = lambda: 1.0
+        self._loss_scale: Callable[[], Scale] = lambda: 1.0
         self._losses: dict[str, str | None] = {}
 
     @property
@@ -66,7 +67,7 @@ class Recipe:
         """Declare what the loss of a model is: ``mean``, ``sum``, or not said."""
         self._losses[model] = kind
 
-    def scale(self, step: Callable[[], None], loss_scale: Callable[[], float]) -> None:
+    def scale(self, step: Callable[[], None], loss_scale: Callable[[], Scale]) -> None:
         """Let a ``GradScaler`` make the first optimizer's steps."""
         self._bare_step = self._steps[0]
         self._steps[0], self._loss_scale, self.scaled = step, loss_scale, True
@@ -83,8 +84,8 @@ class Recipe:
         """The first optimizer's own ``step``, for gradients that no loss scale is in any more."""
         return self._bare_step or self._steps[0]
 
-    def loss_scale(self) -> float:
-        """The factor that gradients contain at present."""
+    def loss_scale(self) -> Scale:
+        """The factor that gradients contain at present; a tensor where only an accelerator knows it."""
         return self._loss_scale()
 
     def close(self) -> None:

@@ -6,9 +6,10 @@ gradient was found.  Behind it lie the buffers' values, which never leave the de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from elastane.train.device import Mark
 from elastane.train.reduce.contract import Shares
@@ -16,44 +17,82 @@ from elastane.train.reduce.gradients import GradientVector
 from elastane.train.worker.gearbox import Gear
 from elastane.train.worker.host_tail import HostTail
 from elastane.train.worker.membership import Membership
-from elastane.train.worker.piggyback_table import Table, width
+from elastane.train.worker.piggyback_table import Row, Table, width
+
+
+class Question(Protocol):
+    """What is asked of the mean gradient while it is on its device."""
+
+    def ask(self, gradients: Tensor) -> Tensor | None:
+        """Numbers that travel to the host with the tail."""
+        ...
+
+    def hear(self, rows: list[list[float]]) -> None:
+        """They have arrived, and the reduction is to be believed."""
+        ...
+
+
+class NoQuestion:
+    """Nothing is asked."""
+
+    def ask(self, gradients: Tensor) -> Tensor | None:  # noqa: ARG002
+        """Nothing travels."""
+        return None
+
+    def hear(self, rows: list[list[float]]) -> None:
+        """Nothing is heard."""
 
 
 def exchange(
-    membership: Membership, gear: Gear, shares: Shares, row: Sequence[float], host: HostTail
+    membership: Membership, gear: Gear, shares: Shares, row: Row, host: HostTail, question: Question
 ) -> tuple[GradientVector, Table]:
     """The mean gradient over all units, and the rows of all workers; raises MembershipChanged if the group breaks."""
     m = membership
     if m.world == 1:
-        return _alone(m, gear, row, host)
+        return _alone(m, gear, row, host, question)
     size = width(len(gear.layout.groups))
     table_size = m.world * size
     flags_end = table_size + gear.buffers.flags
     head = flags_end + gear.layout.count
     tail = gear.reducer.tail_of(head + gear.buffers.size)
     written = host.opened(tail, head)
-    written[m.rank * size : (m.rank + 1) * size] = torch.tensor(row, dtype=tail.dtype)
+    own = m.rank * size
+    written[own : own + size] = torch.tensor(row.numbers, dtype=tail.dtype)
     gear.layout.tell(written[flags_end:])
     if shares.owner[0] == m.rank:
         gear.buffers.tell(written[table_size:flags_end])
         gear.buffers.write(tail[head:])
     host.send(tail, head)
-    vector = gear.reducer.reduce(m.transport, len(tail))
-    read = host.fetched(vector.tail, head, m.believe)
+    _put_there(tail[own:], row)
+    vector = gear.reducer.reduce(m.reduces_by, len(tail))
+    asked = question.ask(vector.gradients)
+    read, answer = host.fetched(vector.tail, head, m.believe, asked)
+    if answer is not None:
+        question.hear(answer.tolist())
     gear.buffers.read(read[table_size:flags_end].tolist(), vector.tail[head : len(tail)])
     gear.layout.hear(read[flags_end:].tolist())
     return vector, Table.read(read[:table_size], m.world)
 
 
+def _put_there(tail: Tensor, row: Row) -> None:
+    for at, values in row.there:
+        tail[at : at + len(values)].copy_(values)
+
+
 def _alone(
-    membership: Membership, gear: Gear, row: Sequence[float], host: HostTail
+    membership: Membership, gear: Gear, row: Row, host: HostTail, question: Question
 ) -> tuple[GradientVector, Table]:
     """The same without others: nothing but the table has to travel."""
-    tail = gear.reducer.tail_of(len(row))
-    host.opened(tail, len(row))[:] = torch.tensor(row, dtype=tail.dtype)
-    host.send(tail, len(row))
-    vector = gear.reducer.reduce(membership.transport, len(row))
-    read = host.fetched(vector.tail, len(row), Mark.wait)
+    size = len(row.numbers)
+    tail = gear.reducer.tail_of(size)
+    host.opened(tail, size)[:] = torch.tensor(row.numbers, dtype=tail.dtype)
+    host.send(tail, size)
+    _put_there(tail, row)
+    vector = gear.reducer.reduce(membership.reduces_by, size)
+    asked = question.ask(vector.gradients)
+    read, answer = host.fetched(vector.tail, size, Mark.wait, asked)
+    if answer is not None:
+        question.hear(answer.tolist())
     gear.buffers.take_kept()
     gear.layout.hear_only_own()
     return vector, Table.read(read, 1)

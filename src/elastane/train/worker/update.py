@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from elastane.train.adapt.controller import Adaptation
+from elastane.train.adapt.statistics import GradientStatistics, Scale
 from elastane.train.errors import Diverged, MembershipChanged
 from elastane.train.reduce.contract import Shares
 from elastane.train.reduce.gradients import GradientVector
@@ -21,7 +23,24 @@ from elastane.train.worker.recipe import Recipe
 from elastane.train.worker.replica_state import TrainingState
 from elastane.train.worker.sparse_gradients import give_sparse
 from elastane.train.worker.step_cut import LoopSettings
+from elastane.train.worker.table_exchange import NoQuestion, Question
 from elastane.train.worker.telemetry import Reporter
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseQuestion:
+    """Norms of the mean gradient, for the gradient noise."""
+
+    statistics: GradientStatistics
+    recipe: Recipe
+
+    def ask(self, gradients: Tensor) -> Tensor | None:
+        """None if this step is not measured."""
+        return self.statistics.ask(gradients, self.recipe.loss_scale())
+
+    def hear(self, rows: list[list[float]]) -> None:
+        """The norms are here."""
+        self.statistics.hear(rows)
 
 
 class Updates:
@@ -41,6 +60,12 @@ class Updates:
         self._state = state
         self._reporter = reporter
 
+    def question(self, adaptation: Adaptation | None) -> Question:
+        """What ``learn`` has to know of the mean gradient before it leaves its device."""
+        if adaptation is None or self._settings.mode is Mode.CONSISTENT:
+            return NoQuestion()
+        return NoiseQuestion(adaptation.statistics, self._recipe)
+
     def learn(
         self, vector: GradientVector, table: Table, shares: Shares, adaptation: Adaptation | None
     ) -> None:
@@ -51,7 +76,8 @@ class Updates:
         statistics = adaptation.statistics
         if statistics.measuring:
             counts = [c for c in shares.counts if c]
-            statistics.total(vector.gradients, self._recipe.loss_scale())
+            if self._membership.device.is_cpu:  # elsewhere it was asked for, and heard with the table
+                statistics.total(vector.gradients, float(self._recipe.loss_scale()))
             statistics.finish(table.norms(), len(counts), shares.total, counts)
         statistics.set_stride(max(1, table.leader(Column.STRIDE)))
 
@@ -118,7 +144,7 @@ class Updates:
                 self._state.share(m.group, 0)
 
 
-def clip_norm(gradient: Tensor, limit: float) -> None:
+def clip_norm(gradient: Tensor, limit: Scale) -> None:
     """Scale a gradient down to this norm, if it is longer."""
     norm = torch.linalg.vector_norm(gradient)
     gradient.mul_(torch.clamp(limit / (norm + 1e-6), max=1.0))

@@ -6,7 +6,7 @@ import os
 import traceback
 from pathlib import Path
 
-from elastane.train.coordinator.exit_reason import last_words
+from elastane.train.coordinator.last_words import last_words
 
 
 def words(tmp_path: Path, text: str) -> str:

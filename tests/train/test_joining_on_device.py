@@ -1,0 +1,43 @@
+"""Newcomers follow on a pretend GPU while the others train: the bits are those of one process on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from train.on_device import pretend_gpus
+from train.running import CHANGES, Outcome, alone, train
+
+SCRIPTS = {"on_device.py": ("--opt", "adam"), "scaled.py": ()}
+
+
+def grown(done: Outcome) -> bool:
+    """Whether newcomers came, and all that were not urgently needed followed the others first."""
+    joins = [change for change in done.resized if change.kind != "recover" and change.after > change.before]
+    return bool(joins) and all(change.shadow for change in joins)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("where", ["cpu", "fakegpu"])
+def test_followers_come_and_others_die_with_the_bits_of_one_process(
+    tmp_path: Path, where: str, script: str
+) -> None:
+    out = tmp_path / "out"
+    environment = pretend_gpus(tmp_path) if where == "fakegpu" else {}
+    done = train(
+        script,
+        tmp_path / "run",
+        str(out),
+        *SCRIPTS[script],
+        wishes=CHANGES,
+        mode="consistent",
+        environment=environment,
+    )
+    assert done.ended.outcome == "finished", done.log()
+    assert grown(done), done.resized
+    bits, epochs, device = out.read_text().split()
+    assert device == where
+    limit = ["--epochs", epochs] if script == "on_device.py" else [epochs]
+    alone(script, tmp_path / "alone", str(out), *limit, *SCRIPTS[script], mode="consistent")
+    assert out.read_text().split() == [bits, epochs, "cpu"]

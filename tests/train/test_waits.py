@@ -1,0 +1,142 @@
+"""A step costs one wait of the host for its device: the commit point.  Everything else stays on the device."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import TensorDataset
+
+import elastane.train as et
+from elastane.train.errors import TrainError
+from fakegpu import ranks
+from fakegpu.ranks import Meeting
+from train.members import become_member, nccl_like, parameters_of, staged
+from train.waits import counted
+
+on_late = pytest.mark.parametrize("fakegpu", ["late"], indirect=True)
+STEPS = 12
+WARM = 4
+"""Steps of which the first waits are those of a beginning: optimizer state, a first look at the loss."""
+
+
+def network(job: et.Job) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 2)).to(
+        job.device
+    )
+
+
+def job_of(mode: str, folder: Path, **settings: Any) -> tuple[et.Job, Any, Any, Any]:
+    job = et.init(mode, run=folder, checkpoint_every=3600.0, **settings)
+    model = job.model(network(job), loss="mean")
+    opt = job.optimizer(torch.optim.AdamW(model.parameters(), lr=1e-3), max_grad_norm=1.0)
+    x = torch.randn(16 * STEPS, 8)
+    data = job.loader(TensorDataset(x, (x.sum(1) > 0).long()), batch_size=16, max_per_worker=8)
+    return job, model, opt, data
+
+
+def waits_of(job: et.Job, model: Any, opt: Any, data: Any) -> list[collections.Counter[str]]:
+    """The waits of each step, from behind one ``opt.step()`` to behind the next."""
+    found: list[collections.Counter[str]] = []
+    batches = iter(data)
+    for _ in range(STEPS):
+        with counted() as waits:
+            for inputs, labels in batches:
+                loss = F.cross_entropy(model(inputs), labels)
+                loss.backward()
+                opt.step()
+                job.report(loss=loss)
+                if job.stepped:
+                    break
+        found.append(waits)
+    return found
+
+
+@on_late
+@pytest.mark.parametrize("mode", ["fixed", "consistent"])
+def test_one_wait_per_step_alone(fakegpu: ModuleType, mode: str, tmp_path: Path) -> None:
+    job, model, opt, data = job_of(mode, tmp_path)
+    assert job.device.type == "fakegpu"
+    next(job.epochs(1))
+    found = waits_of(job, model, opt, data)
+    assert job.step == STEPS
+    assert [dict(waits) for waits in found[WARM:]] == [{"event": 1}] * (STEPS - WARM)
+
+
+def waits_of_two(mode: str, make: Any, folder: Path) -> list[Any]:
+    def body(rank: int, meeting: Meeting) -> Any:
+        job, model, opt, data = job_of(mode, folder / str(rank))
+        become_member(job, rank, 2, meeting, make)
+        next(job.epochs(1))
+        found = [dict(waits) for waits in waits_of(job, model, opt, data)]
+        adaptation = job._session.adaptation
+        assert adaptation is not None
+        measured = adaptation.statistics.noise.count
+        return [found[WARM:], measured > 0, parameters_of(model)]
+
+    return ranks.run(2, body)
+
+
+@on_late
+@pytest.mark.parametrize("make", [staged, nccl_like])
+@pytest.mark.parametrize("mode", ["fixed", "consistent"])
+def test_one_wait_per_step_with_others(fakegpu: ModuleType, mode: str, make: Any, tmp_path: Path) -> None:
+    """With BatchNorm, dropout, a clipped norm, a reported loss and (but for consistent mode) the gradient noise."""
+    first, second = waits_of_two(mode, make, tmp_path)
+    one_each = [{"event": 1}] * (STEPS - WARM)
+    assert first[0] == one_each
+    assert second[0] == one_each
+    assert first[1] == second[1] == (mode == "fixed")
+    assert first[2] == second[2]
+
+
+@on_late
+@pytest.mark.parametrize("forgotten", ["", "check", "wait"])
+def test_no_step_is_made_of_an_aborted_sum(
+    fakegpu: ModuleType, forgotten: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The communicator completes an aborted sum as if all were well: without the wait or the look it would be used."""
+
+    def body(rank: int, meeting: Meeting) -> Any:
+        job, model, opt, data = job_of("fixed", tmp_path / str(rank))
+        transport = become_member(job, rank, 2, meeting, nccl_like)
+        next(job.epochs(1))
+        # Kernels of a pretend GPU run in the caller: one that measures the gradient would wait in our place.
+        job._session.loop.adaptation = None
+        batches = iter(data)
+        while job.step < 3:
+            inputs, labels = next(batches)
+            F.cross_entropy(model(inputs), labels).backward()
+            opt.step()
+        if rank == 1:
+            meeting.wait_for("seen", [0])
+            return None
+        if forgotten == "check":
+            monkeypatch.setattr(transport, "check", lambda: None)
+        if forgotten == "wait":
+            monkeypatch.setattr(transport, "confirm", lambda _: transport.check())
+        inputs, labels = next(batches)
+        before = [p.detach().clone() for p in model.parameters()]
+        F.cross_entropy(model(inputs), labels).backward()
+        threading.Timer(0.5, transport.abort).start()
+        told = ""
+        try:
+            opt.step()
+        except TrainError as error:
+            told = str(error)
+        except (ValueError, OverflowError):
+            told = "a table of garbage"
+        torch.accelerator.synchronize()
+        untouched = all(torch.equal(a, p) for a, p in zip(before, model.parameters(), strict=True))
+        meeting.reached("seen", 0)
+        return untouched and "another worker was lost" in told
+
+    assert ranks.run(2, body)[0] == (not forgotten)
