@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from elastane.train.coordinator.scripted_events import Wish
+from elastane.train.reports.events import Warned
+from elastane.train.transport_choice import TransportWish
 from train.devices.pretend import HERE, Machine, alone, train
 from train.running import SCRIPTS, Outcome
 
@@ -25,6 +29,11 @@ ONE_CHANGE = (Wish(3, "resize", 2, steps=True), Wish(0, "kill", settled=True))
 
 def finished(outcome: Outcome) -> None:
     assert outcome.ended.outcome == "finished", (outcome.ended, outcome.printed[-30:])
+
+
+def logged(run: Path) -> list[dict[str, Any]]:
+    """The entries of a job's plan log."""
+    return [json.loads(line) for line in (run / "plans.jsonl").read_text().splitlines()]
 
 
 def same_bits_alone(script: Path, result: Path, folder: Path, *words: str) -> None:
@@ -62,6 +71,47 @@ def test_a_death_between_the_reduction_and_the_step_does_not_change_a_bit(tmp_pa
     )
     finished(outcome)
     assert [lost.worker for lost in outcome.lost] == ["w2"]
+    same_bits_alone(ON_DEVICE, result, tmp_path / "cpu")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["late", "thread"])
+def test_with_communicators_a_death_is_survived_over_gloo_and_then_they_are_rebuilt(
+    tmp_path: Path, policy: str
+) -> None:
+    result = tmp_path / "result"
+    outcome = train(
+        ON_DEVICE,
+        tmp_path / "run",
+        str(result),
+        machine=Machine(4, policy),
+        wishes=GROW_AND_KILL,
+        transport=TransportWish.NCCL,
+    )
+    finished(outcome)
+    assert len(outcome.lost) == 3
+    assert not [event for event in outcome.events if isinstance(event, Warned)]
+    same_bits_alone(ON_DEVICE, result, tmp_path / "cpu")
+    plans = [entry["plan"] for entry in logged(outcome.run) if entry["type"] == "plan"]
+    kinds = {(plan["kind"], plan["transport"]) for plan in plans if len(plan["members"]) > 1}
+    assert ("grow", "nccl") in kinds
+    assert {transport for kind, transport in kinds if kind == "recover"} <= {"staged"}
+
+
+@pytest.mark.slow
+def test_a_job_that_starts_with_several_workers_changes_over_to_a_communicator(tmp_path: Path) -> None:
+    result = tmp_path / "result"
+    outcome = train(
+        ON_DEVICE,
+        tmp_path / "run",
+        str(result),
+        machine=Machine(2),
+        workers=2,
+        wishes=(Wish(10, "kill", steps=True, settled=True),),
+        transport=TransportWish.NCCL,
+    )
+    finished(outcome)
+    assert [change.kind for change in outcome.resized][:1] == ["rebuild"]
     same_bits_alone(ON_DEVICE, result, tmp_path / "cpu")
 
 
