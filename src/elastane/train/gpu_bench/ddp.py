@@ -35,7 +35,7 @@ def samples_per_s(rank: Rank, model: str, seconds: float) -> float:
     def steps(count: int) -> None:
         for _ in range(count):
             optimizer.zero_grad()
-            functional.cross_entropy(net(inputs), labels).backward()
+            functional.cross_entropy(net(inputs), labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         rank.device.synchronize()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
 
 from elastane.train.coordinator.device_locks import visible
 from elastane.train.coordinator.fork_safety import what_forbids_forking
@@ -36,11 +36,11 @@ class Unfinished(TrainError):
 class _Addresses:
     """Where the ranks of a gloo group find each other."""
 
-    def __init__(self, store: dist.FileStore) -> None:
+    def __init__(self, store: FileStore) -> None:
         self._store = store
 
     def put(self, rank: int, data: bytes) -> None:
-        self._store.set(str(rank), data)  # type: ignore[arg-type]
+        self._store.set(str(rank), data)
 
     def get(self, rank: int, timeout_s: float) -> bytes:
         try:
@@ -63,9 +63,9 @@ class Rank:
     """When this process first turned to its device (``time.perf_counter``)."""
     given_up: str = ""
 
-    def store(self, name: str) -> dist.FileStore:
+    def store(self, name: str) -> FileStore:
         """A store that all ranks share under a name."""
-        store = dist.FileStore(str(self.folder / name), -1)
+        store = FileStore(str(self.folder / name), -1)
         store.set_timeout(timedelta(seconds=self.patience_s))
         return store
 

@@ -33,11 +33,13 @@ def main() -> None:
     seen = 0
 
     def enough() -> bool:
-        return job.step >= options.steps if options.steps else time.monotonic() - began > options.seconds
+        if options.steps:
+            return job.step >= int(options.steps)
+        return time.monotonic() - began > float(options.seconds)
 
     for _ in job.epochs(1_000_000):
         for inputs, labels in data:
-            functional.cross_entropy(model(inputs), labels).backward()
+            functional.cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             seen += BATCH
         if job.evaluate(enough):
