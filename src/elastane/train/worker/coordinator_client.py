@@ -78,7 +78,7 @@ class Link:
         self._token = token
         self._node, self._host = node, host
         self._news = threading.Condition()
-        self._addresses: dict[int, dict[int, bytes]] = {}
+        self._addresses: dict[int, dict[tuple[int, str], bytes]] = {}
         self._refused: str | None = None
         self._connection: Connection | None = None
         self._unsent: deque[FromWorker] = deque(maxlen=100)
@@ -160,19 +160,40 @@ class Link:
         """How members of this generation find each other."""
         return AddressExchange(self, generation)
 
-    def put_address(self, generation: int, rank: int, data: bytes) -> None:
-        """Publish this worker's group address."""
-        self.tell(Address(generation, rank, base64.b64encode(data).decode()))
+    def named_exchange(self, generation: int, rank: int) -> LinkNames:
+        """How members of this generation tell each other short values by name."""
+        return LinkNames(self, generation, rank)
+
+    def put_address(self, generation: int, rank: int, data: bytes, name: str = "") -> None:
+        """Publish this worker's group address, or something else under a name."""
+        text = base64.b64encode(data).decode()
+        with self._news:
+            self._addresses.setdefault(generation, {})[rank, name] = data
+        self.tell(Address(generation, rank, text, name))
+
+    def get_named(self, generation: int, name: str, timeout_s: float) -> bytes:
+        """Wait for what any member has put under this name."""
+        found: list[bytes] = []
+
+        def there() -> bool:
+            known = self._addresses.get(generation, {})
+            found[:] = [data for (_, key), data in known.items() if key == name]
+            return bool(found) or self._over(generation)
+
+        with self._news:
+            if not self._news.wait_for(there, timeout_s) or self._over(generation):
+                raise MembershipChanged(f"nobody has told {name!r} in generation {generation}")
+            return found[0]
 
     def get_address(self, generation: int, rank: int, timeout_s: float) -> bytes:
         """Wait for another member's."""
         with self._news:
             there = self._news.wait_for(
-                lambda: rank in self._addresses.get(generation, {}) or self._over(generation), timeout_s
+                lambda: (rank, "") in self._addresses.get(generation, {}) or self._over(generation), timeout_s
             )
             if not there or self._over(generation):
                 raise MembershipChanged(f"no address of rank {rank} in generation {generation}")
-            return self._addresses[generation][rank]
+            return self._addresses[generation][rank, ""]
 
     def _over(self, generation: int) -> bool:
         return self.aborted >= generation or self.plan is None or self.plan.generation != generation
@@ -198,8 +219,8 @@ class Link:
         with self._news:
             call = self._heard_about_plans(message)
             match message:
-                case MemberAddress(generation, rank, data):
-                    self._addresses.setdefault(generation, {})[rank] = base64.b64decode(data)
+                case MemberAddress(generation, rank, data, name):
+                    self._addresses.setdefault(generation, {})[rank, name] = base64.b64decode(data)
                 case Go(generation):
                     self.go = generation
                 case Over():
@@ -265,3 +286,18 @@ class AddressExchange:
     def get(self, rank: int, timeout_s: float) -> bytes:
         """Wait for the address of another member."""
         return self._link.get_address(self._generation, rank, timeout_s)
+
+
+class LinkNames:
+    """Values by name between the members of one generation, through the coordinator."""
+
+    def __init__(self, link: Link, generation: int, rank: int) -> None:
+        self._link, self._generation, self._rank = link, generation, rank
+
+    def put(self, name: str, data: bytes) -> None:
+        """Publish a value."""
+        self._link.put_address(self._generation, self._rank, data, name)
+
+    def get(self, name: str, timeout_s: float) -> bytes:
+        """Wait for one; raises MembershipChanged when it will not come."""
+        return self._link.get_named(self._generation, name, timeout_s)

@@ -13,15 +13,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from elastane.train.coordinator.membership_plan import Kind, Plan
+from elastane.train.coordinator.messages import Ready
 from elastane.train.coordinator.script_runner import hurry
 from elastane.train.device import Device
 from elastane.train.errors import MembershipChanged, Released
+from elastane.train.transport_choice import TransportKind
+from elastane.train.transports import NcclLike, NoTransport
+from elastane.train.worker.communicators import Connected, communicator, told_of
 from elastane.train.worker.coordinator_client import Link
 from elastane.train.worker.group import Group
 from elastane.train.worker.live_join import ShadowReceiver, ShadowSender
 from elastane.train.worker.membership import Change, Crew, Membership
 from elastane.train.worker.state_streams import StateStreams
 
+_ABORTED_S = 10.0
+"""An abort that takes longer has ended this process."""
 ORPHAN_S = 5.0
 """How long the end of a job waits for a coordinator that is not there."""
 
@@ -36,11 +42,12 @@ class ElasticMembership(Membership):
         self._token = token
         self._host = host
         self._receiver = ShadowReceiver(host, token)
-        self._built: dict[int, Group | None] = {}
+        self._built: dict[int, Connected] = {}
+        self._connecting: dict[int, NcclLike] = {}
         self._unbuilt: dict[int, str] = {}
         """Why groups of urgent plans could not be connected."""
         self._streams = StateStreams(link.worker, token)
-        self._worn: list[tuple[int, Group]] = []
+        self._worn: list[Connected] = []
         self._lock = threading.Lock()
         self._complete = False
         self._acknowledged = 0
@@ -61,26 +68,49 @@ class ElasticMembership(Membership):
         """In a thread of its own: connecting to a member that has just died takes until a timeout."""
         rank = plan.rank_of(self.link.worker)
         assert rank is not None
-        group: Group | None = None
-        problem = ""
+        made = Connected(None)
+        problem = lacking = ""
         try:
             if len(plan.members) > 1:
-                group = Group(rank, len(plan.members), self.link.exchange(plan.generation), host=self._host)
+                made.group = Group(
+                    rank, len(plan.members), self.link.exchange(plan.generation), host=self._host
+                )
+            if plan.transport is TransportKind.NCCL_LIKE and len(plan.members) > 1:
+                made.communicator = self._communicator(plan, rank)
         except MembershipChanged as error:
             problem = str(error)
+        except NoTransport as reason:
+            lacking = str(reason)
         with self._lock:
             over = self.link.aborted >= plan.generation
             if not problem and not over:
-                self._built[plan.generation] = group
+                self._built[plan.generation] = made
             elif not over:
                 self._unbuilt = {plan.generation: problem}
-        if (problem or over) and group is not None:
-            group.kill()
-            group.retire()
+        if problem or over:
+            made.kill()
+            made.retire()
         if not over and (problem or not plan.urgent):
             failure = {"type": "apart" if plan.urgent else "lagging", "why": problem}
-            self.link.send(generation=plan.generation, **(failure if problem else {"type": "built"}))
+            built = {"type": "built", "lacking": lacking}
+            self.link.send(generation=plan.generation, **(failure if problem else built))
         self.link.wake()
+
+    def _communicator(self, plan: Plan, rank: int) -> NcclLike:
+        """Connected, while another transport is in use; raises NoTransport where there can be none."""
+        made = communicator(
+            self.device, self.link.named_exchange(plan.generation, rank), rank, len(plan.members)
+        )
+        with self._lock:
+            self._connecting[plan.generation] = made
+        try:
+            if self.link.aborted >= plan.generation:
+                made.abort()
+            made.connect()
+        finally:
+            with self._lock:
+                self._connecting.pop(plan.generation, None)
+        return made
 
     def _cancel(self, generation: int) -> None:
         self._drop_built(lambda g: g == generation)
@@ -99,11 +129,13 @@ class ElasticMembership(Membership):
     def _drop_built(self, over: Callable[[int], bool]) -> None:
         with self._lock:
             gone = [g for g in self._built if over(g)]
-            groups = [self._built.pop(g) for g in gone]
-        for group in groups:
-            if group is not None:
-                group.kill()
-                group.retire()
+            dropped = [self._built.pop(g) for g in gone]
+            connecting = [made for g, made in self._connecting.items() if over(g)]
+        for each in connecting:
+            each.abort()
+        for made in dropped:
+            made.kill()
+            made.retire()
 
     # Called by the training thread.
 
@@ -112,9 +144,10 @@ class ElasticMembership(Membership):
         link = self.link
         signature = {**crew.signature(), "shadow": crew.replication is not None}
         hurry()
-        link.account.update(phase="ready", signature=signature, stream=self._receiver.address)
+        stream, device = self._receiver.address, told_of(self.device, self._host)
+        link.account.update(phase="ready", signature=signature, stream=stream, device=device)
         link.doing = "outside"
-        link.send(type="ready", signature=signature, stream=self._receiver.address)
+        link.tell(Ready(signature, stream, device))
         while not self._enter_first(crew):
             link.account.update(phase="ready")
 
@@ -193,23 +226,33 @@ class ElasticMembership(Membership):
         with self._lock:
             if plan.generation not in self._built:
                 raise MembershipChanged("the group is over")
-            group = self._built.pop(plan.generation)
+            made = self._built.pop(plan.generation)
         self._retire_group(worn=True)
         rank = plan.rank_of(self.link.worker)
         assert rank is not None
-        self.group, self.generation, self.rank = group, plan.generation, rank
+        if made.communicator is None:
+            self.group = made.group
+        else:
+            self._use(made.group, made.communicator)
+        self.generation, self.rank = plan.generation, rank
         self.world, self.nodes, self._members = len(plan.members), plan.nodes, plan.members
+        if made.communicator is not None:
+            if self.link.aborted >= plan.generation:  # it was said while nobody held it
+                made.communicator.abort()
+            made.communicator.enter()
 
     def _retire_group(self, worn: bool = False) -> None:
         """Let go of the present group; ``worn``: others may still be finishing their last collective in it."""
-        group, self.group = self.group, None
-        if group is None:
-            return
+        transport = self.transport
+        over = Connected(self.group, transport if isinstance(transport, NcclLike) else None)
+        self._use(None, None)
         if worn:
-            self._worn.append((self.generation, group))
-        else:
-            group.kill()
-            group.retire()
+            self._worn.append(over)
+            return
+        over.kill()
+        if over.communicator is not None:  # only then may others begin on this device
+            over.communicator.wait_aborted(_ABORTED_S)
+        over.retire()
 
     def _share(self, crew: Crew, plan: Plan) -> None:
         if plan.source is not None and self.group is not None:
@@ -250,8 +293,8 @@ class ElasticMembership(Membership):
             self.link.send(type="lagging", generation=generation, why=why)
         if self._worn and self.link.settled >= self.generation:
             worn, self._worn = self._worn, []
-            for _, group in worn:
-                group.retire()
+            for over in worn:
+                over.retire()
 
     def refuse_streams(self, why: str) -> None:
         """Newcomers that follow join by a copy instead; told to the coordinator at the boundary."""

@@ -18,6 +18,7 @@ from torch.distributed.rendezvous import rendezvous
 from elastane.train.device import Device, Mark
 from elastane.train.errors import MembershipChanged, TrainError
 from elastane.train.reduce.contract import Collective
+from elastane.train.transport_choice import TransportKind
 from elastane.train.transports import Transport, through_host
 from elastane.train.worker.group import Group
 from elastane.train.worker.live_join import ShadowReceiver, ShadowSender
@@ -122,8 +123,8 @@ class Membership:
         """From now on train with these."""
         before = self.transport
         self._group, self.transport = group, transport
-        if before is not None:
-            before.close()
+        if before is not None and before.kind is not TransportKind.NCCL_LIKE:
+            before.close()  # closing a communicator is a matter of all its members
 
     @property
     def reduces_by(self) -> Collective | None:
