@@ -41,3 +41,14 @@ def test_followers_come_and_others_die_with_the_bits_of_one_process(
     limit = ["--epochs", epochs] if script == "on_device.py" else [epochs]
     alone(script, tmp_path / "alone", str(out), *limit, *SCRIPTS[script], mode="consistent")
     assert out.read_text().split() == [bits, epochs, "cpu"]
+
+
+@pytest.mark.parametrize("mode", ["fixed", "consistent"])
+def test_a_run_that_is_taken_up_again_draws_the_random_numbers_that_come_next(tmp_path: Path, mode: str) -> None:
+    out, environment = tmp_path / "out", pretend_gpus(tmp_path)
+    results = []
+    for run, parts in (("whole", ["3"]), ("broken", ["1", "3"])):
+        for epochs in parts:
+            alone("scaled.py", tmp_path / run, str(out), epochs, mode=mode, environment=environment)
+        results.append(out.read_text())
+    assert results[0] == results[1]

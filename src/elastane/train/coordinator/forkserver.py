@@ -38,6 +38,7 @@ from elastane.train.coordinator.messages import (
     StopNursery,
     ToNursery,
 )
+from elastane.train.coordinator.snapshot_memory import offer
 from elastane.train.coordinator.wire import Connection, address
 
 ENDPOINT, TOKEN, NODE = "ELASTANE_COORDINATOR", "ELASTANE_JOB_TOKEN", "ELASTANE_NODE"
@@ -289,6 +290,7 @@ def main() -> None:
     if problem:
         report(problem)
         os._exit(1)
+    offer(os.environ)
     Nursery(cold).serve()
     os._exit(0)  # the end of the connection means the end of the process, to whoever waits for it
 

@@ -46,6 +46,7 @@ from elastane.train.worker.consensus import Agreement
 from elastane.train.worker.event_sink import Outlet
 from elastane.train.worker.leader_duties import Host
 from elastane.train.worker.loop import Loop, LoopParts
+from elastane.train.worker.node_snapshots import newest, offered
 from elastane.train.worker.phased import PhasedLoop
 from elastane.train.worker.position import Position
 from elastane.train.worker.recipe import Recipe
@@ -103,6 +104,8 @@ class Session:
         )
         self._wishes = options.wishes
         self._store = CheckpointStore(self.run / "checkpoints")
+        # On a CPU survivors can always end a broken collective, and one of them has the state.
+        self._snapshots = offered() if not self.device.is_cpu else None
         self._interval = SaveInterval(time.monotonic(), options.checkpoint_every)
         self._loop: Loop | None = None
         self._finished = False
@@ -182,7 +185,8 @@ class Session:
         if self._loop is not None:
             return self._loop
         self._refuse_unready()
-        keeper = Keeper(AsyncSaver(self._store), self._interval, self.state, self.reporter)
+        saver = AsyncSaver(self._store, memory=self._snapshots)
+        keeper = Keeper(saver, self._interval, self.state, self.reporter)
         self._loop = loop = self._made(keeper)
         for loader in list(self.loaders.values())[:1]:
             self._adapt(loop, loader)
@@ -308,6 +312,8 @@ class Session:
         loaded = self._store.load() if self._store.directory.exists() else None
         for reason in self._store.skipped:
             self.outlet.warn(f"a checkpoint was passed over: {reason}")
+        if generation and self._snapshots is not None:
+            loaded = newest(loaded, self._snapshots.load())
         if loaded is not None:
             self._restoring = True
             self.state.put(loaded.packed)

@@ -32,6 +32,7 @@ from typing import Any
 
 from elastane.train.errors import TrainError
 from elastane.train.worker.checkpoint import CheckpointStore
+from elastane.train.worker.node_snapshots import NodeSnapshots
 from elastane.train.worker.state_codec import Clone, Packed, clone_tensors, nbytes, start_clone
 
 OVERHEAD = 0.01
@@ -61,8 +62,15 @@ class AsyncSaver:
     one was broken off.  The thread does not outlive the process: call ``flush`` before the end.
     """
 
-    def __init__(self, store: CheckpointStore, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        store: CheckpointStore,
+        clock: Callable[[], float] = time.monotonic,
+        memory: NodeSnapshots | None = None,
+    ) -> None:
         self.store = store
+        self.memory = memory
+        """Takes every copy as well; None if there is none here (any more)."""
         self.snapshot: Packed | None = None
         self.last: SaveFacts | None = None
         self.problem: TrainError | None = None
@@ -83,9 +91,12 @@ class AsyncSaver:
         """Set memory aside before the training begins; new memory makes a copy up to twenty times slower."""
         self._spare = clone_tensors(packed, into=self._spare)
 
-    def submit(self, step: int, packed: Packed, info: Mapping[str, Any], generation: int = 0) -> bool:
+    def submit(
+        self, step: int, packed: Packed, info: Mapping[str, Any], generation: int = 0, *, to_disk: bool = True
+    ) -> bool:
         """Copy the state and begin to write it; False, and nothing happens, if a write is still under way.
 
+        Without ``to_disk`` it goes into the node's memory only.
         Raises what made the write before fail, once; nothing is copied then.
         """
         if self.busy:
@@ -97,7 +108,8 @@ class AsyncSaver:
         self._spare, self.snapshot = self.snapshot, clone.packed
         blocking_s = self._clock() - started
         work = (step, clone, copy.deepcopy(dict(info)), generation, blocking_s)
-        self._thread = threading.Thread(target=self._write, args=work, name="checkpoint", daemon=True)
+        write = self._write if to_disk else self._keep
+        self._thread = threading.Thread(target=write, args=work, name="checkpoint", daemon=True)
         self._thread.start()
         return True
 
@@ -112,6 +124,18 @@ class AsyncSaver:
         if problem is not None:
             raise problem
 
+    def _keep(
+        self, step: int, clone: Clone, info: Mapping[str, Any], generation: int, _blocking_s: float
+    ) -> None:
+        """Into memory; a node that has none for it goes on without."""
+        clone.copies.wait()
+        self.device_s = clone.copies.copying_s()
+        try:
+            if self.memory is not None and not self.memory.save(step, clone.packed, info, generation):
+                self.memory = None
+        except (OSError, ValueError):
+            self.memory = None
+
     def _write(
         self, step: int, clone: Clone, info: Mapping[str, Any], generation: int, blocking_s: float
     ) -> None:
@@ -121,7 +145,7 @@ class AsyncSaver:
             self.store.raise_fence(generation)
             self.store.save(step, packed, info, generation)
             self.problem = None
-            self.device_s = clone.copies.copying_s()
+            self._keep(step, clone, info, generation, blocking_s)
             paused_s = blocking_s + self.device_s
             self.last = SaveFacts(step, nbytes(packed), paused_s, self._clock() - started)
             if self._spare is None:

@@ -61,6 +61,7 @@ class Loaded:
     packed: Packed
     info: Mapping[str, Any]
     path: Path
+    generation: int = 0
 
 
 class CheckpointStore:
@@ -245,7 +246,8 @@ def _read(path: Path) -> Loaded:
     tree = json.loads((path / _TREE).read_bytes())
     # Copied, because the file is only mapped into memory so far: losing it, say with a network disk, would kill
     # the process, and tensors would begin at addresses that are odd for vector instructions.
-    return Loaded(manifest["step"], clone_tensors(Packed(tensors, tree)), manifest["info"], path)
+    packed = clone_tensors(Packed(tensors, tree))
+    return Loaded(manifest["step"], packed, manifest["info"], path, int(manifest["generation"]))
 
 
 def _manifest(path: Path) -> dict[str, Any]:

@@ -9,6 +9,9 @@ from elastane.train.worker.async_save import AsyncSaver, SaveInterval
 from elastane.train.worker.replica_state import TrainingState
 from elastane.train.worker.telemetry import Reporter
 
+SNAPSHOT_LEAST_S, SNAPSHOT_MOST_S = 2.0, 15.0
+"""Between two snapshots in the node's memory, unless copying costs too much for that."""
+
 
 class Keeper:
     """Saves one worker's state; only the leader's is ever asked to."""
@@ -21,6 +24,7 @@ class Keeper:
         self._state = state
         self._reporter = reporter
         self._told = -1
+        self._snapshots = SaveInterval(time.monotonic(), min_s=SNAPSHOT_LEAST_S, max_s=SNAPSHOT_MOST_S)
 
     def prepare(self) -> None:
         """Set memory aside before training begins."""
@@ -30,6 +34,15 @@ class Keeper:
     def due(self) -> bool:
         """Whether it is time for a checkpoint."""
         return self._interval.due(time.monotonic())
+
+    def between_steps(self, step: int, epoch: int, generation: int) -> None:
+        """Save this boundary if it is time: to disk, or into the node's memory where there is some."""
+        if self.due:
+            self.save(step, epoch, generation, wait=False)
+        elif self._saver.memory is not None and self._snapshots.due(time.monotonic()) and not self._saver.busy:
+            began = time.monotonic()
+            self._saver.submit(step, self._state.take(), {"epoch": epoch}, generation, to_disk=False)
+            self._snapshots.saved(time.monotonic(), time.monotonic() - began + self._saver.device_s)
 
     def save(self, step: int, epoch: int, generation: int, *, wait: bool) -> None:
         """Save this boundary; in the background unless ``wait``."""

@@ -50,8 +50,8 @@ class LeaderDuties:
         """Save and report whatever is due."""
         if self._membership.rank != 0:
             return
-        if self._keeper is not None and self._keeper.due:
-            self.save(position, wait=False)
+        if self._keeper is not None:
+            self._keeper.between_steps(position.step, position.epoch, self._membership.generation)
         if self._reporter.due():
             if self._keeper is not None:
                 self._keeper.tell()
