@@ -44,7 +44,9 @@ def test_followers_come_and_others_die_with_the_bits_of_one_process(
 
 
 @pytest.mark.parametrize("mode", ["fixed", "consistent"])
-def test_a_run_that_is_taken_up_again_draws_the_random_numbers_that_come_next(tmp_path: Path, mode: str) -> None:
+def test_a_run_that_is_taken_up_again_draws_the_random_numbers_that_come_next(
+    tmp_path: Path, mode: str
+) -> None:
     out, environment = tmp_path / "out", pretend_gpus(tmp_path)
     results = []
     for run, parts in (("whole", ["3"]), ("broken", ["1", "3"])):

@@ -31,7 +31,7 @@ def bench(
     done = subprocess.run(
         [sys.executable, "-m", "elastane", "bench-gpu", "--quick", "--only", only, *words],
         cwd=folder,
-        env={**os.environ, **machine.environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        env={**os.environ, **machine.environment(folder), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=280,
