@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from elastane import __version__
-from elastane.cli import bench, demo, doctor, live, policies, predict, replay, sim, train, up_down
+from elastane.cli import bench, bench_gpu, demo, doctor, live, policies, predict, replay, sim, train, up_down
 from elastane.cli.live import terminal
 from elastane.cli.plain_help import make_plain
 from elastane.errors import ElastaneError
@@ -47,6 +47,7 @@ app.command("sim", help=sim.HELP)(sim.command)
 app.command("policies", help=policies.HELP)(policies.command)
 app.command("demo", help=demo.HELP)(demo.command)
 app.add_typer(bench.app, name="bench")
+app.command("bench-gpu", help=bench_gpu.HELP)(bench_gpu.command)
 app.add_typer(train.app, name="train")
 app.add_typer(predict.app, name="predict")
 app.command("doctor", help=doctor.HELP)(doctor.command)

@@ -26,8 +26,11 @@ PATIENCE_S = 100.0
 """A run that takes longer hangs; it is ended, and its processes with it."""
 HERE = Path(__file__).parent
 TESTS = HERE.parent.parent
-AT_START = f"{HERE / 'at_start'}:{TESTS}:{TESTS / 'train'}:{HERE}"
-"""``PYTHONPATH`` of every process of a job: ``at_start/sitecustomize.py`` makes the pretend device known."""
+_SITE = """
+import os
+os.environ.update({variables!r})
+import pretend_start
+"""
 
 
 @dataclass(frozen=True)
@@ -39,16 +42,19 @@ class Machine:
     memory_mb: int = 0
     variables: Mapping[str, str] = field(default_factory=dict)
 
-    def environment(self) -> dict[str, str]:
-        """For every process of a job on it."""
+    def environment(self, folder: Path) -> dict[str, str]:
+        """For every process of a job on it: a nursery is born with little but its ``PYTHONPATH``."""
         memory = {"FAKEGPU_MEMORY_MB": str(self.memory_mb)} if self.memory_mb else {}
-        return {
-            "PYTHONPATH": AT_START,
+        variables = {
             "FAKEGPU_COUNT": str(self.devices),
             "FAKEGPU_POLICY": self.policy,
             **memory,
             **self.variables,
         }
+        site = folder / "site"
+        site.mkdir(exist_ok=True)
+        (site / "sitecustomize.py").write_text(_SITE.format(variables=variables))
+        return {"PYTHONPATH": f"{site}:{TESTS}:{TESTS / 'train'}:{HERE}", **variables}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -88,7 +94,7 @@ def train(
         settings=Settings(
             workers=workers, max_workers=devices.most_workers, transport=transport, max_deaths=30
         ),
-        environment={"ELASTANE_MODE": mode, **machine.environment()},
+        environment={"ELASTANE_MODE": mode, **machine.environment(run.parent)},
         directory=run.parent,
         wishes=tuple(wishes),
         preload=preload,

@@ -14,7 +14,7 @@ print("on", torch.ones(2, device="fakegpu").sum().item(), file=sys.stderr)
 
 job = et.init()
 if sys.argv[1:] == ["train"]:
-    model = job.model(torch.nn.Linear(1, 1))
+    model = job.model(torch.nn.Linear(1, 1).to(job.device))
     optimizer = job.optimizer(torch.optim.SGD(model.parameters(), lr=0.1))
     for batch in job.loader(torch.utils.data.TensorDataset(torch.ones(8, 1)), batch_size=4):
         model(batch[0]).mean().backward()

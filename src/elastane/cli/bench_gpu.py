@@ -1,0 +1,60 @@
+"""``elastane bench-gpu``: twelve checks of a machine with GPUs, and one report to paste."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+HELP = """Check this machine's GPUs in about five minutes: start, speed, communicators, deaths, resizes, bits.
+
+Prints a report to paste into an issue and writes the figures beside it as JSON.  The GPUs must be free.  Exit 1 if a
+value is odd.
+"""
+
+
+def command(
+    out: Path = typer.Option(Path("bench-gpu.json"), help="Where the figures go, as JSON."),
+    devices: int = typer.Option(0, min=0, help="Use so many GPUs [default: all]."),
+    only: str = typer.Option("", help="Numbers of the checks to make, as in 2,5."),
+    patience: float = typer.Option(60.0, min=1.0, help="Seconds that a check's processes may take."),
+    quick: bool = typer.Option(False, "--quick", help="Small sizes and few repetitions."),
+) -> None:
+    """Run the checks that this machine allows."""
+    from elastane.accelerators import discover
+    from elastane.train.errors import TrainError
+    from elastane.train.gpu_bench.findings import Setting
+    from elastane.train.gpu_bench.report import CHECKS, examine, head, well
+
+    found = tuple(device.id for device in discover().devices)
+    if not found:
+        raise TrainError("there are no GPUs here that could be checked (elastane doctor says what was found)")
+    if devices > len(found):
+        raise TrainError(f"--devices: {devices} were asked for, but there are {len(found)}")
+    chosen = [check for check in CHECKS if check.number in _numbers(only)] if only else CHECKS
+    names = found[: devices or None]
+    sizes = Setting(names, (1, 4), 2, 1.0) if quick else Setting(names)
+    setting = replace(sizes, patience_s=patience)
+    typer.echo(head())
+    lines = []
+    for line in examine(setting, chosen, lambda check: typer.echo(f"{check.title} …", err=True)):
+        typer.echo(line.text())
+        lines.append(line)
+    document = {"report": head(), "ok": well(lines), "checks": [line.to_json() for line in lines]}
+    out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    typer.echo(f"The figures are in {out}", err=True)
+    raise typer.Exit(0 if well(lines) else 1)
+
+
+def _numbers(text: str) -> frozenset[int]:
+    from elastane.train.errors import TrainError
+    from elastane.train.gpu_bench.report import CHECKS
+
+    known = {str(check.number): check.number for check in CHECKS}
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if word not in known:
+            raise TrainError(f"--only: there is no check {word!r}; checks are 0 to {len(CHECKS) - 1}")
+    return frozenset(known[word] for word in words)

@@ -1,0 +1,148 @@
+"""Whole jobs on pretend GPUs, one to each worker, grow, shrink and lose workers, and end with the bits of one CPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastane.train.coordinator.scripted_events import Wish
+from elastane.train.reports.events import Warned
+from elastane.train.transport_choice import TransportWish
+from train.devices.pretend import HERE, Machine, alone, train
+from train.running import SCRIPTS, Outcome
+
+ON_DEVICE = SCRIPTS / "on_device.py"
+GROW_AND_KILL = (
+    Wish(3, "resize", 2, steps=True),
+    Wish(0, "kill", settled=True),
+    Wish(0, "resize", 4, settled=True),
+    Wish(0, "kill", settled=True),
+    Wish(0, "resize", 3, settled=True),
+    Wish(0, "kill-leader", settled=True),
+)
+"""1, 2, 4, 3 workers, with a ``kill -9`` after each change."""
+ONE_CHANGE = (Wish(3, "resize", 2, steps=True), Wish(0, "kill", settled=True))
+
+
+def finished(outcome: Outcome) -> None:
+    assert outcome.ended.outcome == "finished", (outcome.ended, outcome.printed[-30:])
+
+
+def logged(run: Path) -> list[dict[str, Any]]:
+    """The entries of a job's plan log."""
+    return [json.loads(line) for line in (run / "plans.jsonl").read_text().splitlines()]
+
+
+def same_bits_alone(script: Path, result: Path, folder: Path, *words: str) -> None:
+    """The job's result is that of the same number of epochs on one CPU, and no worker fell back to that."""
+    digest, epochs, kind = result.read_text().split()
+    assert kind == "fakegpu"
+    alone(script, folder, str(result), "--epochs", epochs, *words)
+    assert result.read_text().split() == [digest, epochs, "cpu"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["late", "thread"])
+def test_changes_and_deaths_do_not_change_a_bit(tmp_path: Path, policy: str) -> None:
+    result = tmp_path / "result"
+    outcome = train(ON_DEVICE, tmp_path / "run", str(result), machine=Machine(4, policy), wishes=GROW_AND_KILL)
+    finished(outcome)
+    assert len(outcome.lost) == 3
+    assert {1, 2, 3, 4} <= {1, *(change.after for change in outcome.resized)}
+    same_bits_alone(ON_DEVICE, result, tmp_path / "cpu")
+
+
+@pytest.mark.slow
+def test_a_death_between_the_reduction_and_the_step_does_not_change_a_bit(tmp_path: Path) -> None:
+    result = tmp_path / "result"
+    machine = Machine(3, variables={"DIES_BEFORE_STEP": "10"})
+    wishes = (Wish(0, "resize", 2, settled=True), Wish(40, "resize", 3, steps=True))
+    outcome = train(
+        ON_DEVICE,
+        tmp_path / "run",
+        str(result),
+        machine=machine,
+        workers=3,
+        wishes=wishes,
+        preload=("dies_before_step",),
+    )
+    finished(outcome)
+    assert [lost.worker for lost in outcome.lost] == ["w2"]
+    same_bits_alone(ON_DEVICE, result, tmp_path / "cpu")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["late", "thread"])
+def test_with_communicators_a_death_is_survived_over_gloo_and_then_they_are_rebuilt(
+    tmp_path: Path, policy: str
+) -> None:
+    result = tmp_path / "result"
+    outcome = train(
+        ON_DEVICE,
+        tmp_path / "run",
+        str(result),
+        machine=Machine(4, policy),
+        wishes=GROW_AND_KILL,
+        transport=TransportWish.NCCL,
+    )
+    finished(outcome)
+    assert len(outcome.lost) == 3
+    assert not [event for event in outcome.events if isinstance(event, Warned)]
+    same_bits_alone(ON_DEVICE, result, tmp_path / "cpu")
+    plans = [entry["plan"] for entry in logged(outcome.run) if entry["type"] == "plan"]
+    kinds = {(plan["kind"], plan["transport"]) for plan in plans if len(plan["members"]) > 1}
+    assert ("grow", "nccl") in kinds
+    assert {transport for kind, transport in kinds if kind == "recover"} <= {"staged"}
+
+
+@pytest.mark.slow
+def test_a_job_that_starts_with_several_workers_changes_over_to_a_communicator(tmp_path: Path) -> None:
+    result = tmp_path / "result"
+    outcome = train(
+        ON_DEVICE,
+        tmp_path / "run",
+        str(result),
+        machine=Machine(2),
+        workers=2,
+        wishes=(Wish(10, "kill", steps=True, settled=True),),
+        transport=TransportWish.NCCL,
+    )
+    finished(outcome)
+    assert [change.kind for change in outcome.resized][:1] == ["rebuild"]
+    same_bits_alone(ON_DEVICE, result, tmp_path / "cpu")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["fixed", "adaptive"])
+def test_the_other_modes_go_through_the_same(tmp_path: Path, mode: str) -> None:
+    result = tmp_path / "result"
+    outcome = train(
+        ON_DEVICE, tmp_path / "run", str(result), machine=Machine(4), wishes=GROW_AND_KILL, mode=mode
+    )
+    finished(outcome)
+    assert len(outcome.lost) == 3
+    assert result.read_text().split()[2] == "fakegpu"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["fp16", "bf16", "compiled", "gan"])
+def test_kinds_of_training_go_through_a_resize_and_a_kill(tmp_path: Path, kind: str) -> None:
+    result = tmp_path / "result"
+    outcome = train(
+        HERE / "scripts" / "kinds.py",
+        tmp_path / "run",
+        str(result),
+        "--kind",
+        kind,
+        machine=Machine(2),
+        wishes=ONE_CHANGE,
+        mode="fixed",
+    )
+    finished(outcome)
+    assert len(outcome.lost) == 1
+    before, after, where = result.read_text().split()
+    assert where == "fakegpu"
+    assert float(after) < float(before)
