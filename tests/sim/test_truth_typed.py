@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from elastane.cluster import Batch, Grant
+from elastane.cluster import Batch, Cluster, Grant
 from elastane.errors import ElastaneError
 from elastane.policies.contract import Needs
+from elastane.policies.fifo import Fifo
 from elastane.policies.view import Info, Request
 from elastane.sim.run import simulate
 from elastane.sim.spec import RunSpec
@@ -19,6 +21,7 @@ from elastane.sim.truth.typed_job import TypedMeasuredJob
 from elastane.simcore.agents import Agents
 from elastane.simcore.job_run import Arrival, JobRun
 from elastane.simcore.physics import Physics
+from elastane.simcore.world import World
 
 SPEEDS = {"slow": 1.0, "t4": 0.5}
 """Seconds per pass on each type, in those of the slowest."""
@@ -157,3 +160,27 @@ def test_a_policy_may_have_types_taken_for_one(tmp_path: Path) -> None:
         assert model is not None
         known[apart] = set(model.params)
     assert known == {True: {"slow", "t4"}, False: {""}}
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_only_who_asks_for_short_runs_knows_types_before_the_start_and_pays(tmp_path: Path, asks: bool) -> None:
+    types = measured_types(write_typed(tmp_path), ("slow", "t4"))
+    behaviour = TypedMeasuredJob.of(types, types.limits())
+    arrival = Arrival(
+        "j", 0.0, behaviour, Request(1, 1, 1), profile=behaviour.profile(5), profile_s=20.0, restart_s=30.0
+    )
+
+    class Asking(Fifo):
+        needs = replace(Fifo.needs, info=Info.SPEED, rebatch=True, profile=asks)
+
+    seen: list = []
+    world = World(
+        Cluster.uniform(1, 1),
+        Asking(),
+        [arrival],
+        Physics(),
+        on_decision=lambda made: seen.append(made.view.jobs["j"].speed),
+    )
+    world.run(1.0)
+    assert (seen[0] is not None and set(seen[0].params) == {"slow", "t4"}) == asks
+    assert world.jobs["j"].restart_left_s == pytest.approx((20.0 if asks else 0.0) + 30.0 - 1.0)
