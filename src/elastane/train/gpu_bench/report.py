@@ -43,7 +43,7 @@ class Line:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """With the figures."""
+        """Returns the line with its figures as JSON values."""
         found = self.finding
         return {
             "number": self.check.number,

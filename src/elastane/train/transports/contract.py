@@ -51,7 +51,7 @@ class Done(Pending):
         """It is in order."""
 
     def finish(self) -> None:
-        """It is whole."""
+        """Returns at once: the sum is whole already."""
 
 
 class Transport(ABC):
@@ -108,13 +108,13 @@ class Transport(ABC):
         self.reduce(tensor).finish()
 
     def all_gather(self, output: Tensor, tensor: Tensor) -> None:
-        """Gather, and wait."""
+        """Gathers the members' blocks, and waits until they are there."""
         self.gather(output, tensor).finish()
 
     def all_to_all(
         self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int]
     ) -> None:
-        """Exchange, and wait."""
+        """Exchanges blocks with all members, and waits until they are there."""
         self.swap(output, tensor, output_splits, input_splits).finish()
 
     @property

@@ -20,7 +20,7 @@ class StepTimes:
         self._before: list[float] = []
 
     def begin(self) -> None:
-        """A step begins."""
+        """Marks the moment in which a step begins."""
         self._units = []
 
     def unit_begins(self) -> None:

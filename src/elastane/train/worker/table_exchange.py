@@ -33,14 +33,14 @@ class Question(Protocol):
 
 
 class NoQuestion:
-    """Nothing is asked."""
+    """A question to the other members that is never asked."""
 
     def ask(self, gradients: Tensor) -> Tensor | None:  # noqa: ARG002
-        """Nothing travels."""
+        """Adds nothing to what travels with the gradients."""
         return None
 
     def hear(self, rows: list[list[float]]) -> None:
-        """Nothing is heard."""
+        """Reads nothing from what came with the gradients."""
 
 
 def exchange(
