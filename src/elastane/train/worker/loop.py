@@ -8,6 +8,7 @@ Between steps lies the *boundary*: members change, checkpoints are taken, nothin
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from elastane.train.adapt.controller import Adaptation
-from elastane.train.adapt.oom_trial import try_batch
+from elastane.train.adapt.oom_trial import memory_besides, try_batch
 from elastane.train.adapt.rules import BatchChoice
 from elastane.train.data.blocks import unit_spans
 from elastane.train.data.keys import Purpose, key_of
@@ -28,6 +29,7 @@ from elastane.train.reduce.gradients import GradientLayout, GradientVector
 from elastane.train.reduce.mean import MeanReducer
 from elastane.train.reduce.ordered import OrderedReducer
 from elastane.train.reports.events import Warned
+from elastane.train.transport_choice import TRANSPORT, wished
 from elastane.train.worker.batch_split import Mode
 from elastane.train.worker.checkpoint_schedule import Keeper
 from elastane.train.worker.consensus import Agreement
@@ -494,7 +496,10 @@ class Loop:
     def _fits(self, samples: int) -> bool:
         """Whether so many samples fit into memory, tried with inputs that were really seen."""
         inputs = self.recipe.inputs
-        return inputs is None or try_batch(self.gears.current.model, inputs, samples)
+        if inputs is None:
+            return True
+        reserve = memory_besides(self.gears.current.layout.size, wished(os.environ.get(TRANSPORT)).communicator)
+        return try_batch(self.gears.current.model, inputs, samples, reserve=reserve)
 
     def _warn(self, text: str) -> None:
         if self.membership.rank == 0:
