@@ -74,7 +74,7 @@ class Rank:
         return Group(self.rank, self.world, _Addresses(self.store(name)), self.patience_s, "127.0.0.1")
 
     def staged(self, name: str) -> Staged:
-        """Through host memory."""
+        """A staged transport of all ranks, over a gloo group of its own."""
         return Staged(self.group(name), self.device)
 
     def communicator(self, name: str) -> NcclLike:
