@@ -40,7 +40,7 @@ class _Addresses:
         self._store = store
 
     def put(self, rank: int, data: bytes) -> None:
-        self._store.set(str(rank), data)
+        self._store.set(str(rank), data)  # type: ignore[arg-type]  # the stub knows text only
 
     def get(self, rank: int, timeout_s: float) -> bytes:
         try:
