@@ -28,7 +28,7 @@ def _not_here(setting: Setting) -> Finding | None:
 
 
 def init(setting: Setting) -> Finding:
-    """Check 3 measures how long a communicator takes to begin, and its memory."""
+    """Measures how long communicators take to build, and the memory of each."""
     missing = _not_here(setting)
     if missing is not None:
         return missing
@@ -53,7 +53,7 @@ def _connect_twice(rank: Rank) -> dict[str, float]:
 
 
 def standby(setting: Setting) -> Finding:
-    """Check 4 begins a standby communicator while another stream trains."""
+    """Builds a communicator while another one is in use, and looks for a deadlock."""
     missing = _not_here(setting)
     if missing is not None:
         return missing
@@ -91,7 +91,7 @@ def _connect_while_training(rank: Rank) -> dict[str, float]:
 
 
 def kills(setting: Setting) -> Finding:
-    """Check 5 kills a rank in a collective and measures what survivors see."""
+    """Kills a peer in an all-reduce, and looks at what the survivor can still do."""
     missing = _not_here(setting)
     if missing is not None:
         return missing
@@ -133,7 +133,7 @@ def _lose_a_peer(rank: Rank) -> Any:
 
 
 def two_aborts(setting: Setting) -> Finding:
-    """Check 6 aborts two communicators at once."""
+    """Aborts two communicators of a device at once."""
     missing = _not_here(setting)
     if missing is not None:
         return missing

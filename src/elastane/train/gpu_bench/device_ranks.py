@@ -40,7 +40,7 @@ class _Addresses:
         self._store = store
 
     def put(self, rank: int, data: bytes) -> None:
-        self._store.set(str(rank), data)  # type: ignore[arg-type]  # its stub knows text only
+        self._store.set(str(rank), data)  # type: ignore[arg-type]  # the stub knows text only
 
     def get(self, rank: int, timeout_s: float) -> bytes:
         try:
@@ -74,7 +74,7 @@ class Rank:
         return Group(self.rank, self.world, _Addresses(self.store(name)), self.patience_s, "127.0.0.1")
 
     def staged(self, name: str) -> Staged:
-        """Returns a transport through pinned memory of the host."""
+        """A staged transport of all ranks, over a gloo group of its own."""
         return Staged(self.group(name), self.device)
 
     def communicator(self, name: str) -> NcclLike:

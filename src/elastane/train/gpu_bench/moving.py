@@ -17,7 +17,7 @@ _ROUNDS = 5
 
 
 def all_reduce(setting: Setting) -> Finding:
-    """Check 2 measures sums over ranks, staged and by communicator."""
+    """Sums vectors of several sizes over two devices, staged and with NCCL."""
     if len(setting.devices) < 2:
         return absent("one device")
     seen, *_ = run(setting.pair, lambda rank: _rates(rank, setting), setting.patience_s)
@@ -60,7 +60,7 @@ def _timed(rank: Rank, work: Callable[[], object]) -> float:
 
 
 def copies(setting: Setting) -> Finding:
-    """Check 7 measures copies between host and device, with training beside them."""
+    """Copies to the host and back, alone and beside training."""
     (facts,) = run(setting.devices[:1], lambda rank: _copies(rank, max(setting.megabytes)), setting.patience_s)
     down, slow = facts["pinned down, GB/s"], facts["pageable down, GB/s"]
     slower = facts["step beside copies"] / facts["step alone"]

@@ -43,7 +43,7 @@ class Line:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the line with its figures as JSON values."""
+        """The line as JSON values, with its figures."""
         found = self.finding
         return {
             "number": self.check.number,
@@ -74,5 +74,5 @@ def head() -> str:
 
 
 def well(lines: Sequence[Line]) -> bool:
-    """Whether nothing is odd."""
+    """Whether no line of a report is odd."""
     return all(line.finding.state is not State.ODD for line in lines)

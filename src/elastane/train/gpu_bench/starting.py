@@ -16,7 +16,7 @@ FIRST_TENSOR_S = 5.0
 
 
 def versions(setting: Setting) -> Finding:
-    """Check 0 names versions, devices and free memory."""
+    """Names the versions and the devices of this machine."""
     seen = run(setting.devices, _describe, setting.patience_s)
     nccl = ".".join(map(str, nccl_version() or ())) or "none"
     facts: dict[str, Fact] = {
@@ -40,7 +40,7 @@ def _describe(rank: Rank) -> str:
 
 
 def first_tensor(setting: Setting) -> Finding:
-    """Check 1 measures the time from a fork to the first tensor."""
+    """Measures how long a forked process needs for its first tensor."""
     (took_s,) = run(setting.devices[:1], _touch, setting.patience_s)
     return judged(
         took_s < FIRST_TENSOR_S,
@@ -56,7 +56,7 @@ def _touch(rank: Rank) -> float:
 
 
 def out_of_memory(setting: Setting) -> Finding:
-    """Check 8 asks for too much memory, and for some afterwards."""
+    """Fills the memory of a device, and uses the device afterwards."""
     (seen,) = run(setting.devices[:1], _overfill, setting.patience_s)
     good = seen["refused"] and seen["sum"] == 1000
     told = "refused, and the device is usable afterwards" if good else "the device is not usable afterwards"

@@ -26,7 +26,7 @@ NEAR_DDP = 0.8
 
 
 def resize(setting: Setting) -> Finding:
-    """Check 9 resizes an example from one worker to two and back."""
+    """Trains a job that grows to two workers and shrinks again."""
     if len(setting.devices) < 2:
         return absent("one device")
     grow, shrink = setting.seconds, 2 * setting.seconds
@@ -43,7 +43,7 @@ def resize(setting: Setting) -> Finding:
 
 
 def consistent(setting: Setting) -> Finding:
-    """Check 10 compares the bits of one worker and of two in consistent mode."""
+    """Trains in consistent mode with one and with two devices, and compares the bits."""
     hashes: dict[str, str] = {}
     for workers in (1, 2)[: len(setting.pair)]:
         with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +57,7 @@ def consistent(setting: Setting) -> Finding:
 
 
 def throughput(setting: Setting) -> Finding:
-    """Check 11 compares the throughput with that of DistributedDataParallel."""
+    """Compares the speed of three models with that of PyTorch's DDP."""
     (why,) = run(setting.devices[:1], lambda rank: lacking(rank.device.kind), setting.patience_s)
     if why or len(setting.devices) < 2:
         return absent(why or "one device")

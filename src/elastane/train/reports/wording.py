@@ -26,7 +26,6 @@ _RESIZES = {
     "shrink": "shrank",
     "move": "moved",
     "recover": "recovered",
-    "rebuild": "changed over",
 }
 
 
@@ -77,6 +76,11 @@ def _resize(event: Resized) -> str:
     how = " (shadow join)" if event.shadow else ""
     if event.kind == "start":
         return f"training with {workers(event.after)} after {milliseconds(event.pause_s)}{how}"
+    if event.kind == "rebuild":
+        pause = milliseconds(event.pause_s)
+        return (
+            f"{workers(event.after)} reconnected over another transport at step {event.step:,}, pause {pause}"
+        )
     return (
         f"{_RESIZES[event.kind]} {event.before} → {workers(event.after)} at step {event.step:,}, "
         f"pause {milliseconds(event.pause_s)}{how}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from elastane.train.coordinator.device_locks import CLAIMED
 from elastane.train.device import Device
 from elastane.train.transport_choice import MemberDevice
 from elastane.train.transports import NamedExchange, NamedStore, NcclLike, nccl
@@ -68,4 +69,7 @@ def _uuid(device: Device) -> str:
         return visible.split(",")[device.index]
     properties = getattr(torch.get_device_module(device.as_torch()), "get_device_properties", None)
     found = getattr(properties(device.index), "uuid", None) if properties is not None else None
-    return str(found) if found is not None else ""
+    if found is not None:
+        return str(found)
+    claimed = os.environ.get(CLAIMED, "").split(",")  # not every maker's driver tells one
+    return claimed[device.index] if device.index < len(claimed) else ""
