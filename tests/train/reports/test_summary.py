@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from elastane.train.reports.events import (
     Saved,
     Started,
     Stepped,
+    Warned,
     WorkerLost,
 )
 from elastane.train.reports.summary import Summary, pauses_by_kind, summarise
@@ -49,6 +51,14 @@ def test_a_quiet_run_is_summed_up_exactly() -> None:
 def test_a_run_that_has_not_ended_counts_to_its_last_event() -> None:
     found = summarise([START, steps(10.0, 100, 100)])
     assert (found.outcome, found.steps, found.wall_s) == ("running", 100, 10.0)
+
+
+def test_a_notice_before_the_start_is_no_session_of_its_own() -> None:
+    slow = Warned(0.0, "w1 is still warming up")
+    start = replace(START, at_s=3.0)
+    found = summarise([slow, start, steps(13.0, 100, 100), Ended(13.0, "finished", "", 100, 10.0)])
+    assert [workers for _, workers in found.workers] == [2]
+    assert (found.sessions, found.wall_s) == (1, 10.0)
 
 
 def test_time_between_sessions_is_not_training_time_and_has_no_workers() -> None:

@@ -34,7 +34,8 @@ class History:
     @property
     def sessions(self) -> list[tuple[Event, ...]]:
         """The events of each set of processes that worked on the run."""
-        begins = [0, *(i for i, event in enumerate(self.events) if i and isinstance(event, Started))]
+        starts = [i for i, event in enumerate(self.events) if isinstance(event, Started)]
+        begins = [0, *starts[1:]]  # a notice before the first one belongs to it
         return [self.events[a:b] for a, b in zip(begins, [*begins[1:], len(self.events)], strict=True)]
 
     @property
@@ -52,13 +53,14 @@ class History:
         return changes
 
     def _worker_counts(self) -> Iterator[tuple[float, int]]:
-        last_s = 0.0
+        last_s, begun = 0.0, False
         for event in self.events:
             at_s = self.since_start(event)
             match event:
                 case Started():
-                    if event is not self.events[0]:
+                    if begun:  # a notice may come before the first session
                         yield last_s, 0
+                    begun = True
                     yield at_s, event.workers
                 case Resized():
                     yield at_s, event.after
