@@ -33,14 +33,14 @@ class Question(Protocol):
 
 
 class NoQuestion:
-    """Nothing is asked."""
+    """A question that asks for nothing: the step is not measured."""
 
     def ask(self, gradients: Tensor) -> Tensor | None:  # noqa: ARG002
-        """Nothing travels."""
+        """No numbers travel beside the tail."""
         return None
 
     def hear(self, rows: list[list[float]]) -> None:
-        """Nothing is heard."""
+        """No numbers come, so none are taken in."""
 
 
 def exchange(
