@@ -51,7 +51,7 @@ class Done(Pending):
         """It is in order."""
 
     def finish(self) -> None:
-        """Returns at once: the sum is whole already."""
+        """Nothing is left to wait for."""
 
 
 class Transport(ABC):
@@ -108,13 +108,13 @@ class Transport(ABC):
         self.reduce(tensor).finish()
 
     def all_gather(self, output: Tensor, tensor: Tensor) -> None:
-        """Gathers the members' blocks, and waits until they are there."""
+        """Gathers equal blocks of all members, and waits."""
         self.gather(output, tensor).finish()
 
     def all_to_all(
         self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int]
     ) -> None:
-        """Exchanges blocks with all members, and waits until they are there."""
+        """Exchanges blocks between all members, and waits."""
         self.swap(output, tensor, output_splits, input_splits).finish()
 
     @property

@@ -295,7 +295,7 @@ class LinkNames:
         self._link, self._generation, self._rank = link, generation, rank
 
     def put(self, name: str, data: bytes) -> None:
-        """Publishes a value under a name, through the coordinator."""
+        """Publishes a value for all members of the generation."""
         self._link.put_address(self._generation, self._rank, data, name)
 
     def get(self, name: str, timeout_s: float) -> bytes:

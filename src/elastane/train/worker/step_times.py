@@ -20,7 +20,7 @@ class StepTimes:
         self._before: list[float] = []
 
     def begin(self) -> None:
-        """Marks the moment in which a step begins."""
+        """A step begins: it has no times yet."""
         self._units = []
 
     def unit_begins(self) -> None:

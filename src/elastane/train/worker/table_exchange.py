@@ -33,14 +33,14 @@ class Question(Protocol):
 
 
 class NoQuestion:
-    """A question to the other members that is never asked."""
+    """A question that asks for nothing: the step is not measured."""
 
     def ask(self, gradients: Tensor) -> Tensor | None:  # noqa: ARG002
-        """Adds nothing to what travels with the gradients."""
+        """No numbers travel beside the tail."""
         return None
 
     def hear(self, rows: list[list[float]]) -> None:
-        """Reads nothing from what came with the gradients."""
+        """No numbers come, so none are taken in."""
 
 
 def exchange(
