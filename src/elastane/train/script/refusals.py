@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from elastane.train.adapt.oom_trial import is_out_of_memory
 from elastane.train.errors import TrainError
 
 _NO_GROUP = ("Default process group has not been initialized", "torch.distributed using env:// rendezvous")
@@ -40,7 +41,12 @@ def refuse_optimizer(optimizer: torch.optim.Optimizer) -> None:
 
 
 def advice(error: BaseException) -> str:
-    """What to write instead of PyTorch's own collectives, if they raised this error."""
+    """What to write instead, if PyTorch's own collectives raised this error, or memory ran out in a step."""
+    if is_out_of_memory(error):
+        return (
+            "a worker's part of the batch does not fit into memory: say job.loader(…, max_per_worker=N) with the number "
+            "of samples that fits; the rest of the batch is accumulated"
+        )
     if not any(text in str(error) for text in _NO_GROUP):
         return ""
     return (
