@@ -79,14 +79,14 @@ def gate_scaler(scaler: Any, training: Training) -> None:
     recipe, bare_step = training.recipe, training.recipe.raw_step()
 
     def make_step() -> None:
-        recipe.left_out = False
+        recipe.steps(True)
         bare_step()
 
     def scaled_step() -> None:
         optimizer = training.state.optimizer
         assert optimizer is not None
         gated = optimizer.step
-        recipe.left_out = True
+        recipe.steps(False)  # until it asks for the step
         optimizer.step = make_step  # type: ignore[method-assign,assignment]
         scaler.unscale_ = raw_unscale
         try:

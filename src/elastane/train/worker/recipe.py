@@ -80,6 +80,10 @@ class Recipe:
         """The real ``step`` of an optimizer."""
         return self._steps[number]
 
+    def steps(self, made: bool) -> None:
+        """The loss scaler makes, or leaves out, the step at hand."""
+        self.left_out = not made
+
     def bare_step(self) -> Callable[[], None]:
         """The first optimizer's own ``step``, for gradients that no loss scale is in any more."""
         return self._bare_step or self._steps[0]
