@@ -149,8 +149,8 @@ def test_pytorch_tells_of_other_devices_in_a_process_that_is_thrown_away(tmp_pat
         "FAKEGPU_MEMORY_MB": "512",
     }
     assert probe("ze", None, environment) == (
-        Accelerator("ze:0", "Pretend GPU 0", 0.5),
-        Accelerator("ze:1", "Pretend GPU 1", 0.5),
+        Accelerator("ze:0", "Pretend GPU", 0.5),
+        Accelerator("ze:1", "Pretend GPU", 0.5),
     )
 
 

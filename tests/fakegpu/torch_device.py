@@ -56,10 +56,9 @@ def _module(extension: Any) -> types.ModuleType:
     module.init = module._lazy_init = extension.init
     module.synchronize = lambda device=None: torch.accelerator.synchronize(index(device))
     module.current_stream = lambda device=None: torch.accelerator.current_stream(index(device))
-    module.get_device_name = lambda device=None: f"Pretend GPU {extension.physical(index(device))}"
+    module.get_device_name = lambda device=None: "Pretend GPU"
     module.get_device_properties = lambda device=None: types.SimpleNamespace(
-        name=f"Pretend GPU {extension.physical(index(device))}",
-        uuid=f"pretend-{extension.physical(index(device))}",
+        name="Pretend GPU", uuid=f"pretend-{extension.physical(index(device))}"
     )
     module.get_rng_state = lambda device=NAME: extension.default_generator(index(device)).get_state()
     module.set_rng_state = lambda state, device=NAME: extension.default_generator(index(device)).set_state(

@@ -138,7 +138,7 @@ def test_each_device_has_random_numbers_and_memory_of_its_own(fakegpu: ModuleTyp
     free, total = second.memory() or (0, 0)
     assert free <= total - held.numel() < total == (first.memory() or (0, 0))[1]
     first.release()
-    assert first.signature() == {"device": "fakegpu", "name": "Pretend GPU 0", "tf32": False}
+    assert first.signature() == {"device": "fakegpu", "device_name": "Pretend GPU", "tf32": False}
 
 
 @on_eager

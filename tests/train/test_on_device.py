@@ -96,3 +96,30 @@ def test_several_workers_keep_the_owners_batch(tmp_path: Path) -> None:
         train("on_device.py", tmp_path / "run", *given, workers=2, environment=environment).ended.outcome
         == "finished"
     )
+
+
+def test_consistent_mode_refuses_settings_that_change_bits(tmp_path: Path) -> None:
+    model = "net = nn.Linear(4, 2).to(job.device); torch.backends.cuda.matmul.allow_tf32 = True"
+    told = complaint(tmp_path, "'consistent'", model)
+    assert told.endswith("gives the same bits only with torch.backends.cuda.matmul.allow_tf32 = False")
+
+
+@pytest.mark.parametrize(("mode", "shared"), [("consistent", False), ("fixed", True)])
+def test_only_consistent_mode_minds_what_others_train_on(tmp_path: Path, mode: str, shared: bool) -> None:
+    """The signature, which the coordinator compares: a CPU and a GPU have the same in fixed mode only."""
+    signatures = set()
+    for where in ("cpu", "fakegpu"):
+        script = tmp_path / f"{where}.py"
+        told = "\nprint(sorted(job._session.loop.crew.signature()['settings'].items()))"
+        script.write_text(SCRIPT.format(init=repr(mode), model="net = nn.Linear(4, 2).to(job.device)") + told)
+        done = subprocess.run(
+            [sys.executable, str(script)],
+            cwd=tmp_path,
+            env={**os.environ, **pretend_gpus(tmp_path), "ELASTANE_DEVICE": where},
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        signatures.add(done.stdout.strip().splitlines()[-1])
+    assert (len(signatures) == 1) == shared

@@ -151,7 +151,7 @@ class Device:
         name = getattr(self._module(), "get_device_name", None)
         return {
             "device": self.kind,
-            "name": str(name(self.as_torch())) if name is not None else self.kind,
+            "device_name": str(name(self.as_torch())) if name is not None else self.kind,
             "tf32": self.kind == "cuda"
             and (torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32),
         }

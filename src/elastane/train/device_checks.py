@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, device, nn
 
 from elastane.train.device import Device
@@ -31,6 +32,22 @@ def check_model(parameters: Iterable[Tensor], expected: Device) -> None:
             f"the model is on {found}, but this worker trains on {expected}: write model.to(job.device), "
             f"or init(device={str(found)!r})"
         )
+
+
+def check_deterministic(device: Device) -> None:
+    """Refuse settings under which an accelerator may give other bits the next time (consistent mode)."""
+    if device.is_cpu:
+        return
+    cudnn = torch.backends.cudnn
+    problems = {
+        "torch.backends.cuda.matmul.allow_tf32 = False": torch.backends.cuda.matmul.allow_tf32,
+        "torch.backends.cudnn.allow_tf32 = False": cudnn.allow_tf32,
+        "torch.backends.cudnn.benchmark = False": cudnn.benchmark,
+        "torch.use_deterministic_algorithms(True)": not torch.are_deterministic_algorithms_enabled(),
+    }
+    for remedy, wrong in problems.items():
+        if wrong:
+            raise TrainError(f"mode: consistent gives the same bits only with {remedy}")
 
 
 def check_first_batch(module: nn.Module, expected: Device) -> None:

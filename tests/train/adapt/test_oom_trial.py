@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import namedtuple
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from elastane.train.adapt.oom_trial import is_out_of_memory, repeated, try_batch
+from elastane.train.adapt.oom_trial import is_out_of_memory, memory_besides, repeated, try_batch
+from elastane.train.device import Device
 from elastane.train.errors import TrainError
 
 Pair = namedtuple("Pair", ["left", "right"])
@@ -168,3 +170,25 @@ def test_mappings_become_keywords_and_mapped_outputs_are_summed() -> None:
 def test_inputs_without_samples_are_a_clear_error() -> None:
     with pytest.raises(TrainError, match="no tensor"):
         repeated(("text", 3), 8)
+
+
+@pytest.mark.parametrize("fakegpu", ["late"], indirect=True)
+def test_on_a_device_room_is_left_and_its_random_numbers_stay(
+    fakegpu: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKEGPU_MEMORY_MB", "64")
+    device = Device("fakegpu", 0)
+    device.seed(3)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5)).to(device.as_torch())
+    inputs = torch.ones(2, 3, device=device.as_torch())
+    before = device.rng_state()
+    fits = [try_batch(model, inputs, 4, reserve=mebibytes << 20) for mebibytes in (0, 16, 128)]
+    assert fits == [True, True, False]
+    assert torch.equal(device.rng_state(), before)
+    assert all(p.grad is None for p in model.parameters())
+    assert torch.ones(1, device=device.as_torch()).item() == 1.0
+
+
+def test_the_room_is_for_a_second_vector_and_a_communicator() -> None:
+    assert memory_besides(1000, communicator=False) == 8000
+    assert memory_besides(0, communicator=True) >= 688 << 20

@@ -2,46 +2,61 @@
 
 The inputs are the last ones seen, repeated.  The loss is not known here: the sum of all floating outputs
 stands for it, which needs less memory than most losses, so a success is nearly but not quite a proof.
+On an accelerator room is left for what training needs besides: a second gradient vector after a death, and the
+communicator that is prepared while the present one is in use.
 """
 
 from __future__ import annotations
 
 import gc
-import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elastane.train.data.rng import preserved
+from elastane.train.device import Device
+from elastane.train.device_checks import device_of
 from elastane.train.errors import TrainError
 
+COMMUNICATOR_BYTES = 700 << 20
+"""Published figures of NCCL's are 544 to 688 MB; of a real machine ``elastane bench-gpu`` tells."""
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "defaultcpuallocator")
 
 
 def try_batch(
-    model: nn.Module, inputs: object, samples: int, restore: Callable[[], None] | None = None
+    model: nn.Module,
+    inputs: object,
+    samples: int,
+    restore: Callable[[], None] | None = None,
+    reserve: int = 0,
 ) -> bool:
     """Whether forward and backward over ``samples`` samples fit.
 
     ``inputs`` is a tuple of positional arguments, a mapping of keyword arguments, or the only argument.
     Parameters and gradients are not touched; buffers and random generators are put back; then ``restore``
     is called, for whatever else the caller has to put back.  Any error but a lack of memory is raised.
+    ``reserve`` bytes of the device have to be left over.
     """
+    device = device_of(model.parameters())
     with ExitStack() as after:
         if restore is not None:
             after.callback(restore)
-        after.enter_context(_kept_random_state())
+        after.enter_context(_kept_random_state(device))
         after.enter_context(_kept_buffers(model))
-        fits = _attempt(model, inputs, samples)
+        fits = _attempt(model, inputs, samples, 0 if device.is_cpu else reserve, device)
     if not fits:
         # Only here: inside the handler the frames of the traceback would still hold the tensors.
         gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+    device.release()  # what only the trial needed would be missing elsewhere: communicators do not ask PyTorch
     return fits
+
+
+def memory_besides(numbers: int, communicator: bool) -> int:
+    """Bytes that training may need at any time besides a step: another vector of so many gradients, a communicator."""
+    return 8 * numbers + (COMMUNICATOR_BYTES if communicator else 0)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -62,8 +77,9 @@ def repeated(inputs: Any, samples: int) -> Any:
     return _repeated(inputs, first.shape[0], samples)
 
 
-def _attempt(model: nn.Module, inputs: object, samples: int) -> bool:
+def _attempt(model: nn.Module, inputs: object, samples: int, reserve: int, device: Device) -> bool:
     try:
+        kept = torch.empty(reserve, dtype=torch.uint8, device=device.as_torch())
         with torch.enable_grad():
             outputs = _call(model, repeated(inputs, samples))
             loss = sum((out.float().sum() for out in _tensors(outputs) if out.requires_grad), torch.zeros(()))
@@ -71,6 +87,7 @@ def _attempt(model: nn.Module, inputs: object, samples: int) -> bool:
             if loss.requires_grad and parameters:
                 # Unlike backward() this writes to no .grad and wakes none of the library's hooks.
                 torch.autograd.grad(loss, parameters, allow_unused=True)
+        del kept
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -110,14 +127,14 @@ def _repeated(value: Any, rows: int, samples: int) -> Any:
 
 
 @contextmanager
-def _kept_random_state() -> Iterator[None]:
-    python, legacy = random.getstate(), np.random.get_state()
+def _kept_random_state(device: Device) -> Iterator[None]:
+    there = None if device.is_cpu else device.rng_state()
     try:
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        with preserved():
             yield
     finally:
-        random.setstate(python)
-        np.random.set_state(legacy)
+        if there is not None:
+            device.set_rng_state(there)
 
 
 @contextmanager

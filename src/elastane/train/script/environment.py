@@ -48,3 +48,4 @@ def arrange_threads(mode: Mode, threads: int | None) -> None:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
         torch.backends.cudnn.benchmark = False
+        torch.backends.cudnn.allow_tf32 = False  # on unless switched off

@@ -10,12 +10,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elastane.train.batch_mover import BatchMover
 from elastane.train.data.contract import Source
 from elastane.train.data.torch_settings import LoaderSettings
 from elastane.train.errors import TrainError
+from elastane.train.script.batches_ahead import BatchesAhead
 from elastane.train.script.training import Training
 from elastane.train.worker.batch_split import Mode
+from elastane.train.worker.loop import Loop
 
 _ALMOST = 1e-6
 
@@ -104,7 +105,14 @@ class ElasticLoader:
         if self.replaying:
             self._loops_seen += 1
             return
-        position, mover = self._training.position, BatchMover(loop.membership.device)
+        ahead = BatchesAhead(self.source, loop.membership.device)
+        with loop.host_tail.doing_meanwhile(ahead.look_ahead):
+            yield from self._units(loop, ahead)
+        # Done here, or by those whose state was taken over in the middle of it.
+        self._loops_seen += 1
+
+    def _units(self, loop: Loop, ahead: BatchesAhead) -> Iterator[Any]:
+        position = self._training.position
         while not self.replaying:
             position.arrive()
             loop.boundary()
@@ -112,20 +120,19 @@ class ElasticLoader:
                 break  # others had left the loop, and their state was taken over
             if self._enough() or not loop.begin(self):
                 self._refuse_untrained()
+                ahead.forget()
                 if not self._next_pass():
                     self._end_loop()
                 continue
-            self.source.expect(loop.spans_ahead(self.position))
+            ahead.expect(loop.spans_ahead(self.position), self.usable)
             while (unit := loop.next_unit()) is not None:
                 offset, count = unit
-                batch = mover.start(self.source.fetch(self.position + offset, count)).arrived()
+                batch = ahead.fetch((self.position + offset, count))
                 position.enter_body()
                 try:
                     yield batch
                 finally:
                     position.leave_body()
-        # Done here, or by those whose state was taken over in the middle of it.
-        self._loops_seen += 1
 
     def available(self, samples: int) -> int:
         """How many of the next ``samples`` there are in this pass."""

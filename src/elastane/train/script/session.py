@@ -28,7 +28,7 @@ from elastane.train.data import rng
 from elastane.train.data.keys import Purpose, key_of
 from elastane.train.data.rng import seed_all
 from elastane.train.device import Device
-from elastane.train.device_checks import check_model
+from elastane.train.device_checks import check_deterministic, check_model
 from elastane.train.errors import TrainError
 from elastane.train.run_folder import default_run
 from elastane.train.script.chained import Chained
@@ -214,6 +214,8 @@ class Session:
         if self.state.model is None or optimizer is None:
             raise TrainError("call job.model(...) and job.optimizer(...) before training begins")
         check_model((t for t in self._trained_tensors() if not t.is_meta), self.device)
+        if self.settings.mode is Mode.CONSISTENT:
+            check_deterministic(self.device)
         if self.settings.mode is Mode.ADAPTIVE and (self.recipe.phased or isinstance(optimizer, Chained)):
             raise TrainError(
                 "mode: adaptive works with one optimizer that steps once per batch; use fixed or consistent"

@@ -8,7 +8,8 @@ On a CPU both ends are the tail itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -26,8 +27,18 @@ class HostTail:
         self._device = device
         self._up = self._down = self._beside = torch.empty(0)
         self._sent: Mark | None = None
+        self._meanwhile: Callable[[], None] = _nothing
         self.committed: Mark | None = None
         """On an accelerator: the moment of the latest ``fetched``."""
+
+    @contextmanager
+    def doing_meanwhile(self, something: Callable[[], None]) -> Iterator[None]:
+        """Have something done each time just before the host waits."""
+        self._meanwhile = something
+        try:
+            yield
+        finally:
+            self._meanwhile = _nothing
 
     def opened(self, tail: Tensor, size: int) -> Tensor:
         """Zeros to be filled in, which ``send`` puts at the beginning of ``tail``."""
@@ -59,6 +70,7 @@ class HostTail:
             self._beside = self._room(self._beside, beside.numel(), beside.dtype)
             self._beside[: beside.numel()].copy_(beside.reshape(-1), non_blocking=True)
         self.committed = self._device.mark()
+        self._meanwhile()
         believe(self.committed)
         self._sent = None
         came = None if beside is None else self._beside[: beside.numel()].view(beside.shape)
@@ -67,3 +79,7 @@ class HostTail:
     def _room(self, memory: Tensor, size: int, dtype: torch.dtype) -> Tensor:
         enough = len(memory) >= size and memory.dtype is dtype
         return memory if enough else self._device.pinned(size, dtype)
+
+
+def _nothing() -> None:
+    """There is nothing to do."""

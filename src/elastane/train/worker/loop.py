@@ -8,6 +8,7 @@ Between steps lies the *boundary*: members change, checkpoints are taken, nothin
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from elastane.train.adapt.controller import Adaptation
-from elastane.train.adapt.oom_trial import try_batch
+from elastane.train.adapt.oom_trial import memory_besides, try_batch
 from elastane.train.adapt.rules import BatchChoice
 from elastane.train.data.blocks import unit_spans
 from elastane.train.data.keys import Purpose, key_of
@@ -28,6 +29,7 @@ from elastane.train.reduce.gradients import GradientLayout, GradientVector
 from elastane.train.reduce.mean import MeanReducer
 from elastane.train.reduce.ordered import OrderedReducer
 from elastane.train.reports.events import Warned
+from elastane.train.transport_choice import TRANSPORT, wished
 from elastane.train.worker.batch_split import Mode
 from elastane.train.worker.checkpoint_schedule import Keeper
 from elastane.train.worker.consensus import Agreement
@@ -115,7 +117,7 @@ class Loop:
         """The step that the loop body computes, or has just completed."""
         self._state = state
         self._cut = StepCut(settings, recipe)
-        self._host_tail = HostTail(membership.device)
+        self.host_tail = HostTail(membership.device)
         self._updates = Updates(settings, recipe, membership, state, reporter)
         self._leader = LeaderDuties(membership, reporter, parts.keeper, host)
         self._feed: Feed | None = None
@@ -127,8 +129,10 @@ class Loop:
 
     def _crew_of(self, state: TrainingState, host: Host) -> LoopCrew:
         mode, seed, virtual = self.settings.mode.value, self.settings.seed, self.settings.virtual
+        # Bits are those of a kind of device; means are equal up to rounding on any.
+        same = self.membership.device.signature() if self.settings.mode is Mode.CONSISTENT else {}
         hooks = LoopHooks(
-            {"mode": mode, "seed": seed, "virtual": virtual},
+            {"mode": mode, "seed": seed, "virtual": virtual, **same},
             lambda: self.begun == self.position.step,
             self._members_changed,
         )
@@ -426,7 +430,7 @@ class Loop:
             if not problem:
                 if self.gears.changed is not None:
                     self._settle()
-                self._apply(vector, table, *self._times.commit(self._host_tail.committed))
+                self._apply(vector, table, *self._times.commit(self.host_tail.committed))
                 return True
             self._recover(problem, time.perf_counter() - began)
             if self.step != self.begun:
@@ -463,7 +467,7 @@ class Loop:
         m, adaptation = self.membership, self.adaptation
         m.doing("waiting", self.step)
         question = NoQuestion() if m.device.is_cpu else self._updates.question(adaptation)
-        return exchange(m, gear, self.shares, row, self._host_tail, question)
+        return exchange(m, gear, self.shares, row, self.host_tail, question)
 
     def _apply(self, vector: GradientVector, table: Table, passes_s: list[float], sync_s: float) -> None:
         samples, made, adaptation = self.shares.total, self.begun + 1, self.adaptation
@@ -492,7 +496,10 @@ class Loop:
     def _fits(self, samples: int) -> bool:
         """Whether so many samples fit into memory, tried with inputs that were really seen."""
         inputs = self.recipe.inputs
-        return inputs is None or try_batch(self.gears.current.model, inputs, samples)
+        if inputs is None:
+            return True
+        reserve = memory_besides(self.gears.current.layout.size, wished(os.environ.get(TRANSPORT)).communicator)
+        return try_batch(self.gears.current.model, inputs, samples, reserve=reserve)
 
     def _warn(self, text: str) -> None:
         if self.membership.rank == 0:

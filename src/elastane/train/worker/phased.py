@@ -212,7 +212,7 @@ class PhasedLoop(Loop):
         if self.step % DIGEST_EVERY == 0 and self.membership.world > 1:
             self._updates.compare(table, self.step)
         self.agreement.read(table, None, self._fits, self.step)
-        self._figures.made(table, self._times.commit(self._host_tail.committed)[0])
+        self._figures.made(table, self._times.commit(self.host_tail.committed)[0])
 
     def _next_phase(self) -> None:
         """Make ready for what may come: this body goes on if that is as good as running all units again."""
