@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from elastane.train.coordinator.script_runner import Order, start_cold
 from elastane.train.coordinator.snapshot_memory import SNAPSHOTS, inherited, offer
 from elastane.train.reports.events import WorkerLost
 from elastane.train.worker import node_snapshots
@@ -171,3 +172,23 @@ def test_a_job_whose_workers_all_died_goes_on_where_its_node_remembers_it(tmp_pa
     assert done.ended.outcome == "finished", done.log()
     assert [type(event) for event in done.lost] == [WorkerLost]
     assert int((tmp_path / "run" / "begun").read_text()) > 0
+
+
+def test_workers_that_start_cold_inherit_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files: dict[str, str] = {}
+    offer(files)
+    monkeypatch.setenv(SNAPSHOTS, files[SNAPSHOTS])
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from elastane.train.worker.node_snapshots import offered\n"
+        "Path('found').write_text(str(offered() is not None))\n"
+    )
+    order = Order("w1", str(script), (), {}, str(tmp_path / "log"), str(tmp_path))
+    with Path(os.devnull).open("w") as note:
+        pid = start_cold(order, note.fileno())
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, (tmp_path / "log").read_text()
+    assert (tmp_path / "found").read_text() == "True"
+    for slot in files[SNAPSHOTS].split(","):
+        os.close(int(slot))

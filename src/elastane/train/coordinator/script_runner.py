@@ -25,6 +25,7 @@ from typing import Any, TextIO
 
 from elastane.errors import ElastaneError
 from elastane.train.coordinator import device_locks, exit_note
+from elastane.train.coordinator.snapshot_memory import inherited
 from elastane.train.coordinator.torchrun_store import keep_store_at_home
 from elastane.train.errors import Released
 from elastane.train.exit_cause import CANNOT_START
@@ -243,7 +244,8 @@ def start_cold(order: Order, note: int) -> int:
     code = "from elastane.train.coordinator.script_runner import begin_cold; begin_cold()"
     command = [sys.executable, "-c", code]
     environment = {**os.environ, **described}
-    return subprocess.Popen(command, env=environment, pass_fds=(note,)).pid  # noqa: S603
+    kept = (note, *(inherited(os.environ) or ()))
+    return subprocess.Popen(command, env=environment, pass_fds=kept).pid  # noqa: S603
 
 
 def begin_cold() -> None:

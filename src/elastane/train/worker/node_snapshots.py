@@ -119,7 +119,7 @@ def _read(slot: int) -> Loaded:
 
 
 def _raw(tensor: Tensor) -> memoryview:
-    return memoryview(tensor.view(-1).view(torch.uint8).numpy()) if tensor.numel() else memoryview(b"")
+    return tensor.view(-1).view(torch.uint8).numpy().data if tensor.numel() else memoryview(b"")
 
 
 def _dtype(tensor: Tensor) -> str:
