@@ -62,7 +62,7 @@ class Phases:
         if self._job.is_leader:
             digest = hashlib.sha256()
             for name, tensor in sorted(model.state_dict().items()):
-                digest.update(name.encode() + tensor.detach().contiguous().numpy().tobytes())
+                digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
             found = {"hash": digest.hexdigest(), "step": self._job.step, "worlds": self.worlds[1:], **facts}
             Path(path).write_text(json.dumps(found))
 

@@ -11,7 +11,7 @@ import pytest
 from elastane.train.coordinator.scripted_events import Wish
 from elastane.train.reports.events import Warned
 from elastane.train.transport_choice import TransportWish
-from train.devices.pretend import HERE, Machine, alone, train
+from train.devices.pretend import HERE, TESTS, Machine, alone, train
 from train.running import SCRIPTS, Outcome
 
 ON_DEVICE = SCRIPTS / "on_device.py"
@@ -146,3 +146,19 @@ def test_kinds_of_training_go_through_a_resize_and_a_kill(tmp_path: Path, kind: 
     before, after, where = result.read_text().split()
     assert where == "fakegpu"
     assert float(after) < float(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("library", "modules"),
+    [("hf", "transformers.models.bert.modeling_bert,transformers.trainer"), ("lightning", "lightning.pytorch")],
+)
+def test_trainers_of_other_libraries_grow_and_lose_a_worker(tmp_path: Path, library: str, modules: str) -> None:
+    """These scripts ask for a third worker by themselves, and kill one."""
+    script, found = TESTS / "train" / f"{library}_script.py", tmp_path / "found.json"
+    words = [str(tmp_path / "out"), str(found)] if library == "hf" else [str(found)]
+    preload = tuple(modules.split(","))
+    outcome = train(script, tmp_path / "run", *words, workers=2, preload=preload, machine=Machine(3))
+    finished(outcome)
+    facts = json.loads(found.read_text())
+    assert facts["worlds"] == [2, 3, 2, 3]
