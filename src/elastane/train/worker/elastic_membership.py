@@ -68,19 +68,18 @@ class ElasticMembership(Membership):
         """In a thread of its own: connecting to a member that has just died takes until a timeout."""
         rank = plan.rank_of(self.link.worker)
         assert rank is not None
-        made = Connected(None)
+        group, communicator = None, None
         problem = lacking = ""
         try:
             if len(plan.members) > 1:
-                made.group = Group(
-                    rank, len(plan.members), self.link.exchange(plan.generation), host=self._host
-                )
+                group = Group(rank, len(plan.members), self.link.exchange(plan.generation), host=self._host)
             if plan.transport is TransportKind.NCCL_LIKE and len(plan.members) > 1:
-                made.communicator = self._communicator(plan, rank)
+                communicator = self._communicator(plan, rank)
         except MembershipChanged as error:
             problem = str(error)
         except NoTransport as reason:
             lacking = str(reason)
+        made = Connected(group, communicator)
         with self._lock:
             over = self.link.aborted >= plan.generation
             if not problem and not over:
