@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,16 +16,20 @@ Prints a report to paste into an issue and writes the figures beside it as JSON.
 value is odd.
 """
 
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Libraries that start threads when they are imported: the checks fork, which a process with threads must not."""
+
 
 def command(
     out: Path = typer.Option(Path("bench-gpu.json"), help="Where the figures go, as JSON."),
     devices: int = typer.Option(0, min=0, help="Use so many GPUs [default: all]."),
     only: str = typer.Option("", help="Numbers of the checks to make, as in 2,5."),
     patience: float = typer.Option(60.0, min=1.0, help="Seconds that a check's processes may take."),
-    quick: bool = typer.Option(False, "--quick", help="Small sizes and few repetitions."),
+    quick: bool = typer.Option(False, "--quick", help="Small sizes, few repetitions; speeds are not judged."),
 ) -> None:
     """Run the checks that this machine allows."""
     from elastane.accelerators import discover
+    from elastane.train.coordinator.fork_safety import what_forbids_forking
     from elastane.train.errors import TrainError
     from elastane.train.gpu_bench.findings import Setting
     from elastane.train.gpu_bench.report import CHECKS, examine, head, well
@@ -35,8 +41,14 @@ def command(
         raise TrainError(f"--devices: {devices} were asked for, but there are {len(found)}")
     chosen = [check for check in CHECKS if check.number in _numbers(only)] if only else CHECKS
     names = found[: devices or None]
-    sizes = Setting(names, (1, 4), 2, 1.0) if quick else Setting(names)
+    sizes = Setting(names, (1, 4), 2, 1.0, speeds=False) if quick else Setting(names)
     setting = replace(sizes, patience_s=patience)
+    if not what_forbids_forking():
+        os.environ.update(_ONE_THREAD)  # and of what is started from here
+    elif os.environ.get("OPENBLAS_NUM_THREADS") != "1":
+        given = ["--out", str(out), "--devices", str(devices), "--only", only, "--patience", str(patience)]
+        words = [sys.executable, "-m", "elastane", "bench-gpu", *given, *(["--quick"] if quick else [])]
+        os.execve(sys.executable, words, {**os.environ, **_ONE_THREAD})  # noqa: S606
     typer.echo(head())
     lines = []
     for line in examine(setting, chosen, lambda check: typer.echo(f"{check.title} …", err=True)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from elastane.train.reports.events import Warned
 from train.devices.pretend import HERE, Machine, train
 from train.running import Outcome
@@ -15,6 +17,7 @@ def seen(outcome: Outcome) -> list[str]:
     return sorted(line for line in outcome.printed if line.startswith("sees"))
 
 
+@pytest.mark.slow
 def test_each_worker_is_forked_and_sees_one_device_of_its_own(tmp_path: Path) -> None:
     outcome = train(SEES, tmp_path / "run", "train", machine=Machine(2), workers=2, mode="fixed")
     assert outcome.ended.outcome == "finished", outcome.ended
@@ -22,6 +25,7 @@ def test_each_worker_is_forked_and_sees_one_device_of_its_own(tmp_path: Path) ->
     assert not [event for event in outcome.events if isinstance(event, Warned)]
 
 
+@pytest.mark.slow
 def test_a_preload_that_initialises_the_device_makes_starts_cold_and_is_named(tmp_path: Path) -> None:
     machine = Machine(2)
     preload = ("json", "touches_device")

@@ -65,6 +65,7 @@ def test_checks_of_training_are_well(tmp_path: Path) -> None:
     assert "DDP: not available here (it has no backend for fakegpu)" in found[11]["value"]
 
 
+@pytest.mark.slow
 def test_one_device_has_nothing_to_talk_to(tmp_path: Path) -> None:
     code, found, _ = bench(tmp_path, "1,2,3,5", Machine(2), "--devices", "1")
     assert code == 0
@@ -76,6 +77,7 @@ def test_one_device_has_nothing_to_talk_to(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_without_a_communicator_its_checks_say_so(tmp_path: Path) -> None:
     machine = Machine(2, variables={"FAKEGPU_COMMUNICATOR": "none"})
     code, found, _ = bench(tmp_path, "2,3", machine)
@@ -85,6 +87,7 @@ def test_without_a_communicator_its_checks_say_so(tmp_path: Path) -> None:
     assert "NCCL: not available here" in found[2]["value"]
 
 
+@pytest.mark.slow
 def test_an_abort_that_never_returns_is_odd(tmp_path: Path) -> None:
     machine = Machine(2, variables={"FAKEGPU_FAULTS": "abort_never_returns"})
     code, found, report = bench(tmp_path, "6", machine, "--patience", "20")
@@ -100,6 +103,7 @@ assert one > 0 and other > 0
 """
 
 
+@pytest.mark.slow
 def test_ddp_is_measured_where_it_has_a_backend() -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     subprocess.run([sys.executable, "-c", DDP], env=environment, timeout=120, check=True)

@@ -37,7 +37,9 @@ def init(setting: Setting) -> Finding:
         f"first {seen['first']:.2f} s and {seen['first, MB']:.0f} MB, "
         f"second {seen['second']:.2f} s and {seen['second, MB']:.0f} MB"
     )
-    return judged(seen["second"] < INIT_S, value, f"the second below {INIT_S:g} s", **seen)
+    return judged(
+        seen["second"] < INIT_S or not setting.speeds, value, f"the second below {INIT_S:g} s", **seen
+    )
 
 
 def _connect_twice(rank: Rank) -> dict[str, float]:
@@ -60,7 +62,9 @@ def standby(setting: Setting) -> Finding:
     seen, *_ = run(setting.pair, _connect_while_training, setting.patience_s)
     longest_ms, usual_ms = seen["longest"] * 1e3, seen["usual"] * 1e3
     value = f"built in {seen['init']:.2f} s; a step beside it took {longest_ms:.0f} ms at most, {usual_ms:.1f} before"
-    return judged(seen["longest"] < STEP_S, value, f"no deadlock; a step below {STEP_S:g} s", **seen)
+    return judged(
+        seen["longest"] < STEP_S or not setting.speeds, value, f"no deadlock; a step below {STEP_S:g} s", **seen
+    )
 
 
 def _connect_while_training(rank: Rank) -> dict[str, float]:

@@ -40,6 +40,8 @@ class Setting:
     seconds: float = 5.0
     """Of training, where something is measured beside it or by it."""
     patience_s: float = 60.0
+    speeds: bool = True
+    """Whether times and rates are judged; else only what is right or wrong, since small sizes say little."""
 
     @property
     def pair(self) -> tuple[str, ...]:

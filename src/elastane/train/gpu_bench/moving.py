@@ -26,7 +26,7 @@ def all_reduce(setting: Setting) -> Finding:
     value = ", ".join(f"{way} {rate:.2f} GB/s" for way, rate in best.items())
     if seen["lacking"]:
         value += f"; NCCL: not available here ({seen['lacking']})"
-    faster = "nccl" not in best or best["nccl"] >= best["staged"]
+    faster = not setting.speeds or "nccl" not in best or best["nccl"] >= best["staged"]
     right = seen["right"]
     expected = "sums are right; NCCL is faster"
     return judged(faster and right, value if right else "a sum is wrong", expected, **facts)
@@ -64,8 +64,9 @@ def copies(setting: Setting) -> Finding:
     (facts,) = run(setting.devices[:1], lambda rank: _copies(rank, max(setting.megabytes)), setting.patience_s)
     down, slow = facts["pinned down, GB/s"], facts["pageable down, GB/s"]
     slower = facts["step beside copies"] / facts["step alone"]
+    good = (down >= 0.8 * slow and slower < 2.0) or not setting.speeds
     value = f"pinned {down:.2f} GB/s, pageable {slow:.2f} GB/s; a step beside copies takes {slower:.2f} times as long"
-    return judged(down >= 0.8 * slow and slower < 2.0, value, "pinned is faster; below 2 times", **facts)
+    return judged(good, value, "pinned is faster; below 2 times", **facts)
 
 
 def _copies(rank: Rank, megabytes: int) -> dict[str, float]:
