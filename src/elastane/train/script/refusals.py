@@ -44,8 +44,8 @@ def advice(error: BaseException) -> str:
     """What to write instead, if PyTorch's own collectives raised this error, or memory ran out in a step."""
     if is_out_of_memory(error):
         return (
-            "a worker's part of the batch does not fit into memory: say job.loader(…, max_per_worker=N) with the number "
-            "of samples that fits; the rest of the batch is accumulated"
+            "a worker's part of the batch does not fit into memory: say job.loader(…, max_per_worker=N), if N samples "
+            "fit; the rest of the batch is accumulated"
         )
     if not any(text in str(error) for text in _NO_GROUP):
         return ""
