@@ -23,6 +23,7 @@ class BaseReducer:
         self._layout = layout
         self._shares = Shares((), ())
         self._rank = 0
+        self._where = layout.device.as_torch()
         self._tail = self._zeros(0)
 
     def watch(self, observe: Observe | None) -> None:
@@ -46,7 +47,7 @@ class BaseReducer:
         return self._tail
 
     def _zeros(self, size: int) -> Tensor:
-        return torch.zeros(size, dtype=self._layout.dtype, device=self._layout.device.as_torch())
+        return torch.zeros(size, dtype=self._layout.dtype, device=self._where)
 
     def _write_tail(self, vector: GradientVector, size: int) -> None:
         vector.tail[:size].copy_(self._tail[:size])

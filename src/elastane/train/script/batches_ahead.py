@@ -31,11 +31,13 @@ class BatchesAhead:
     def expect(self, spans: list[Span], end: int | None) -> None:
         """These come next, if nothing changes; of a source with an ``end`` they can be fetched already."""
         self._source.expect(spans)
-        there = self._early and end is not None
-        self._expected = [span for span in spans if there and sum(span) <= (end or 0)]
+        if self._early:
+            self._expected = [span for span in spans if end is not None and sum(span) <= end]
 
     def fetch(self, span: Span) -> Any:
         """The batch of these samples, where the script trains."""
+        if not self._early:
+            return self._source.fetch(*span)
         ahead, self._ahead = self._ahead, None
         self._expected = self._expected[self._expected.index(span) + 1 :] if span in self._expected else []
         if ahead is not None and ahead[0] == span:
