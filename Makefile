@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help docs install constraints demo demo-sim bench-inputs bench-live bench-predict chaos test test-slow test-all lint format bench bench-policies bench-schedulers bench-genetic bench-scale bench-train clean
+.PHONY: help docs install constraints demo demo-sim bench-inputs bench-live bench-predict chaos test test-slow test-devices test-all lint format bench bench-policies bench-schedulers bench-genetic bench-scale bench-train clean
 
 help: ## list the targets
 	@echo "Elastane: make TARGET"
@@ -42,6 +42,9 @@ test: install ## the tests (about eight minutes on two cores)
 # pytest answers 5 when there is nothing to run, which is no failure here.
 test-slow: install ## only the tests marked slow
 	@$(BIN)/pytest -m slow || [ $$? -eq 5 ]
+
+test-devices: install ## whole jobs on pretend GPUs: growth, deaths, transports, bench-gpu (needs g++; about ten minutes)
+	@$(BIN)/pytest -m devices
 
 test-all: install ## every test
 	@$(BIN)/pytest

@@ -18,6 +18,7 @@ def seen(outcome: Outcome) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 def test_each_worker_is_forked_and_sees_one_device_of_its_own(tmp_path: Path) -> None:
     outcome = train(SEES, tmp_path / "run", "train", machine=Machine(2), workers=2, mode="fixed")
     assert outcome.ended.outcome == "finished", outcome.ended
@@ -26,6 +27,7 @@ def test_each_worker_is_forked_and_sees_one_device_of_its_own(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 def test_a_preload_that_initialises_the_device_makes_starts_cold_and_is_named(tmp_path: Path) -> None:
     machine = Machine(2)
     preload = ("json", "touches_device")

@@ -45,6 +45,7 @@ def same_bits_alone(script: Path, result: Path, folder: Path, *words: str) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 @pytest.mark.parametrize("policy", ["late", "thread"])
 def test_changes_and_deaths_do_not_change_a_bit(tmp_path: Path, policy: str) -> None:
     result = tmp_path / "result"
@@ -56,6 +57,7 @@ def test_changes_and_deaths_do_not_change_a_bit(tmp_path: Path, policy: str) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 def test_a_death_between_the_reduction_and_the_step_does_not_change_a_bit(tmp_path: Path) -> None:
     result = tmp_path / "result"
     machine = Machine(3, variables={"DIES_BEFORE_STEP": "10"})
@@ -75,6 +77,7 @@ def test_a_death_between_the_reduction_and_the_step_does_not_change_a_bit(tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 @pytest.mark.parametrize("policy", ["late", "thread"])
 def test_with_communicators_a_death_is_survived_over_gloo_and_then_they_are_rebuilt(
     tmp_path: Path, policy: str
@@ -99,6 +102,7 @@ def test_with_communicators_a_death_is_survived_over_gloo_and_then_they_are_rebu
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 def test_a_job_that_starts_with_several_workers_changes_over_to_a_communicator(tmp_path: Path) -> None:
     result = tmp_path / "result"
     outcome = train(
@@ -116,6 +120,7 @@ def test_a_job_that_starts_with_several_workers_changes_over_to_a_communicator(t
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 @pytest.mark.parametrize("mode", ["fixed", "adaptive"])
 def test_the_other_modes_go_through_the_same(tmp_path: Path, mode: str) -> None:
     result = tmp_path / "result"
@@ -128,6 +133,7 @@ def test_the_other_modes_go_through_the_same(tmp_path: Path, mode: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 @pytest.mark.parametrize("kind", ["fp16", "bf16", "compiled", "gan"])
 def test_kinds_of_training_go_through_a_resize_and_a_kill(tmp_path: Path, kind: str) -> None:
     result = tmp_path / "result"
@@ -149,6 +155,7 @@ def test_kinds_of_training_go_through_a_resize_and_a_kill(tmp_path: Path, kind: 
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 @pytest.mark.parametrize(
     ("library", "modules"),
     [("hf", "transformers.models.bert.modeling_bert,transformers.trainer"), ("lightning", "lightning.pytorch")],

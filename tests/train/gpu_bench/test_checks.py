@@ -44,6 +44,7 @@ def bench(
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 @pytest.mark.parametrize("policy", ["late", "thread"])
 def test_checks_of_devices_and_communicators_are_well(tmp_path: Path, policy: str) -> None:
     machine = Machine(2, policy, memory_mb=600)
@@ -57,6 +58,7 @@ def test_checks_of_devices_and_communicators_are_well(tmp_path: Path, policy: st
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 def test_checks_of_training_are_well(tmp_path: Path) -> None:
     code, found, report = bench(tmp_path, "9,10,11", Machine(2))
     assert code == 0, report
@@ -66,6 +68,7 @@ def test_checks_of_training_are_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 def test_one_device_has_nothing_to_talk_to(tmp_path: Path) -> None:
     code, found, _ = bench(tmp_path, "1,2,3,5", Machine(2), "--devices", "1")
     assert code == 0
@@ -78,6 +81,7 @@ def test_one_device_has_nothing_to_talk_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 def test_without_a_communicator_its_checks_say_so(tmp_path: Path) -> None:
     machine = Machine(2, variables={"FAKEGPU_COMMUNICATOR": "none"})
     code, found, _ = bench(tmp_path, "2,3", machine)
@@ -88,6 +92,7 @@ def test_without_a_communicator_its_checks_say_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 def test_an_abort_that_never_returns_is_odd(tmp_path: Path) -> None:
     machine = Machine(2, variables={"FAKEGPU_FAULTS": "abort_never_returns"})
     code, found, report = bench(tmp_path, "6", machine, "--patience", "20")
@@ -104,6 +109,7 @@ assert one > 0 and other > 0
 
 
 @pytest.mark.slow
+@pytest.mark.devices
 def test_ddp_is_measured_where_it_has_a_backend() -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     subprocess.run([sys.executable, "-c", DDP], env=environment, timeout=120, check=True)
