@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
+from elastane.codec import decoded, encoded
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.history import Memory, NoisePoint, Timing
@@ -260,7 +261,7 @@ class Learned:
             "done": self._done,
             "fractions": self.fractions[-2:],
             "pauses_s": list(self.restart.pauses_s),
-            "limits": None if limits is None else asdict(limits),
+            "limits": None if limits is None else encoded(limits),
         }
 
     @classmethod
@@ -278,7 +279,7 @@ class Learned:
             for pause in profile["pauses_s"]:
                 self.restart = self.restart.observe(float(pause))
             if profile["limits"] is not None:
-                self._limits = BatchLimits(**profile["limits"])
+                self._limits = decoded(BatchLimits, profile["limits"])
         return self
 
     def stale_learner(self) -> Learner | None:
