@@ -184,4 +184,4 @@ def test_a_newcomer_takes_no_state_from_a_stranger(line: bytes) -> None:
         stranger.sendall(line)
         stranger.shutdown(socket.SHUT_WR)
         with pytest.raises(MembershipChanged, match="called off"):
-            next(receiver._frames(None))  # type: ignore[arg-type]  # it does not come to the gradients
+            next(receiver._frames(None, None))  # type: ignore[arg-type]  # it does not come to the gradients
