@@ -13,6 +13,7 @@ from elastane.cluster import Node
 from elastane.engines.contract import Engine
 from elastane.errors import ElastaneError
 from elastane.jobs import JobSpec
+from elastane.jobs.kinds import Kind
 from elastane.jobs.loading import dump_json
 from elastane.jobs.unsupported import submitted_spec
 from elastane.service.control.intake import Intake, NewJob
@@ -89,6 +90,11 @@ class Submission:
         doubts = []
         if kind == COMMAND_RUN:
             doubts.append("it is a command: it is never moved or resized, and starts over if its node is lost")
+        if spec.kind is Kind.RIGID:
+            doubts.append(
+                "it is rigid: it may be suspended and moved, and goes on from its own checkpoint; "
+                "say 'kind: command' if it has none"
+            )
         if spec.worker.memory_gb and not self._engine.facts().get("limits_memory", True):
             doubts.append("its memory is counted but not limited: this system has no cgroups that could")
         return doubts

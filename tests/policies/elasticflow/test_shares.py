@@ -203,6 +203,14 @@ def test_a_curve_that_is_not_known_is_not_promised_anything() -> None:
     assert plan.intent.grants["j"].workers == 1  # no faster on more, as far as anybody knows
 
 
+def test_a_promise_is_not_forgotten_while_nobody_can_tell_how_long_its_job_takes() -> None:
+    facts = Facts(deadline_s=1000.0)
+    job = JobView("j", 0.0, Request(1, 1, 4), abilities=ELASTIC, facts=facts, visible=ElasticFlow.needs.info)
+    nodes = Cluster.uniform(1, 4).nodes
+    view = View(0.0, {"j": job}, nodes, visible=ElasticFlow.needs.info, memory=["gone", "j"])
+    assert ElasticFlow().decide(view).memory == ["j"]
+
+
 def test_buddies_are_brought_together() -> None:
     """Two jobs of one GPU on two nodes: for four GPUs on one node one of them moves, and nobody is split."""
     running = {

@@ -66,6 +66,19 @@ def test_a_command_is_left_alone_whatever_is_decided_unless_it_is_ended(tmp_path
         assert applied(p, decided(p, {}, ends=(command.id,))) == []  # once
 
 
+def test_nobody_is_refused_for_good_because_a_node_is_away_for_a_while(tmp_path: Path) -> None:
+    with parts(tmp_path) as p:
+        new = p.job(workers=1)
+        p.engine.lose_node("n0")
+        p.cluster.look()
+        assert applied(p, decided(p, {}, ends=(new.id,))) == []
+        assert new.row.state is State.QUEUED
+        p.engine.bring_back("n0")
+        p.cluster.look()
+        assert applied(p, decided(p, {}, ends=(new.id,))) == [new.id]
+        assert new.row.state is State.REJECTED
+
+
 def test_a_job_none_of_whose_nodes_is_left_has_nothing_to_save(tmp_path: Path) -> None:
     with parts(tmp_path) as p:
         lost, halved = p.job(on(n0=1)), p.job(on(n0=1, n1=1))

@@ -74,9 +74,10 @@ class ElasticFlow(Policy):
         explain: dict[str, str] = dict(refused)
         explain.update((job.id, _waits(curves[job.id])) for job in staying if job.id not in given)
         grants = place(view, _configurations(given, view), (), explain)
-        return Plan(
-            Exact(grants), explain=explain, admissions=admissions, memory=sorted(due.id for due in admitted)
-        )
+        # A promise is kept in mind also while nobody can tell how long its job will take.
+        kept = _promised(view) & view.jobs.keys()
+        memory = sorted(kept.union(due.id for due in admitted))
+        return Plan(Exact(grants), explain=explain, admissions=admissions, memory=memory)
 
     def _divide(
         self,

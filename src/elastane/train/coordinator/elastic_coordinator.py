@@ -51,7 +51,7 @@ from elastane.train.coordinator.transitions import (
     under_way,
 )
 from elastane.train.coordinator.worker_activity import Activity
-from elastane.train.coordinator.worker_table import Phase, Worker, first_difference
+from elastane.train.coordinator.worker_table import Phase, Worker, first_difference, virtual_ranks
 from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind, given_up
 from elastane.train.transport_choice import UNTOLD, MemberDevice
 
@@ -167,6 +167,7 @@ class Coordinator:
         worker = self._seen(name, now_s)
         if worker is None or worker.phase is not Phase.WARMING:
             return self._settle(now_s)
+        limit = virtual_ranks(signature)
         reference = self._reference()
         problem = first_difference(signature, reference) if reference else None
         if problem is not None:
@@ -180,7 +181,6 @@ class Coordinator:
         worker.phase, worker.signature, worker.stream = Phase.READY, signature, stream
         worker.device = device
         worker.ready_s = now_s
-        limit = signature.get("settings", {}).get("virtual")
         if limit and self.target > limit:
             self._warn(f"{self.target} workers were asked for, but there are {limit} virtual ranks to share")
             self.target = limit
@@ -251,6 +251,8 @@ class Coordinator:
         plan = under_way(self._transition)
         if plan is None or plan.generation != generation or self._apart_generation == generation:
             return self._settle(now_s)  # it is over anyway, or another has said so before
+        if name not in self.workers:
+            return self._settle(now_s)
         self._apart, self._apart_generation = self._apart + 1, generation
         cause = self._who_is_apart(name, plan, why)
         self._warn(cause)

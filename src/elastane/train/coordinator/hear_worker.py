@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from elastane.train.coordinator.actions import Action
 from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.messages import (
@@ -22,11 +20,12 @@ from elastane.train.coordinator.messages import (
 )
 
 _LONGEST_WHY = 500
+_LONGEST_S = 1e12
 
 
 def seconds(value: object) -> float:
     """A duration that a worker measured; what is none counts as not measured."""
-    return float(value) if isinstance(value, int | float) and 0.0 <= value < math.inf else 0.0
+    return float(value) if isinstance(value, int | float) and 0.0 <= value < _LONGEST_S else 0.0
 
 
 def told(coordinator: Coordinator, name: str, message: FromWorker, now: float) -> list[Action]:

@@ -250,7 +250,7 @@ class CoordinationServer:
             while peer is not None and (line := await lines.next()):
                 peer.heard_s = self.now_s
                 self._hear(peer, line)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
             # A line beyond the limit or without sense, or a connection that broke: each ends it.
             if peer is not None and not isinstance(error, OSError):
                 self._complain(peer, error)

@@ -76,6 +76,21 @@ class Worker:
         return self.phase in (Phase.WARMING, Phase.READY, Phase.JOINING, Phase.MEMBER) and not self.done
 
 
+def virtual_ranks(signature: Mapping[str, Any]) -> int:
+    """Returns the number of virtual ranks in a worker's settings, 0 if it has none.
+
+    Raises:
+        ValueError: the worker tells of itself what makes no sense.
+    """
+    settings, parameters = signature.get("settings", {}), signature.get("parameters", [])
+    if not isinstance(settings, Mapping) or not isinstance(parameters, list | tuple):
+        raise ValueError("its settings or parameters are none")
+    virtual = settings.get("virtual") or 0
+    if not isinstance(virtual, int) or virtual < 0:
+        raise ValueError("its virtual ranks are no number")
+    return virtual
+
+
 def first_difference(mine: Mapping[str, Any], reference: Mapping[str, Any]) -> str | None:
     """Why a worker cannot train with the others, in one clause; None if it can."""
     for key in ("elastane", "torch", "python"):

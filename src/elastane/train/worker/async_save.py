@@ -128,12 +128,12 @@ class AsyncSaver:
         self, step: int, clone: Clone, info: Mapping[str, Any], generation: int, _blocking_s: float
     ) -> None:
         """Into memory; a node that has none for it goes on without."""
-        clone.copies.wait()
-        self.device_s = clone.copies.copying_s()
         try:
+            clone.copies.wait()
+            self.device_s = clone.copies.copying_s()
             if self.memory is not None and not self.memory.save(step, clone.packed, info, generation):
                 self.memory = None
-        except (OSError, ValueError):
+        except Exception:  # whatever it is: what is on disk is good, and training goes on
             self.memory = None
 
     def _write(

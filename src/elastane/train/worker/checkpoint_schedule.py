@@ -37,7 +37,9 @@ class Keeper:
 
     def between_steps(self, step: int, epoch: int, generation: int) -> None:
         """Save this boundary if it is time: to disk, or into the node's memory where there is some."""
-        if self.due:
+        if self.due and not (
+            self._saver.busy and self._saver.memory is not None
+        ):  # else as soon as that is kept
             self.save(step, epoch, generation, wait=False)
         elif self._saver.memory is not None and self._snapshots.due(time.monotonic()) and not self._saver.busy:
             began = time.monotonic()

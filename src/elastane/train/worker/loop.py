@@ -466,7 +466,9 @@ class Loop:
     def _exchange(self, gear: Gear, row: Row) -> tuple[GradientVector, Table]:
         m, adaptation = self.membership, self.adaptation
         m.doing("waiting", self.step)
-        question = NoQuestion() if m.device.is_cpu else self._updates.question(adaptation)
+        # In a step that changes what is trained, statistics are of the layout before, and nobody reads the answer.
+        silent = m.device.is_cpu or self.gears.changed is not None
+        question = NoQuestion() if silent else self._updates.question(adaptation)
         return exchange(m, gear, self.shares, row, self.host_tail, question)
 
     def _apply(self, vector: GradientVector, table: Table, passes_s: list[float], sync_s: float) -> None:
