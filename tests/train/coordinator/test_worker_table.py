@@ -29,5 +29,5 @@ def test_the_number_of_virtual_ranks_is_read(signature: dict[str, Any], ranks: i
     ],
 )
 def test_nonsense_is_refused(signature: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="no number|are none"):
+    with pytest.raises(ValueError, match=r"no number|are none"):
         virtual_ranks(signature)
