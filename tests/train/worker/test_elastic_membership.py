@@ -81,9 +81,11 @@ def test_adaptive_workers_stay_replicas_through_resizes_and_kills(tmp_path: Path
     assert done.ended.outcome == "finished", done.ended
     assert len(done.lost) == 1
     assert not [event for event in done.events if isinstance(event, Diverged)]
-    steps = [event for event in done.events if isinstance(event, Stepped)]
-    assert steps[-1].noise is not None
-    assert 0.0 < steps[-1].efficiency <= 1.0  # type: ignore[operator]
+    # Once all samples are known by heart the noise has no value any more: how soon that is, depends on the machine.
+    after = [event for event in done.events if isinstance(event, Stepped) and event.at_s > done.lost[0].at_s]
+    known = [event for event in after if event.noise is not None]
+    assert known
+    assert all(0.0 < event.efficiency <= 1.0 for event in known)  # type: ignore[operator]
 
 
 def test_a_frozen_worker_is_fenced_and_replaced(tmp_path: Path) -> None:
