@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from elastane.train.coordinator.scripted_events import Wish
 from elastane.train.coordinator.settings import Settings
 from elastane.train.transport_choice import TransportWish
 from train.on_device import pretend_gpus
 from train.running import alone, train
+
+pytestmark = [pytest.mark.slow, pytest.mark.devices]
 
 WISHES = (
     Wish(60, "kill", steps=True, settled=True),

@@ -9,6 +9,8 @@ import pytest
 from train.on_device import pretend_gpus
 from train.running import alone
 
+pytestmark = [pytest.mark.slow, pytest.mark.devices]
+
 SCRIPT = "frameworks_on_device.py"
 
 

@@ -9,6 +9,8 @@ import pytest
 from train.on_device import pretend_gpus
 from train.running import CHANGES, Outcome, alone, train
 
+pytestmark = [pytest.mark.slow, pytest.mark.devices]
+
 SCRIPTS = {"on_device.py": ("--opt", "adam"), "scaled.py": ()}
 
 

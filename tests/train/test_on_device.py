@@ -12,6 +12,8 @@ import pytest
 from train.on_device import pretend_gpus
 from train.running import alone, train
 
+pytestmark = [pytest.mark.slow, pytest.mark.devices]
+
 MISTAKES = {
     "two devices": (
         "net = nn.Sequential(nn.Linear(4, 4).to('fakegpu:0'), nn.Linear(4, 2))",
