@@ -36,14 +36,14 @@ demo: install ## five real training jobs share this machine; writes report.html 
 demo-sim: install ## compare four policies on a built-in workload; writes report.html
 	@$(BIN)/elastane demo --sim
 
-test: install ## the tests (about eight minutes on two cores)
+test: install ## the tests (20 minutes on two cores that had other work)
 	@$(BIN)/pytest -m "not slow"
 
 # pytest answers 5 when there is nothing to run, which is no failure here.
 test-slow: install ## only the tests marked slow
 	@$(BIN)/pytest -m slow || [ $$? -eq 5 ]
 
-test-devices: install ## whole jobs on pretend GPUs: growth, deaths, transports, bench-gpu (needs g++; about ten minutes)
+test-devices: install ## whole jobs on pretend GPUs: growth, deaths, transports, bench-gpu (needs g++)
 	@$(BIN)/pytest -m devices
 
 test-all: install ## every test
