@@ -26,6 +26,7 @@ def command(
     only: str = typer.Option("", help="Numbers of the checks to make, as in 2,5."),
     patience: float = typer.Option(60.0, min=1.0, help="Seconds that a check's processes may take."),
     quick: bool = typer.Option(False, "--quick", help="Small sizes, few repetitions; speeds are not judged."),
+    as_json: bool = typer.Option(False, "--json", help="Print the figures as JSON instead of the report."),
 ) -> None:
     """Run the checks that this machine allows."""
     from elastane.accelerators import discover
@@ -34,12 +35,14 @@ def command(
     from elastane.train.gpu_bench.findings import Setting
     from elastane.train.gpu_bench.report import CHECKS, examine, head, well
 
+    chosen = [check for check in CHECKS if check.number in _numbers(only)] if only else CHECKS
+    if not out.parent.is_dir():
+        raise TrainError(f"--out: there is no folder {out.parent}")
     found = tuple(device.id for device in discover().devices)
     if not found:
         raise TrainError("there are no GPUs here that could be checked (elastane doctor says what was found)")
     if devices > len(found):
         raise TrainError(f"--devices: {devices} were asked for, but there are {len(found)}")
-    chosen = [check for check in CHECKS if check.number in _numbers(only)] if only else CHECKS
     names = found[: devices or None]
     sizes = Setting(names, (1, 4), 2, 1.0, speeds=False) if quick else Setting(names)
     setting = replace(sizes, patience_s=patience)
@@ -47,15 +50,31 @@ def command(
         os.environ.update(_ONE_THREAD)  # and of what is started from here
     elif os.environ.get("OPENBLAS_NUM_THREADS") != "1":
         given = ["--out", str(out), "--devices", str(devices), "--only", only, "--patience", str(patience)]
-        words = [sys.executable, "-m", "elastane", "bench-gpu", *given, *(["--quick"] if quick else [])]
+        words = [
+            sys.executable,
+            "-m",
+            "elastane",
+            "bench-gpu",
+            *given,
+            *(["--quick"] if quick else []),
+            *(["--json"] if as_json else []),
+        ]
         os.execve(sys.executable, words, {**os.environ, **_ONE_THREAD})  # noqa: S606
-    typer.echo(head())
+    if not as_json:
+        typer.echo(head())
     lines = []
     for line in examine(setting, chosen, lambda check: typer.echo(f"{check.title} …", err=True)):
-        typer.echo(line.text())
+        if not as_json:
+            typer.echo(line.text())
         lines.append(line)
     document = {"report": head(), "ok": well(lines), "checks": [line.to_json() for line in lines]}
-    out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(document, indent=2)
+    if as_json:
+        typer.echo(text)
+    try:
+        out.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise TrainError(f"--out: {out} cannot be written: {error.strerror}") from None
     typer.echo(f"The figures are in {out}", err=True)
     raise typer.Exit(0 if well(lines) else 1)
 

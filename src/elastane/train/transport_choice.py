@@ -46,7 +46,7 @@ def wished(written: str | None) -> TransportWish:
         return TransportWish(written) if written is not None else TransportWish.STAGED
     except ValueError:
         words = ", ".join(wish.value for wish in TransportWish)
-        raise TrainError(f"{TRANSPORT}: must be one of {words}, not {written!r}") from None
+        raise TrainError(f"--transport ({TRANSPORT}): must be one of {words}, not {written!r}") from None
 
 
 @dataclass(frozen=True, slots=True)
