@@ -35,14 +35,14 @@ def command(
     from elastane.train.gpu_bench.findings import Setting
     from elastane.train.gpu_bench.report import CHECKS, examine, head, well
 
-    chosen = [check for check in CHECKS if check.number in _numbers(only)] if only else CHECKS
-    if not out.parent.is_dir():
-        raise TrainError(f"--out: there is no folder {out.parent}")
     found = tuple(device.id for device in discover().devices)
     if not found:
         raise TrainError("there are no GPUs here that could be checked (elastane doctor says what was found)")
     if devices > len(found):
         raise TrainError(f"--devices: {devices} were asked for, but there are {len(found)}")
+    if not out.parent.is_dir():
+        raise TrainError(f"--out: there is no folder {out.parent}")
+    chosen = [check for check in CHECKS if check.number in _numbers(only)] if only else CHECKS
     names = found[: devices or None]
     sizes = Setting(names, (1, 4), 2, 1.0, speeds=False) if quick else Setting(names)
     setting = replace(sizes, patience_s=patience)
