@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
 TEXTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
@@ -18,16 +20,45 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_link_leads_somewhere(text: Path) -> None:
+def broken_links(text: Path) -> list[str]:
+    """What is wrong with the links of a text to files next to it."""
     outside_code = re.sub(r"```.*?```|`[^`\n]*`", "", text.read_text(encoding="utf-8"), flags=re.DOTALL)
+    found = list[str]()
     for target, anchor in LINK.findall(outside_code):
         if "://" in target or target.startswith("mailto:"):
             continue
         path = (text.parent / target).resolve() if target else text
-        assert path.exists(), f"{target} does not exist"
-        if anchor and path.suffix == ".md":
-            assert anchor[1:] in anchors(path), f"{target} has no heading {anchor}"
+        if not path.exists():
+            found.append(f"{target} does not exist")
+        elif anchor and path.suffix == ".md" and anchor[1:] not in anchors(path):
+            found.append(f"{target} has no heading {anchor}")
+    return found
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_somewhere(text: Path) -> None:
+    assert not broken_links(text)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that MkDocs is given."""
+    pages = tmp_path_factory.mktemp("pages")
+    runpy.run_path(str(ROOT / "tools" / "pages.py"))["lay_out"](pages)
+    return pages
+
+
+def test_every_page_of_the_sites_navigation_is_laid_out(site: Path) -> None:
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    pages = [page for entry in nav for page in entry.values()]
+    assert len(pages) > 15
+    assert not [page for page in pages if not (site / page).is_file()]
+
+
+def test_every_link_of_the_site_leads_to_what_is_laid_out(site: Path) -> None:
+    broken = {str(text.relative_to(site)): broken_links(text) for text in sorted(site.rglob("*.md"))}
+    assert len(broken) > 20
+    assert not {text: links for text, links in broken.items() if links}
 
 
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")

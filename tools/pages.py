@@ -11,18 +11,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "build" / "pages"
-TEXTS = ("*.md", "LICENSE", "docs/*", "docs/decisions/*.md", "examples/*")
+TEXTS = ("*.md", "LICENSE", "docs/**/*", "examples/*")
+
+
+def lay_out(pages: Path) -> None:
+    """Copies every text of the site, and what texts may link to, into an empty folder."""
+    for pattern in TEXTS:
+        for source in sorted(ROOT.glob(pattern)):
+            if source.is_file():
+                target = pages / source.relative_to(ROOT)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, target)
 
 
 def main() -> None:
     """Copy them anew."""
     shutil.rmtree(PAGES, ignore_errors=True)
-    for pattern in TEXTS:
-        for source in sorted(ROOT.glob(pattern)):
-            if source.is_file():
-                target = PAGES / source.relative_to(ROOT)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, target)
+    lay_out(PAGES)
 
 
 if __name__ == "__main__":
