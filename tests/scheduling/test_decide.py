@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import pytest
@@ -12,6 +12,7 @@ from elastane.policies.contract import Needs, Policy
 from elastane.policies.plan import Admission, Exact, Plan, Verdict
 from elastane.policies.view import JobState, JobView, Ledger, Request, View
 from elastane.scheduling.decide import DEFERRED, decide, settle
+from elastane.scheduling.facts import Situation
 
 NODES = {"n0": Node("n0", 4)}
 ONE = Grant.of([("n0", 1)])
@@ -79,6 +80,33 @@ def test_a_downgraded_job_is_named_and_may_run():
     made = settle(plan(Verdict.DOWNGRADE, "a", "gone", grants=("a",)), view(job("a")))
     assert made.downgraded == ("a",)
     assert made.grants == {"a": ONE}
+
+
+def missing(asked: View, *nodes: str) -> View:
+    return replace(asked, missing=nodes)
+
+
+@pytest.mark.parametrize("ends_jobs", [True, False])
+def test_nobody_is_refused_while_a_known_node_does_not_answer(ends_jobs):
+    asked = missing(view(job("a"), job("b")), "n1")
+    made = settle(plan(Verdict.REJECT, "a", grants=("a", "b")), asked, ends_jobs=ends_jobs)
+    assert not made.refused
+    assert not made.ended
+    assert set(made.grants) == {"b"}
+    assert made.waiting == {"a": "why; not refused while n1 does not answer"}
+    both = settle(plan(Verdict.REJECT, "a", reason=""), missing(view(job("a")), "n1", "n2"))
+    assert both.waiting == {"a": "its policy rejects it; not refused while n1, n2 do not answer"}
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.SUSPENDED])
+def test_a_limit_holds_also_while_nodes_are_missing(state):
+    made = settle(plan(Verdict.REJECT, "a"), missing(view(job("a", state)), "n1"), ends_jobs=True)
+    assert made.ended == {"a": "why"}
+
+
+def test_missing_nodes_are_those_known_that_do_not_answer():
+    assert Situation(0.0, NODES, known=("n2", "n0", "n1")).missing == ("n1", "n2")
+    assert Situation(0.0, NODES, known=NODES).missing == ()
 
 
 def test_admitting_changes_nothing():

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elastane.cluster import Cluster, Grant
 from elastane.jobs.kinds import Kind
+from elastane.policies.contract import Needs, Policy
 from elastane.policies.fifo import Fifo
-from elastane.policies.view import Request
+from elastane.policies.plan import Admission, Order, Plan, Verdict
+from elastane.policies.view import Request, View
 from elastane.simcore.job_run import Arrival
 from elastane.simcore.physics import Physics
 from elastane.simcore.world import Outage, World
 from helpers.fixed_job import FixedJob
 
 FREE = Physics(restart_s=0.0)
+
+
+@dataclass(frozen=True)
+class RefusesWhatDoesNotFit(Policy):
+    """Runs everybody in order, but refuses who asks for more than there is."""
+
+    name: ClassVar[str] = "refuses"
+    title: ClassVar[str] = "Refuses"
+    paper: ClassVar[str] = ""
+    needs: ClassVar[Needs] = Needs()
+
+    def decide(self, view: View) -> Plan:
+        wide = [job for job in view.jobs.values() if job.request.workers > view.total_gpus]
+        return Plan(
+            Order(tuple(view.jobs)),
+            admissions={job.id: Admission(Verdict.REJECT, "too wide") for job in wide},
+        )
 
 
 def job(name: str, seconds: float, gpus: int = 1, kind: Kind = Kind.RIGID) -> Arrival:
@@ -93,3 +115,18 @@ def test_nobody_ever_stands_on_a_node_that_is_away_and_everybody_finishes(outage
     for now_s, grants in seen:
         away = {outage.node for outage in outages if outage.down_s <= now_s < outage.up_s}
         assert not any(away & set(grant.nodes) for grant in grants.values())
+
+
+def test_a_policy_that_refuses_waits_until_every_node_is_back() -> None:
+    jobs = [job("wide", 40.0, gpus=2)]
+    policy = RefusesWhatDoesNotFit()
+    world = World(Cluster.uniform(2, 1), policy, jobs, FREE, outages=[Outage("n000", 0.0, 30.0)])
+    world.run()
+    assert world.rejected == {}
+    assert world.jobs["wide"].finish_s == 70.0
+    wider = World(
+        Cluster.uniform(2, 1), policy, [job("wider", 40.0, gpus=3)], FREE, outages=[Outage("n000", 0.0, 30.0)]
+    )
+    wider.run()
+    assert wider.rejected == {"wider": "too wide"}
+    assert wider.now_s == 30.0

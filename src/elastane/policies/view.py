@@ -211,6 +211,7 @@ class View:
     """Everything one decision may depend on, including the policy's own memory and its random seed.
 
     ``nodes`` holds only nodes that are there; a draining one takes nothing new and keeps only pinned jobs.
+    ``missing`` names known nodes that do not answer: what fits nowhere now may fit once they are back.
     ``memory`` is what the policy's last plan asked to keep.
     A job that has just been started is not suspended again before ``min_run_s`` have passed, whatever a plan says.
     """
@@ -225,6 +226,7 @@ class View:
     finished_service_gpu_s: Sequence[float] = ()
     visible: Info = Info.NONE
     min_run_s: float = 0.0
+    missing: tuple[str, ...] = ()
 
     @property
     def history(self) -> Sequence[float]:

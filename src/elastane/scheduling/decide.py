@@ -6,6 +6,7 @@
 | DEFER | it gets nothing in this decision, whatever the intent says | no effect |
 | DOWNGRADE | its class is opportunistic from now on | the same |
 | REJECT | it is refused | it is ended if the policy ends jobs (``Policy.ends_jobs``); else no effect |
+| REJECT while a known node is missing | DEFER: refusing is for good, the node may be back | as above |
 
 Ending is not preempting: a limit holds for every kind of job, also for those that must not be suspended.
 """
@@ -23,6 +24,7 @@ from elastane.policies.plan import Plan, Verdict
 from elastane.policies.view import JobState, JobView, View
 
 DEFERRED = "its policy defers it"
+_DOES_NOT = {True: "does not", False: "do not"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,10 @@ def decide(policy: Policy, view: View, timer: Callable[[], float] = time.perf_co
 
 def settle(plan: Plan, view: View, *, ends_jobs: bool = False, took_ms: float = 0.0) -> Decision:
     """What a plan means for a view: verdicts first, then grants for whoever is left."""
-    turned_away = _rejected(plan, view, ends_jobs)
-    deferred = _deferred(plan, view)
+    rejected = _rejected(plan, view, ends_jobs)
+    patient = _waits_for_nodes(rejected, view)
+    turned_away = {job: why for job, why in rejected.items() if job not in patient}
+    deferred = {**_deferred(plan, view), **patient}
     gone = {*turned_away, *deferred}
     lowered = lower(plan, _without(view, gone)) if gone else lower(plan, view)
     lowered.waiting.update(deferred)
@@ -89,6 +93,18 @@ def _rejected(plan: Plan, view: View, ends_jobs: bool) -> dict[str, str]:
         if plan.admissions[job].verdict is Verdict.REJECT
         and job in view.jobs
         and (ends_jobs or _never_ran(view.jobs[job]))
+    }
+
+
+def _waits_for_nodes(rejected: Mapping[str, str], view: View) -> dict[str, str]:
+    """Jobs that would be refused if every known node answered: they are deferred, and why."""
+    if not view.missing:
+        return {}
+    names = ", ".join(view.missing)
+    return {
+        job: f"{why or 'its policy rejects it'}; not refused while {names} {_DOES_NOT[len(view.missing) == 1]} answer"
+        for job, why in rejected.items()
+        if _never_ran(view.jobs[job])
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -81,10 +81,12 @@ class Situation:
     """Everything a decision depends on besides the jobs.
 
     ``seed`` is that of the whole run, ``decisions`` how many were made before this one.
+    ``nodes`` are those that answer, ``known`` the names of all that there should be.
     """
 
     now_s: float
     nodes: Mapping[str, Node]
+    known: Collection[str]
     trigger: str = "tick"
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     memory: Any = None
@@ -92,3 +94,8 @@ class Situation:
     decisions: int = 0
     finished_service_gpu_s: Sequence[float] = ()
     min_run_s: float = 0.0
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Known nodes that do not answer, by name: sorted, as the order of listing means nothing."""
+        return tuple(sorted(set(self.known) - self.nodes.keys()))

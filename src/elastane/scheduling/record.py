@@ -33,6 +33,7 @@ def view_to_json(view: View) -> dict[str, Any]:
         "tenants": {name: encoded(tenant) for name, tenant in view.tenants.items()},
         "nodes": {name: encoded(node) for name, node in view.nodes.items()},
         "jobs": [_job_to_json(job) for job in view.jobs.values()],
+        **({"missing": list(view.missing)} if view.missing else {}),
     }
 
 
@@ -51,6 +52,7 @@ def view_from_json(values: Mapping[str, Any]) -> View:
         finished_service_gpu_s=tuple(values["history"]),
         visible=visible,
         min_run_s=float(values["min_run_s"]),
+        missing=tuple(values.get("missing", ())),
     )
 
 

@@ -52,6 +52,7 @@ def view_of(situation: Situation, jobs: Mapping[str, JobView], info: Info) -> Vi
         finished_service_gpu_s=tuple(situation.finished_service_gpu_s) if has(info, Info.HISTORY) else (),
         visible=info,
         min_run_s=situation.min_run_s,
+        missing=situation.missing,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -33,6 +33,7 @@ class ViewBuilder:
         now_s: float,
         active: Mapping[str, JobRun],
         nodes: Mapping[str, Node],
+        known: Collection[str],
         trigger: str,
         memory: object,
         plans: int,
@@ -49,6 +50,7 @@ class ViewBuilder:
         situation = Situation(
             now_s=now_s,
             nodes=nodes,
+            known=known,
             trigger=trigger,
             tenants=self._tenants,
             memory=memory,

@@ -238,8 +238,9 @@ class World:
 
     def view(self, trigger: str = "tick") -> View:
         """What the policy would see now."""
-        usable = {i: node for i, node in self.cluster.nodes.items() if self._down[i] <= 0}
-        return self._views.build(self.now_s, self.active, usable, trigger, self._memory, self._plans)
+        known = self.cluster.nodes
+        nodes = {i: node for i, node in known.items() if self._down[i] <= 0}
+        return self._views.build(self.now_s, self.active, nodes, known, trigger, self._memory, self._plans)
 
     def _decide(self, trigger: str) -> None:
         if not self.active:

@@ -32,8 +32,6 @@ class GrantApplier:
         for change in changes(self._present(decision), decision):
             job = self._ledger.live[change.job]
             match change:
-                case Refuse() if self._cluster.answering.keys() != self._cluster.known().keys():
-                    continue  # a node that is away for a while is no reason to refuse a job for good
                 case Refuse() | End():
                     self._turn_away(t, job, self.shown(job, change.reason))
                 case Suspend():

@@ -104,6 +104,7 @@ class DecisionRound:
         return Situation(
             now_s=self._clock(),
             nodes=self._cluster.usable(),
+            known=self._cluster.known().keys(),
             trigger=trigger,
             memory=memory,
             seed=self._settings.seed,

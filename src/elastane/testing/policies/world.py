@@ -130,6 +130,7 @@ class World:
         situation = Situation(
             now_s=self.now_s,
             nodes=self._usable(),
+            known=self.nodes,
             trigger=trigger,
             memory=self._memory,
             finished_service_gpu_s=self._service,
