@@ -93,9 +93,9 @@ def test_nobody_is_refused_while_a_known_node_does_not_answer(ends_jobs):
     assert not made.refused
     assert not made.ended
     assert set(made.grants) == {"b"}
-    assert made.waiting == {"a": "why; not refused while n1 does not answer"}
+    assert made.waiting == {"a": "why; not refused while n1 is missing"}
     both = settle(plan(Verdict.REJECT, "a", reason=""), missing(view(job("a")), "n1", "n2"))
-    assert both.waiting == {"a": "its policy rejects it; not refused while n1, n2 do not answer"}
+    assert both.waiting == {"a": "its policy rejects it; not refused while n1, n2 are missing"}
 
 
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.SUSPENDED])

@@ -7,13 +7,14 @@ from random import Random
 
 import pytest
 
-from elastane.policies.registry import make_policy
+from elastane.policies.registry import live_names, make_policy
 from elastane.policies.view import masked
 from elastane.scheduling.decide import decide
 from elastane.scheduling.record import decide_again, decision_to_json, plain, view_from_json, view_to_json
 from elastane.testing.policies.views import random_view
 
-POLICIES = ["fifo", "easy", "drf", "srtf", "tiresias", "optimus", "pollux", "elastane"]
+POLICIES = live_names()
+"""All that can decide live: whoever registers one is tested."""
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -71,12 +71,13 @@ class World:
         *,
         nodes: int = 2,
         slots: int = 2,
+        machines: Sequence[Node] = (),
         policy: str = "elastane",
         delays: Delays = DELAYS,
         **settings: Any,
     ) -> None:
         self.clock = Clock()
-        machines = [Node(f"n{i}", slots, "cpu") for i in range(nodes)]
+        machines = machines or [Node(f"n{i}", slots, "cpu") for i in range(nodes)]
         self.engine = CrashingEngine(machines, self.clock, delays)
         self.settings = ControlSettings(home, policy, **settings)
         self._runner = asyncio.Runner()

@@ -84,6 +84,13 @@ class Request:
         """Whole GPUs that so many workers on one node take; jobs do not share a GPU."""
         return workers if self.worker.gpus == 1.0 else math.ceil(workers * self.worker.gpus - 1e-9)
 
+    def gpus_held(self, grant: Grant | None) -> int:
+        """GPUs that a grant takes, all nodes together; a worker without a GPU counts as one slot."""
+        if grant is None:
+            return 0
+        counted = self.gpus_of if self.worker.gpus else int
+        return sum(counted(part.workers) for part in grant.slices)
+
 
 @dataclass(frozen=True, slots=True)
 class Ledger:

@@ -24,7 +24,6 @@ from elastane.policies.plan import Plan, Verdict
 from elastane.policies.view import JobState, JobView, View
 
 DEFERRED = "its policy defers it"
-_DOES_NOT = {True: "does not", False: "do not"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +99,9 @@ def _waits_for_nodes(rejected: Mapping[str, str], view: View) -> dict[str, str]:
     """Jobs that would be refused if every known node answered: they are deferred, and why."""
     if not view.missing:
         return {}
-    names = ", ".join(view.missing)
+    names, verb = ", ".join(view.missing), "is" if len(view.missing) == 1 else "are"
     return {
-        job: f"{why or 'its policy rejects it'}; not refused while {names} {_DOES_NOT[len(view.missing) == 1]} answer"
+        job: f"{why or 'its policy rejects it'}; not refused while {names} {verb} missing"
         for job, why in rejected.items()
         if _never_ran(view.jobs[job])
     }

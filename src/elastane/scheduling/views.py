@@ -40,10 +40,14 @@ def state_of(job: JobFacts) -> JobState:
 
 
 def view_of(situation: Situation, jobs: Mapping[str, JobView], info: Info) -> View:
-    """The whole view.  The random seed differs from decision to decision, but not between equal runs."""
+    """The whole view: jobs in the order in which they came, whatever order their world keeps them in.
+
+    Where not all wishes can be met, lowering meets those of the first; so the order is a fact like any other.  The
+    random seed differs from decision to decision, but not between equal runs.
+    """
     return View(
         now_s=situation.now_s,
-        jobs=jobs,
+        jobs=dict(sorted(jobs.items(), key=_arrival)),
         nodes=situation.nodes,
         trigger=situation.trigger,
         tenants=situation.tenants,
@@ -54,6 +58,10 @@ def view_of(situation: Situation, jobs: Mapping[str, JobView], info: Info) -> Vi
         min_run_s=situation.min_run_s,
         missing=situation.missing,
     )
+
+
+def _arrival(job: tuple[str, JobView]) -> tuple[float, str]:
+    return job[1].submit_s, job[0]
 
 
 _NOTHING = Facts()

@@ -138,9 +138,7 @@ class JobRun:
     def hold(self, grant: Grant | None) -> None:
         """Take over a grant; what it holds in GPUs is kept, because it is asked for at every turn."""
         self.grant, self.pace = grant, None
-        request = self.arrival.request
-        counted = request.gpus_of if request.worker.gpus else int  # a worker without a GPU counts as one slot
-        self.gpus = sum(counted(part.workers) for part in grant.slices) if grant else 0
+        self.gpus = self.arrival.request.gpus_held(grant)
 
     def expected_end(self) -> Estimate | None:
         """Work after which the loss will have settled; forecast anew only after new losses."""

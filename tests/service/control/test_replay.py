@@ -8,12 +8,18 @@ from random import Random
 
 import pytest
 
-from elastane.policies.registry import make_policy
+from elastane.policies.registry import live_names, make_policy
 from elastane.scheduling.record import decide_again, plain, view_from_json, view_to_json
 from elastane.service.store import Store
 from service.helpers import ANN, World, world
 
-POLICIES = ["elastane", "pollux", "tiresias", "easy(kill_on_overrun=true)", "srtf", "fifo(mode=fit)", "optimus"]
+SHORT_ROUNDS = {"gavel": "gavel(round_s=15)"}
+POLICIES = [
+    *(SHORT_ROUNDS.get(name, name) for name in live_names()),
+    "easy(kill_on_overrun=true)",
+    "fifo(mode=fit)",
+]
+"""All that can decide live, whoever registered them; and what options change about verdicts and order."""
 
 
 def busy_hour(w: World, seed: int) -> None:
@@ -57,7 +63,7 @@ def test_every_recorded_decision_is_made_again_byte_for_byte(tmp_path: Path, wri
         recorded = list(store.decisions(0, last))
     finally:
         store.close()
-    assert len(recorded) >= 8
+    assert len(recorded) >= (3 if written.startswith("gavel") else 8)  # it changes little in its long rounds
     for decision in recorded:
         again = decide_again(make_policy(decision.policy), decision.view)
         assert json.dumps(again) == json.dumps(decision.plan), f"decision {decision.seq}"

@@ -27,6 +27,8 @@ FULL = {
     "grant": GRANT,
     "ending": "suspend",
     "verdict": "downgrade",
+    "exit": {"kind": "signal", "code": None, "signal": 9, "detail": "killed"},
+    "changes": 3,
     "seen": 17,
     "code": -9,
     "restarts": 1,

@@ -115,13 +115,18 @@ class LiveJob:
         """The row with the service it has received until now."""
         row = self.row
         passed_s = max(0.0, now_s - row.as_of_s)
-        gpus = row.grant.workers * self.worker.gpus if row.grant is not None else 0.0
+        gpus = self.gpus
         return replace(
             row,
             as_of_s=now_s,
             service_gpu_s=row.service_gpu_s + gpus * passed_s,
             held_s=row.held_s + (passed_s if row.grant is not None else 0.0),
         )
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that its grant takes, counted as everywhere."""
+        return Request(worker=self.worker).gpus_held(self.row.grant)
 
     def slots(self, workers: int) -> int:
         """Slots that so many of its workers take on one node."""
@@ -182,12 +187,12 @@ class LiveJob:
             grant=row.grant,
             ledger=Ledger(
                 as_of_s=row.as_of_s,
-                gpus=row.grant.workers if row.grant else 0,
+                gpus=self.gpus,
                 service_gpu_s=row.service_gpu_s,
                 held_s=row.held_s,
                 first_start_s=row.first_start_s,
                 last_change_s=row.last_change_s if row.attempt else None,
-                restarts=row.restarts,
+                restarts=row.changes,
                 since_s=self.since_s if self.since_s is not None else row.first_start_s,
             ),
             restart_s=self.learned.change_s if row.grant else self.learned.start_s,

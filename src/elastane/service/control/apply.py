@@ -125,6 +125,8 @@ class GrantApplier:
             row, event = replace(job.moved(Event.RESIZE, now), grant=wanted), Event.RESIZE
         else:
             row, event = replace(job.accounted(now), grant=wanted), Event.RESIZE
+        if job.row.first_start_s is not None:
+            row = replace(row, changes=row.changes + 1)
         words = ", ".join(f"{count} on {node}" for node, count in places.items())
         self._ledger.follow(t, job, Outcome(row, ((event, words),)))
         job.places = overlap(job.places, places)

@@ -106,7 +106,17 @@ _VERDICTS = Migration(
     ),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_JOBS_AND_LOG, _ACCOUNTS, _EXPERIENCES, _VERDICTS)
+_EXITS = Migration(
+    "how attempts ended, as kind, code and signal; how often grants changed",
+    (
+        'ALTER TABLE jobs ADD COLUMN "exit" TEXT',
+        "ALTER TABLE jobs ADD COLUMN changes INTEGER NOT NULL DEFAULT 0",
+        # What is known of jobs that were there before: how often they were started again.
+        "UPDATE jobs SET changes = attempt - 1 WHERE attempt > 1",
+    ),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_JOBS_AND_LOG, _ACCOUNTS, _EXPERIENCES, _VERDICTS, _EXITS)
 
 NEWEST = len(MIGRATIONS)
 """The version this program reads and writes."""

@@ -60,7 +60,12 @@ class JobRow:
     verdict: Verdict = ""
     """What its policy has decided about it for good: a lower class, or its end."""
     code: int | None = None
+    exit: Mapping[str, Any] | None = None
+    """How its latest attempt that is over ended (``ExitCause`` as JSON); ``reason`` is only for people."""
     restarts: int = 0
+    """Attempts in a row that were lost by no doing of its own."""
+    changes: int = 0
+    """How often its grant has changed since its first start, which is what policies charge it for."""
     failures: int = 0
 
     first_start_s: float | None = None

@@ -47,6 +47,8 @@ jobs = sa.Table(
     sa.Column("training", sa.JSON, nullable=False),
     sa.Column("profile", sa.JSON, nullable=False),
     sa.Column("verdict", sa.Text, nullable=False),
+    sa.Column("exit", sa.JSON(none_as_null=True)),
+    sa.Column("changes", sa.Integer, nullable=False),
 )
 
 request_keys = sa.Table(

@@ -29,6 +29,11 @@ class Trial:
     request: Request = Request()
     kind: Kind = Kind.ADAPTIVE
     model: GoodputModel = field(default_factory=speed_model)
+    tenant: str = "default"
+    klass: JobClass = JobClass.NORMAL
+    weight: float = 1.0
+    priority: int = 0
+    deadline_s: float | None = None
 
     def rate(self, nodes: int, workers: int) -> float:
         """Returns the work per second on so many nodes and workers."""
@@ -61,18 +66,30 @@ class Run:
     first_start_s: float | None = None
     last_change_s: float | None = None
     restarts: int = 0
+    since_s: float | None = None
     model: GoodputModel | None = None
-    klass: JobClass = JobClass.NORMAL
+    downgraded: bool = False
+
+    @property
+    def klass(self) -> JobClass:
+        """What it may expect when the cluster is full."""
+        return JobClass.OPPORTUNISTIC if self.downgraded else self.trial.klass
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs that it holds now."""
+        return self.trial.request.gpus_held(self.grant)
 
     def pass_time(self, seconds: float) -> None:
         """Work, if it holds anything."""
         if self.grant:
             self.left -= self.rate * seconds
-            self.service_gpu_s += self.grant.workers * seconds
+            self.service_gpu_s += self.gpus * seconds
             self.held_s += seconds
 
     def change(self, grant: Grant | None, now_s: float) -> None:
         """Take the old grant away and give the new one."""
+        self.since_s = now_s if self.grant is None else self.since_s
         self.grant, self.last_change_s = grant, now_s
         if grant is None:
             return
@@ -85,17 +102,26 @@ class Run:
 
     def view(self, now_s: float, needs: Needs) -> JobView:
         """What a policy with these needs sees of it; speed is known once it has run, to an oracle before."""
-        gpus = self.grant.workers if self.grant else 0
-        ledger = (gpus, self.service_gpu_s, self.held_s, self.first_start_s, self.last_change_s, self.restarts)
+        ledger = (
+            self.gpus,
+            self.service_gpu_s,
+            self.held_s,
+            self.first_start_s,
+            self.last_change_s,
+            self.restarts,
+        )
         facts = JobFacts(
             id=self.trial.id,
             submit_s=self.trial.submit_s,
             request=self.trial.request,
             kind=self.trial.kind,
+            tenant=self.trial.tenant,
             klass=self.klass.value,
+            weight=self.trial.weight,
+            priority=self.trial.priority,
             evidence=_Evidence(self, needs.oracle),
             grant=self.grant,
-            ledger=Ledger(now_s, *ledger),
+            ledger=Ledger(now_s, *ledger, self.since_s),
         )
         return job_view(facts, needs.info)
 
@@ -123,7 +149,7 @@ class _Evidence:
         return None
 
     def deadline_s(self) -> float | None:
-        return None
+        return self.run.trial.deadline_s
 
     def skew(self) -> float | None:
         return None

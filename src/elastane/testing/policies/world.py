@@ -12,10 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from elastane.cluster import Node
-from elastane.jobs.kinds import JobClass
 from elastane.policies.contract import Policy
 from elastane.policies.view import View
-from elastane.scheduling.changes import End, Refuse, Suspend, changes
+from elastane.scheduling.changes import End, Refuse, Renew, Suspend, changes
 from elastane.scheduling.decide import Decision, decide
 from elastane.scheduling.facts import Situation
 from elastane.scheduling.views import view_of
@@ -39,6 +38,7 @@ class World:
         trials: Sequence[Trial],
         *,
         outages: Sequence[tuple[str, float, float]] = (),
+        min_run_s: float = 0.0,
         fresh: bool = False,
         store: Callable[[Any], Any] = through_json,
     ) -> None:
@@ -50,7 +50,7 @@ class World:
         self.started_s: dict[str, float] = {}
         self.turned_away: dict[str, str] = {}
         self._coming = sorted(trials, key=lambda trial: (trial.submit_s, trial.id))
-        self._outages = outages
+        self._outages, self._min_run_s = outages, min_run_s
         self._runs: dict[str, Run] = {}
         self._service: list[float] = []
         self._memory: Any = None
@@ -134,6 +134,7 @@ class World:
             trigger=trigger,
             memory=self._memory,
             finished_service_gpu_s=self._service,
+            min_run_s=self._min_run_s,
         )
         return view_of(
             situation, {job: run.view(self.now_s, needs) for job, run in self._runs.items()}, needs.info
@@ -148,6 +149,8 @@ class World:
             if isinstance(change, Refuse | End):
                 self.turned_away[change.job] = change.reason
                 del self._runs[change.job]
+            elif isinstance(change, Renew):
+                run.grant = change.grant
             elif isinstance(change, Suspend):
                 run.change(None, self.now_s)
             else:
@@ -155,5 +158,5 @@ class World:
                 self.started_s.setdefault(change.job, self.now_s)
         for job in decision.downgraded:
             if job in self._runs:
-                self._runs[job].klass = JobClass.OPPORTUNISTIC
+                self._runs[job].downgraded = True
         return decision
