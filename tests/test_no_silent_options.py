@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,58 +18,65 @@ from elastane.jobs.sections import _models_in
 from elastane.jobs.spec import JobSpec
 from elastane.jobs.unsupported import UNSUPPORTED
 from elastane.policies.registry import policy_class, policy_names
+from helpers.typed_reads import reads
 
 SOURCE = Path(__file__).parent.parent / "src" / "elastane"
 CLI = SOURCE / "cli"
 
 Link = tuple[str, str]
-"""A room, and an expression that stands in it (or the end of one: ``spec.name`` is found in ``job.spec.name``)."""
+"""A room, and what is read in it: ``Class.attribute``, or ``function(Class)`` (``helpers.typed_reads``)."""
 
-_WORKER = (("jobs", "resources.vector"), ("service", "spec.worker"))
-_DECLARED = ("service/control", "declared_by(spec)")
+_DECLARED = ("service/control", "declared_by(JobSpec)")
+_NEEDS = ("service/control", "JobSpec.worker")
+
 
 READERS: Mapping[str, tuple[Link, ...]] = {
-    "command": (("service/control", "spec.command"),),
-    "name": (("service/control", "spec.name"),),
-    "kind": (("service", "given.kind"),),
-    "workers": (("service", "spec.workers"),),
-    "workers.min": (("service", "workers.min"),),
-    "workers.max": (("jobs", "workers.max"), ("service", "spec.max_workers")),
-    "workers.resources": (("jobs", "workers.resources"), ("service", "spec.worker")),
-    "resources": (("jobs", "self.resources"), ("service", "spec.worker")),
-    "gpus": (("jobs", "self.gpus"), ("service", "worker.gpus")),
-    "cpus": (("jobs", "self.cpus"), ("service/control", "job.worker")),
-    "memory": (("jobs", "self.memory"), ("service/control", "worker.memory_gb")),
-    "bandwidth": (("jobs", "self.bandwidth"), ("service/control", "job.worker")),
-    "accelerators": (("service/control", "spec.accelerators"),),
-    "batch": (("jobs", "spec.batch"), _DECLARED),
-    "batch.size": (("jobs", "batch.size"), _DECLARED),
-    "batch.max": (("jobs", "batch.max"), _DECLARED),
-    "batch.fixed": (("jobs", "batch.fixed"), _DECLARED),
-    "epochs": (("jobs", "spec.epochs"), _DECLARED),
-    "target": (("jobs", "spec.target"), _DECLARED),
-    "target.metric": (("jobs", "goal.metric"), _DECLARED),
-    "target.value": (("jobs", "goal.value"), _DECLARED),
-    "target.direction": (("jobs", "self.direction"), ("jobs", "goal.falls"), _DECLARED),
-    "checkpoint": (("service/control", "spec.checkpoint"),),
-    "checkpoint.every": (("service/control", "checkpoint.every"),),
-    "class": (("service/control", "spec.klass"),),
-    "priority": (("service/control", "spec.priority"),),
-    "weight": (("service/control", "spec.weight"),),
-    "preemptible": (("service/control", "spec.preemptible"),),
-    "deadline": (("jobs", "self.deadline"), ("service/control", "spec.deadline_s")),
-    "tenant": (("service/control", "spec.tenant"),),
-    "share_history": (("service", "spec.share_history"),),
-    "env": (("jobs", "self.env"), ("service/control", "spec.variables")),
-    "exported": (("jobs", "self.exported"), ("service/control", "spec.variables")),
-    "python": (("service/control", "spec.python"),),
-    "python.path": (("service/control", "python.path"),),
-    "python.elastane": (("engines/local", "python.elastane"),),
-    "python.torch": (("engines/local", "python.torch"),),
-    "retries": (("service/control", "spec.retries"),),
-    "workdir": (("service", "given.workdir"),),
+    **{
+        name: (("service/control", f"JobSpec.{attribute}"),)
+        for name, attribute in {
+            "command": "command",
+            "name": "name",
+            "accelerators": "accelerators",
+            "checkpoint": "checkpoint",
+            "class": "klass",
+            "priority": "priority",
+            "weight": "weight",
+            "preemptible": "preemptible",
+            "tenant": "tenant",
+            "python": "python",
+            "retries": "retries",
+        }.items()
+    },
+    "kind": (("service", "JobSpec.kind"),),
+    "workers": (("service/control", "JobSpec.workers"),),
+    "workers.min": (("service/control", "_Range.min"),),
+    "workers.max": (("jobs", "_Range.max"), ("service/control", "JobSpec.max_workers")),
+    "workers.resources": (("jobs", "WorkerRange.resources"), _NEEDS),
+    "resources": (("jobs", "JobSpec.resources"), _NEEDS),
+    "gpus": (("jobs", "Demand.gpus"), _NEEDS, ("service/control", "Resources.gpus")),
+    "cpus": (("jobs", "Demand.cpus"), ("service/control", "LiveJob.worker")),
+    "memory": (("jobs", "Demand.memory"), _NEEDS, ("service/control", "Resources.memory_gb")),
+    "bandwidth": (("jobs", "Demand.bandwidth"), ("service/control", "LiveJob.worker")),
+    "batch": (("jobs", "JobSpec.batch"), _DECLARED, ("train", "Declared.batch")),
+    "batch.size": (("jobs", "BatchRange.size"), _DECLARED, ("train", "Batches.size")),
+    "batch.max": (("jobs", "BatchRange.max"), _DECLARED, ("train", "Batches.max")),
+    "batch.fixed": (("jobs", "BatchRange.fixed"), _DECLARED, ("train", "Batches.max")),
+    "epochs": (("jobs", "JobSpec.epochs"), _DECLARED, ("train", "Declared.epochs")),
+    "target": (("jobs", "JobSpec.target"), _DECLARED, ("train", "Goal.metric")),
+    "target.metric": (("jobs", "Target.metric"), _DECLARED, ("train", "Goal.metric")),
+    "target.value": (("jobs", "Target.value"), _DECLARED, ("train", "Goal.value")),
+    "target.direction": (("jobs", "Target.falls"), _DECLARED, ("train", "Goal.direction")),
+    "checkpoint.every": (("service/control", "Checkpoint.every"),),
+    "deadline": (("jobs", "JobSpec.deadline"), ("service/control", "JobSpec.deadline_s")),
+    "share_history": (("service", "JobSpec.share_history"),),
+    "env": (("jobs", "JobSpec.env"), ("service/control", "JobSpec.variables")),
+    "exported": (("jobs", "JobSpec.exported"), ("service/control", "JobSpec.variables")),
+    "python.path": (("service/control", "Interpreter.path"),),
+    "python.elastane": (("engines/local", "Interpreter.elastane"),),
+    "python.torch": (("engines/local", "Interpreter.torch"),),
+    "workdir": (("service", "JobSpec.workdir"),),
 }
-"""Fields of the spec, and the chain of expressions by which each takes effect.  The last one is outside ``jobs``."""
+"""Fields of the spec, and the chain of reads by which each takes effect.  The last one is outside ``jobs``."""
 
 _SHARED = {"gpus", "cpus", "memory", "bandwidth"}
 """Fields of a worker's needs, which may stand in two places of a spec and are read in one."""
@@ -92,28 +98,6 @@ def known(path: str) -> bool:
     return refused or shared or path in READERS
 
 
-@cache
-def expressions(room: str) -> frozenset[str]:
-    """Every expression that is read in a room, and what each ends with behind a dot."""
-    found: set[str] = set()
-    for path in sorted((SOURCE / room).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                found.add(ast.unparse(node))
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                found.update(_endings(node))
-    return frozenset(found)
-
-
-def _endings(node: ast.Attribute) -> Iterator[str]:
-    ending, inside = node.attr, node.value
-    while isinstance(inside, ast.Attribute):
-        ending, inside = f"{inside.attr}.{ending}", inside.value
-        yield ending
-    if isinstance(inside, ast.Name):
-        yield f"{inside.id}.{ending}"
-
-
 @pytest.mark.parametrize("path", dict.fromkeys(spec_fields()))
 def test_every_field_of_a_spec_has_a_reader_or_is_refused(path: str) -> None:
     assert known(path), f"nothing reads {path}: name its reader in READERS, or refuse it in jobs/unsupported.py"
@@ -121,7 +105,7 @@ def test_every_field_of_a_spec_has_a_reader_or_is_refused(path: str) -> None:
 
 @pytest.mark.parametrize("path", READERS)
 def test_each_reader_really_reads(path: str) -> None:
-    missing = [f"{room}: {what}" for room, what in READERS[path] if what not in expressions(room)]
+    missing = [f"{room}: {what}" for room, what in READERS[path] if what not in reads(SOURCE, room)]
     assert missing == []
     assert READERS[path][-1][0] != "jobs"
 
@@ -138,7 +122,17 @@ def test_a_field_without_a_reader_would_be_noticed() -> None:
         colour: str = "red"
 
     assert [path for path in spec_fields(Wider) if not known(path)] == ["colour"]
-    assert "spec.colour" not in expressions("service")
+
+
+def test_a_word_that_is_spelled_alike_is_no_reader(tmp_path: Path) -> None:
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "module.py").write_text(
+        "class Spec:\n    name: str\n    size: int\n    kind: str\n\n"
+        "class Other:\n    name: str\n    spec: Spec\n\n"
+        "def one(spec: Other, job) -> None:\n    spec.name, job.spec.size\n\n"
+        "def two(job: Other | None) -> None:\n    job.spec.size\n    job.spec.kind = 1\n"
+    )
+    assert reads(tmp_path, "room") == {"Other.name", "Other.spec", "Spec.size"}
 
 
 def _package(module: str) -> Path:

@@ -504,6 +504,8 @@ def test_an_end_tells_its_cause(tmp_path: Path) -> None:
         w.round()
         line = w.service.job(job)
         assert (line.state, line.reason, line.code) == ("failed", "out of memory: exit code -9", -9)
+        assert line.exit is not None
+        assert line.exit.model_dump() == {"kind": "out of memory", "code": None, "signal": 9}
         assert w.service.why(job).reason == "out of memory: exit code -9"
 
 

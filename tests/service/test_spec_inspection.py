@@ -37,9 +37,13 @@ def test_a_range_that_cannot_be_had_is_never_dropped_without_a_word() -> None:
 
 
 def test_what_would_mend_a_rigid_job_is_said() -> None:
-    looked = Examined("command", "/v/python cannot import it; install it with: /v/python -m pip install x")
+    looked = Examined("command", "/v/python cannot import it; its remedy", mendable=True)
     _, [warning] = as_looked_at(parse_spec({"command": "python train.py"}), looked)
-    assert "/v/python -m pip install x" in warning
+    assert warning == "/v/python cannot import it; its remedy"
+    _, none = as_looked_at(
+        parse_spec({"command": "python install.py"}), Examined("command", "install.py is small")
+    )
+    assert none == ()
 
 
 def test_the_interpreter_that_was_chosen_is_kept() -> None:
@@ -59,6 +63,20 @@ def test_a_rigid_job_has_one_size_whatever_its_command_says() -> None:
 def test_workers_of_the_command_that_cannot_be_are_refused_as_the_owners_would_be() -> None:
     with pytest.raises(SpecError, match="workers"):
         as_looked_at(parse_spec(COMMAND), replace(RESIZABLE, workers=(4, 2)))
+
+
+@pytest.mark.parametrize("kind", ["resizable", "rigid", "command"])
+def test_a_batch_that_nobody_reads_is_never_dropped_without_a_word(kind: str) -> None:
+    said = parse_spec({"command": "python train.py", "epochs": 3, "batch": {"size": 64}})
+    _, [warning] = as_looked_at(said, Examined(kind, "a reason"))
+    assert warning == f"epochs and batch: only scripts that use elastane.train go by that; this one is {kind}"
+
+
+def test_a_script_that_is_adaptive_by_another_librarys_interface_reads_no_declarations() -> None:
+    said = parse_spec({"command": "python train.py", "batch": {"size": 64}})
+    _, [warning] = as_looked_at(said, Examined("adaptive", "line 1 uses elastane.compat", heeds=False))
+    assert warning.startswith("batch: ")
+    assert warning.endswith("this one is adaptive by elastane.compat")
 
 
 @pytest.mark.parametrize(("kind", "warnings"), [("adaptive", 0), ("resizable", 1), ("command", 1)])

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from elastane.cluster import Grant, Node
 from elastane.jobs.declared import Declared
 from elastane.jobs.parts import Interpreter
+from elastane.train.exit_cause import ExitCause, ExitKind
 from elastane.train.reports.events import Event
 
 
@@ -93,7 +94,7 @@ def places_of(grant: Grant | None) -> dict[str, int]:
 
 
 class Cause(Enum):
-    """Why an attempt ended."""
+    """What the end of an attempt means for its job; ``cause_of`` says which ``ExitKind`` means what."""
 
     FINISHED = "finished"
     FAILED = "failed"  # by itself: exit code, exception
@@ -102,6 +103,24 @@ class Cause(Enum):
     CANCELLED = "cancelled"  # as it was asked to
     LOST = "lost"  # its node or its supervisor is gone; none of its doing
     UNSTARTABLE = "cannot be started"  # missing program or directory
+
+
+_CAUSES: Mapping[ExitKind, Cause] = {
+    ExitKind.FINISHED: Cause.FINISHED,
+    ExitKind.EXIT_CODE: Cause.FAILED,
+    ExitKind.SIGNAL: Cause.FAILED,
+    ExitKind.OUT_OF_MEMORY: Cause.OUT_OF_MEMORY,
+    ExitKind.UNSTARTABLE: Cause.UNSTARTABLE,
+    ExitKind.NODE_LOST: Cause.LOST,
+    ExitKind.GIVEN_UP: Cause.FAILED,
+    ExitKind.SUSPENDED: Cause.SUSPENDED,
+    ExitKind.CANCELLED: Cause.CANCELLED,
+}
+
+
+def cause_of(exit: ExitCause) -> Cause:
+    """What an end means for its job: the only place where that is decided."""
+    return _CAUSES[exit.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +153,23 @@ class Told(Report):
 class Over(Report):
     """The attempt has ended and none of its processes is left."""
 
-    cause: Cause
-    detail: str
-    code: int | None
+    exit: ExitCause
     at_s: float
+
+    @property
+    def cause(self) -> Cause:
+        """What the end means for the job."""
+        return cause_of(self.exit)
+
+    @property
+    def detail(self) -> str:
+        """Words for people, which no decision reads; empty for an end in which nothing went wrong."""
+        return "" if self.exit.clean else str(self.exit)
+
+    @property
+    def code(self) -> int | None:
+        """The exit code of its first worker that failed, or less than 0: its signal."""
+        return self.exit.code if self.exit.signal is None else -self.exit.signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +195,10 @@ class Examined:
     """Fewest and most workers that the command itself asks for, as torchrun's options do."""
     notes: tuple[str, ...] = ()
     """What else its owner should know."""
+    mendable: bool = False
+    """Whether ``why`` says what its owner can do to have it more elastic."""
+    heeds: bool = True
+    """Whether an adaptive script goes by what its owner declares (epochs, target, batch)."""
 
 
 class Engine(Protocol):

@@ -190,7 +190,7 @@ def _elsewhere(job: LiveJob) -> str:
     """What a job waits for that is no matter of slots alone."""
     if job.row.pinned_node is not None:
         return f"it waits for its place on {job.row.pinned_node}"
-    return job.waiting if "quota" in job.waiting else ""
+    return job.waiting if job.over_quota else ""
 
 
 def _rate(job: LiveJob, workers: int, ground: Ground) -> float:

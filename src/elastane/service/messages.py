@@ -145,6 +145,14 @@ class WorkerInfo(Message):
     doing: str = ""
 
 
+class ExitInfo(Message):
+    """How the latest attempt that is over ended; ``reason`` says it in words."""
+
+    kind: str
+    code: int | None = None
+    signal: int | None = None
+
+
 class JobDetail(JobSummary):
     """The message with everything about one job."""
 
@@ -152,6 +160,7 @@ class JobDetail(JobSummary):
     directory: str
     kind_reason: str = ""
     code: int | None = None
+    exit: ExitInfo | None = None
     training: Training | None = None
     curve: list[CurvePoint] = []
     life: list[Step] = []

@@ -11,7 +11,16 @@ from elastane.jobs.states import State
 from elastane.service.control.active_job import LiveJob, slots_of
 from elastane.service.control.job_measurements import Learned
 from elastane.service.eta import curve_of, end_of
-from elastane.service.messages import Eta, EventRecord, JobDetail, JobSummary, NodeInfo, Step, WorkerInfo
+from elastane.service.messages import (
+    Eta,
+    EventRecord,
+    ExitInfo,
+    JobDetail,
+    JobSummary,
+    NodeInfo,
+    Step,
+    WorkerInfo,
+)
 from elastane.service.run_kinds import kind_of
 from elastane.service.store.rows import JobRow
 from elastane.train.reports.wording import warming
@@ -83,11 +92,18 @@ def detail(
         directory=row.directory,
         kind_reason=row.kind_reason,
         code=row.code,
+        exit=_exit(row),
         training=learned.training,
         curve=curve_of(learned, nodes, most, chosen),
         life=[_step(record) for record in life if record.kind == "state"],
         processes=[WorkerInfo(name=w.name, node=w.node, pid=w.pid, doing=w.doing) for w in processes],
     )
+
+
+def _exit(row: JobRow) -> ExitInfo | None:
+    if row.exit is None:
+        return None
+    return ExitInfo(kind=row.exit["kind"], code=row.exit["code"], signal=row.exit["signal"])
 
 
 def _step(record: EventRecord) -> Step:

@@ -46,17 +46,17 @@ def _doubts(spec: JobSpec, looked: Examined) -> list[str]:
         return []
     if spec.kind is Kind.AUTO and spec.workers.max not in (None, spec.workers.min):
         return [f"{_words(spec)} workers are not possible, it keeps {spec.workers.min}: {looked.why}"]
-    return [looked.why] if "install" in looked.why else []
+    return [looked.why] if looked.mendable else []
 
 
 def _unread(spec: JobSpec, looked: Examined) -> list[str]:
     """Say which wishes only the training library can fulfil, where a script does not seem to use it."""
-    wishes = [name for name in ("epochs", "target") if getattr(spec, name) is not None]
-    if looked.kind == Kind.ADAPTIVE or not wishes:
+    wishes = [name for name in ("epochs", "target", "batch") if getattr(spec, name) is not None]
+    if not wishes or (looked.kind == Kind.ADAPTIVE and looked.heeds):
         return []
-    return [
-        f"{' and '.join(wishes)}: only scripts that use elastane.train go by that; this one is {looked.kind}"
-    ]
+    listed = f"{', '.join(wishes[:-1])} and {wishes[-1]}" if len(wishes) > 1 else wishes[0]
+    this = looked.kind if looked.kind != Kind.ADAPTIVE else "adaptive by elastane.compat"
+    return [f"{listed}: only scripts that use elastane.train go by that; this one is {this}"]
 
 
 def _words(spec: JobSpec) -> str:

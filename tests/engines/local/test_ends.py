@@ -6,8 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-from elastane.engines.contract import Cause, Launch
+from elastane.engines.contract import Launch
 from elastane.engines.local.launch_file import ended_json
+from elastane.train.exit_cause import FINISHED
 from engines.local.house import House, house, live
 
 FORGE = """
@@ -27,7 +28,7 @@ while not os.path.exists(enough):
 
 def forging(living: House, tmp_path: Path) -> tuple[Launch, Path, Path]:
     script, beat, enough = tmp_path / "forge.py", tmp_path / "beat", tmp_path / "enough"
-    forged = json.dumps(ended_json(Cause.FINISHED, "", 0, 0.0))
+    forged = json.dumps(ended_json(FINISHED, 0.0))
     script.write_text(FORGE.replace("FORGED", repr(forged)))
     folder = living.launch("j1", 1).folder
     return (

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastane.engines.contract import Attempt, Cause, Launch, Report, Running, Told, Wanted
+from elastane.engines.contract import Attempt, Launch, Report, Running, Told, Wanted
 from elastane.engines.local.attempt_monitor import Tender
 from elastane.engines.local.json_files import read_json
 from elastane.engines.local.launch_file import ended_from_json, ended_json
@@ -27,6 +27,7 @@ from elastane.engines.local.untrusted_files import (
     read_events,
 )
 from elastane.service.job_logs import log_files
+from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind, given_up
 from elastane.train.reports.event_lines import line_of
 from elastane.train.reports.events import Resized, Warned
 
@@ -198,6 +199,8 @@ def test_an_event_holds_only_what_can_have_been_measured(tmp_path: Path, wrong: 
         {},
         {"cause": "nonsense", "detail": [], "code": "x", "at_s": "y"},
         {"cause": "finished", "detail": "", "code": 0},
+        {"exit": {"kind": "nonsense", "code": 1, "signal": None, "detail": ""}, "at_s": 1.0},
+        {"exit": [], "at_s": 1.0},
     ],
 )
 def test_an_end_that_nobody_would_write_is_none(values: dict[str, object]) -> None:
@@ -208,9 +211,9 @@ def test_an_end_is_within_bounds_whatever_it_says() -> None:
     values = {"cause": "failed", "detail": "caf\udce9", "code": 2**70, "at_s": 1e300}
     ended = ended_from_json(values)
     assert ended is not None
-    assert (ended.cause, ended.detail, ended.code) == (Cause.FAILED, "caf\\udce9", None)
+    assert (ended.exit.kind, ended.exit.detail, ended.exit.code) == (ExitKind.GIVEN_UP, "caf\\udce9", None)
     assert ended.at_s <= time.time()
-    json.dumps(ended_json(Cause.FAILED, "caf\udce9", 1, 1.0), ensure_ascii=False).encode()
+    json.dumps(ended_json(given_up("caf\udce9"), 1.0), ensure_ascii=False).encode()
     assert len(clean("x" * 10_000_000)) < 10_000
 
 
@@ -248,3 +251,35 @@ def test_an_attempt_that_cannot_be_looked_after_can_still_be_ended(tmp_path: Pat
     asyncio.run(asyncio.wait_for(looker.run(), 60))
     assert [type(report).__name__ for report in heard] == ["Over"]
     assert not any(isinstance(report, Told) for report in heard)
+
+
+ENDS = [
+    FINISHED,
+    ExitCause.of_process(3),
+    ExitCause.of_process(-9),
+    ExitCause(ExitKind.OUT_OF_MEMORY, signal=9, detail="no memory"),
+    given_up("it hung"),
+]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=str)
+def test_an_end_comes_back_as_it_was_written(end: ExitCause) -> None:
+    ended = ended_from_json(json.loads(json.dumps(ended_json(end, 1.0))))
+    assert ended is not None
+    assert (ended.exit, ended.at_s) == (end, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("cause", "code", "end"),
+    [
+        ("finished", 0, FINISHED),
+        ("failed", 3, ExitCause.of_process(3)),
+        ("failed", -9, ExitCause.of_process(-9)),
+        ("lost", None, ExitCause(ExitKind.NODE_LOST)),
+        ("suspended", None, ExitCause(ExitKind.SUSPENDED)),
+    ],
+)
+def test_an_end_that_an_earlier_version_wrote_is_read(cause: str, code: int | None, end: ExitCause) -> None:
+    ended = ended_from_json({"cause": cause, "detail": "", "code": code, "at_s": 1.0})
+    assert ended is not None
+    assert ended.exit == end

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from elastane.engines.contract import Cause, Over
-from elastane.engines.local.attempt_process import Verdict, verdict
+from elastane.engines.contract import Attempt, Cause, Over, cause_of
+from elastane.engines.local.attempt_process import end_of_job
 from elastane.train.coordinator.script_kind import JobKind
 from elastane.train.exit_cause import FINISHED, NODE_LOST, ExitCause, ExitKind, cancelled, given_up
 from engines.local.house import House, house, live
@@ -23,27 +23,33 @@ LIES = (
 )
 
 
+def over(exit: ExitCause, kind: JobKind = JobKind.COMMAND) -> Over:
+    return Over(Attempt("j1", 1), 1, end_of_job(exit, kind), 0.0)
+
+
 @pytest.mark.parametrize("words", LIES)
 @pytest.mark.parametrize("kind", JobKind)
 def test_words_change_no_verdict(words: str, kind: JobKind) -> None:
-    plain, lying = ExitCause.of_process(3), ExitCause.of_process(3).told(words)
-    assert verdict(lying, kind) == Verdict(Cause.FAILED, words, 3)
-    assert verdict(plain, kind) == Verdict(Cause.FAILED, "exit code 3", 3)
-    assert verdict(cancelled(words), kind).cause is Cause.CANCELLED
-    assert verdict(given_up(words), kind) == Verdict(Cause.FAILED, words)
+    plain = over(ExitCause.of_process(3), kind)
+    lying = over(ExitCause.of_process(3).told(words), kind)
+    assert (lying.cause, lying.detail, lying.code) == (Cause.FAILED, words, 3)
+    assert (plain.cause, plain.detail, plain.code) == (Cause.FAILED, "exit code 3", 3)
+    assert over(cancelled(words), kind).cause is Cause.CANCELLED
+    given = over(given_up(words), kind)
+    assert (given.cause, given.detail, given.code) == (Cause.FAILED, words, None)
 
 
-def test_every_kind_of_end_has_a_verdict() -> None:
-    found = {kind: verdict(ExitCause(kind), JobKind.COMMAND).cause for kind in ExitKind}
-    assert set(found.values()) == set(Cause)
-    assert verdict(FINISHED, JobKind.COMMAND) == Verdict(Cause.FINISHED, "", 0)
-    assert verdict(ExitCause.of_process(-9), JobKind.COMMAND) == Verdict(Cause.FAILED, "killed by signal 9", -9)
-    assert verdict(ExitCause.of_process(127), JobKind.COMMAND).cause is Cause.UNSTARTABLE
+def test_every_kind_of_end_has_a_meaning() -> None:
+    assert {cause_of(ExitCause(kind)) for kind in ExitKind} == set(Cause)
+    clean, killed = over(FINISHED), over(ExitCause.of_process(-9))
+    assert (clean.cause, clean.detail, clean.code) == (Cause.FINISHED, "", 0)
+    assert (killed.cause, killed.detail, killed.code) == (Cause.FAILED, "killed by signal 9", -9)
+    assert cause_of(ExitCause.of_process(127)) is Cause.UNSTARTABLE
 
 
 def test_an_adaptive_job_survives_its_nodes_so_the_end_of_one_is_no_excuse() -> None:
-    causes = [verdict(NODE_LOST, kind).cause for kind in (JobKind.ADAPTIVE, JobKind.COMMAND, JobKind.RESIZABLE)]
-    assert causes == [Cause.FAILED, Cause.LOST, Cause.LOST]
+    kinds = (JobKind.ADAPTIVE, JobKind.COMMAND, JobKind.RESIZABLE)
+    assert [over(NODE_LOST, kind).cause for kind in kinds] == [Cause.FAILED, Cause.LOST, Cause.LOST]
 
 
 async def end_of(living: House, number: int, *command: str, kind: str = "auto") -> Over:

@@ -17,6 +17,7 @@ from elastane.jobs.states import State
 from elastane.models.goodput import BatchLimits
 from elastane.models.throughput import ThroughputParams
 from elastane.service.store import StoreError
+from elastane.testing.engines.fake_work import exit_for
 from elastane.train.reports.events import _TYPES, Evaluated, Event, Fitted
 from service.helpers import World, started, window, world
 
@@ -88,7 +89,7 @@ def test_arbitrary_reports_cost_only_the_job_that_made_them(
         say(w, Running(attempt, first + len(events), {"n0": 1}, "", detail, at_s))
         w.pass_time(3.0)
         if ends and bad in w.plane.live:
-            say(w, Over(attempt, first + len(events) + 1, Cause.FAILED, detail, code, at_s))
+            say(w, Over(attempt, first + len(events) + 1, exit_for(Cause.FAILED, detail, code), at_s))
         w.pass_time(3.0)
         w.crash()  # the next control plane reads what is left of it
         w.until_state(other, State.SUCCEEDED)
@@ -122,7 +123,7 @@ def test_what_was_not_heard_when_the_store_failed_is_heard_again(tmp_path: Path,
         job = started(w, samples=10**6, workers=1)
         attempt, first = w.live(job).attempt, next_number(w, job)
         say(w, *(Told(attempt, first + i, window(1.0, 0.1)) for i in range(150)))
-        say(w, Over(attempt, first + 150, Cause.FINISHED, "", 0, w.clock.now_s))
+        say(w, Over(attempt, first + 150, exit_for(Cause.FINISHED, "", 0), w.clock.now_s))
         real = w.plane.ingest._store_changes
 
         def full(_: object) -> None:
@@ -175,7 +176,10 @@ def test_last_words_that_cannot_be_stored_end_only_their_job(tmp_path: Path) -> 
     with world(tmp_path) as w:
         other, bad = started(w, samples=500), started(w, samples=10**6, workers=1)
         over = Over(
-            w.live(bad).attempt, next_number(w, bad), Cause.FAILED, "cannot read caf\udce9", 2**70, math.nan
+            w.live(bad).attempt,
+            next_number(w, bad),
+            exit_for(Cause.FAILED, "cannot read caf\udce9", 2**70),
+            math.nan,
         )
         say(w, over)
         w.until_state(bad, State.FAILED)
@@ -207,7 +211,9 @@ def test_what_could_not_be_stored_is_stored_once_the_disk_has_room(
 ) -> None:
     with world(tmp_path) as w:
         job = started(w, samples=10**6, workers=1)
-        say(w, Over(w.live(job).attempt, next_number(w, job), Cause.FAILED, "by itself", 1, w.clock()))
+        say(
+            w, Over(w.live(job).attempt, next_number(w, job), exit_for(Cause.FAILED, "by itself", 1), w.clock())
+        )
 
         def full() -> None:
             raise StoreError("no space left on the disk")

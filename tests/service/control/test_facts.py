@@ -41,7 +41,7 @@ def job(number: int, workers: Any = 1, held: int = 0, **changes: Any) -> LiveJob
 
 def seen(*jobs: LiveJob, slots: int | None = None, now_s: float = 10.0, policy: Policy = FIFO) -> Seen:
     quotas = {"a": QuotaInfo(tenant="a", slots=slots)} if slots is not None else {}
-    return build_view(Situation(now_s, NODES), quotas, jobs, policy)
+    return build_view(Situation(now_s, NODES, NODES), quotas, jobs, policy)
 
 
 def test_limits_are_those_of_the_owner_and_of_the_cluster() -> None:
@@ -54,7 +54,7 @@ def test_limits_are_those_of_the_owner_and_of_the_cluster() -> None:
 
 
 def test_a_cluster_that_has_become_too_small_leaves_wishes_in_order() -> None:
-    small = Situation(0.0, {"n0": Node("n0", 1, "cpu")})
+    small = Situation(0.0, {"n0": Node("n0", 1, "cpu")}, NODES)
     for situation in (small, replace(small, nodes={})):
         request = build_view(situation, {}, [job(1, {"min": 2})], FIFO).view.jobs["j1"].request
         assert request.min_workers == request.max_workers == 2
@@ -154,7 +154,7 @@ def test_however_a_policy_divides_a_tenant_stays_within_its_quota(
 
 
 def lending(*jobs: LiveJob, **quotas: QuotaInfo) -> Seen:
-    return build_view(Situation(10.0, NODES), quotas, jobs, FIFO)
+    return build_view(Situation(10.0, NODES, NODES), quotas, jobs, FIFO)
 
 
 def quota(tenant: str, slots: int, lends: bool = True) -> QuotaInfo:

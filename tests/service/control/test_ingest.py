@@ -12,6 +12,8 @@ from elastane.jobs.states import State
 from elastane.service.control.containment import Containment
 from elastane.service.control.ingest import ReportIngest
 from elastane.service.control.wakeup import Wakeup
+from elastane.testing.engines.fake_work import exit_for
+from elastane.train.exit_cause import FINISHED
 from service.control.parts import Parts, parts
 from service.helpers import window
 
@@ -24,7 +26,7 @@ def ingest(p: Parts, wakeup: Wakeup | None = None) -> ReportIngest:
 
 
 def over(attempt: Attempt, cause: Cause = Cause.FINISHED, number: int = 9) -> Over:
-    return Over(attempt, number, cause, "", 0, 1000.0)
+    return Over(attempt, number, exit_for(cause, "", 0), 1000.0)
 
 
 def test_an_end_is_stored_before_the_engine_may_forget_it(
@@ -73,7 +75,7 @@ def test_training_is_stored_now_and_then_or_when_it_must(tmp_path: Path) -> None
 def test_a_moment_that_cannot_have_been_yet_is_now(tmp_path: Path) -> None:
     with parts(tmp_path) as p:
         job = p.job(HELD)
-        ingest(p).take([Over(job.attempt, 9, Cause.FINISHED, "", 0, float("nan"))])
+        ingest(p).take([Over(job.attempt, 9, FINISHED, float("nan"))])
         row = p.store.job(job.id)
         assert row is not None
         assert row.ended_s == p.clock.now_s

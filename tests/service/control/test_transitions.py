@@ -20,6 +20,7 @@ from elastane.service.control.transitions import (
     overlap,
 )
 from elastane.service.store import JobRow
+from elastane.testing.engines.fake_work import exit_for
 
 GRANT = Grant.of([("n0", 2)])
 ENDINGS = sorted(HOLDING - {State.LOST}, key=lambda state: state.value)
@@ -44,7 +45,7 @@ def job(state: State = State.RUNNING, retries: int = 0, **changes: Any) -> LiveJ
 
 
 def over(cause: Cause, at_s: float = 110.0, code: int | None = 1) -> Over:
-    return Over(Attempt("j7", 1), 9, cause, "exit code 1", code, at_s)
+    return Over(Attempt("j7", 1), 9, exit_for(cause, "exit code 1", code), at_s)
 
 
 def running(workers: dict[str, int], at_s: float = 110.0, kind: str = "adaptive", why: str = "") -> Running:

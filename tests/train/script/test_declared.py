@@ -147,6 +147,16 @@ def test_a_run_that_has_reached_its_target_does_not_train_on_when_it_is_taken_up
         assert done == rounds
 
 
+def test_a_target_that_a_frameworks_loop_does_not_heed_is_not_dropped_without_a_word(begin: Begin) -> None:
+    job = begin(target={"metric": "accuracy", "value": 0.7, "direction": "at-least"})
+    job._session.leave_target_to_script()
+    assert list(job.epochs(2)) == [0, 1]
+    [told] = warnings(job)
+    assert told.startswith(
+        "target accuracy of the job's spec: a framework's own training loop does not end by it"
+    )
+
+
 def test_a_target_that_nothing_reports_ends_nothing(begin: Begin) -> None:
     job = begin(target={"metric": "accuracy", "value": 0.7, "direction": "at-least"})
     assert list(job.epochs(3)) == [0, 1, 2]

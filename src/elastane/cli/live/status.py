@@ -74,12 +74,17 @@ def _facts(job: JobDetail, now_s: float) -> Iterator[tuple[str, str]]:
     elif job.progress is not None:
         yield "progress", times.bar(job.progress)
     if job.ended_s is not None:
-        code = "" if job.code is None else f", exit code {job.code}"
-        yield "ended", f"{times.ago(job.ended_s, now_s)}{code}"
+        yield "ended", f"{times.ago(job.ended_s, now_s)}{_exit_words(job)}"
     elif job.eta is not None:
         yield "ends", end_words(job.eta, now_s)
     if job.reason:
         yield "why", job.reason
+
+
+def _exit_words(job: JobDetail) -> str:
+    if job.exit is not None and job.exit.signal is not None:
+        return f", killed by signal {job.exit.signal}"
+    return "" if job.code is None else f", exit code {job.code}"
 
 
 def _training(training: Training, progress: float | None) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,6 @@ from typing import Any
 
 from elastane.engines.contract import (
     Attempt,
-    Cause,
     Ending,
     Over,
     Report,
@@ -40,7 +39,7 @@ from elastane.engines.local.untrusted_files import LOOK_BYTES, clean, has_more, 
 from elastane.errors import ElastaneError
 from elastane.train.coordinator.messages import TO_CLIENT, Ok, Place, StopJob
 from elastane.train.coordinator.script_kind import JobKind
-from elastane.train.exit_cause import ExitKind
+from elastane.train.exit_cause import NODE_LOST, ExitCause, ExitKind
 from elastane.train.reports.events import Resized
 
 log = logging.getLogger("elastane")
@@ -185,7 +184,7 @@ class Tender:
                 await self._end_all()
             finally:
                 lock.release()
-            ended = Ended(Cause.LOST, "it could not be looked after; see elastane.log", None, time.time())
+            ended = Ended(NODE_LOST.told("it could not be looked after; see elastane.log"), time.time())
             self._say_over(ended)
 
     def _ended(self) -> Ended | None:
@@ -194,7 +193,7 @@ class Tender:
     def _say_over(self, ended: Ended) -> None:
         self.over = True
         # The number is where the next attempt begins to read: both write to one journal.
-        self._report(Over(self.attempt, self._offset, ended.cause, ended.detail, ended.code, ended.at_s))
+        self._report(Over(self.attempt, self._offset, ended.exit, ended.at_s))
 
     # Its process.
 
@@ -204,14 +203,16 @@ class Tender:
         begun = (folder / BEGUN).exists()
         self._count_kill()
         if self.wanted.grant is None:
-            cause = Cause.SUSPENDED if self.wanted.ending is Ending.SUSPEND else Cause.CANCELLED
-            await self._declare(cause, self.wanted.why)
+            kind = ExitKind.SUSPENDED if self.wanted.ending is Ending.SUSPEND else ExitKind.CANCELLED
+            await self._declare(kind, self.wanted.why)
         elif begun and not self._adoptable():
-            await self._declare(Cause.LOST, "the process that ran it was killed")
+            await self._declare(ExitKind.NODE_LOST, "the process that ran it was killed")
         elif self._kills >= _KILLS:
-            await self._declare(Cause.LOST, f"the process that runs it was killed {self._kills} times in a row")
+            await self._declare(
+                ExitKind.NODE_LOST, f"the process that runs it was killed {self._kills} times in a row"
+            )
         elif self._starts >= _TRIES:
-            await self._declare(Cause.UNSTARTABLE, self._last_line())
+            await self._declare(ExitKind.UNSTARTABLE, self._last_line())
         else:
             self._starts, self._started_s = self._starts + 1, time.monotonic()
             await self._launch(folder, places_of(self.wanted.grant), begun=begun)
@@ -222,7 +223,7 @@ class Tender:
         try:
             identity = await asyncio.to_thread(self._jobs_as.identity, self._home, launch.tenant)
         except ElastaneError as error:
-            await self._declare(Cause.UNSTARTABLE, str(error))
+            await self._declare(ExitKind.UNSTARTABLE, str(error))
             return
         write_json(folder / LAUNCH, launch_to_json(launch, places, identity), durable=True)
         self._told = places if not begun else None
@@ -245,7 +246,7 @@ class Tender:
         while not self._lock.held and self._process.poll() is None and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
 
-    async def _declare(self, cause: Cause, detail: str) -> None:
+    async def _declare(self, kind: ExitKind, detail: str) -> None:
         """End an attempt that nobody runs; with the lock in hand, so that nobody begins to."""
         folder = self.wanted.launch.folder
         lock = Lock(folder / LOCK)
@@ -253,7 +254,9 @@ class Tender:
             try:
                 await self._end_all()
                 if self._ended() is None:
-                    write_json(folder / ENDED, ended_json(cause, detail, None, time.time()), durable=True)
+                    write_json(
+                        folder / ENDED, ended_json(ExitCause(kind, detail=detail), time.time()), durable=True
+                    )
             finally:
                 lock.release()
         self._poke.set()

@@ -10,11 +10,10 @@ import asyncio
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from elastane.engines.contract import Cause
+from elastane.engines.contract import Cause, cause_of
 from elastane.engines.local.agent_client import AgentNurseries
 from elastane.engines.local.command import kind_of, runnable, source_of
 from elastane.engines.local.job_folders import make_folders, out_of_reach
@@ -31,21 +30,12 @@ from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.coordinator.torchrun_env import told_alone
 from elastane.train.errors import TrainError
-from elastane.train.exit_cause import ExitCause, ExitKind
+from elastane.train.exit_cause import ExitCause, ExitKind, given_up
 from elastane.train.transport_choice import TRANSPORT, wished
 
 HELLO = "ELASTANE_HELLO_S"
 """In a job's environment: how long its workers may take until they call ``et.init()``."""
 _MEMBERS_S = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How an attempt ended; ``code`` is the exit code of its first worker that failed, or less than 0: its signal."""
-
-    cause: Cause
-    detail: str
-    code: int | None = None
 
 
 class AttemptProcess:
@@ -77,20 +67,19 @@ class AttemptProcess:
         if misjudged:  # nothing was trained yet: that call comes first
             self._choice = Choice(JobKind.ADAPTIVE, "its process called elastane.train")
             end, _ = await self._supervise(adopt=False)
-        written = ended_json(end.cause, end.detail, end.code, time.time())
-        write_json(self._folder / ENDED, written, durable=True)
+        write_json(self._folder / ENDED, ended_json(end, time.time()), durable=True)
 
-    async def _supervise(self, *, adopt: bool) -> tuple[Verdict, bool]:
+    async def _supervise(self, *, adopt: bool) -> tuple[ExitCause, bool]:
         """How it ended, and whether the job turned out to be of another kind."""
         launch = self.launch
         try:
             make_folders(launch.run, self._identity)
             options = self._options()
         except TrainError as error:
-            return Verdict(Cause.FAILED, str(error)), False
+            return given_up(str(error)), False
         closed = self._out_of_reach()
         if closed:
-            return Verdict(Cause.UNSTARTABLE, closed), False
+            return ExitCause(ExitKind.UNSTARTABLE, detail=closed), False
         log = launch.records / "nursery.log"
         nurseries = AgentNurseries(
             self._layout, str(launch.attempt), log, self._layout.nodes() if adopt else (), self._identity
@@ -100,13 +89,14 @@ class AttemptProcess:
         try:
             ended = await supervisor.run(adopt=adopt)
             assert ended.exit is not None
-            end = verdict(ended.exit, self._choice.kind)
+            end = end_of_job(ended.exit, self._choice.kind)
         except TrainError as error:
-            end = Verdict(Cause.FAILED, str(error))
+            end = given_up(str(error))
         finally:
             members.cancel()
-        end = replace(end, detail=with_remedy(end.detail, self._runnable))
-        return end, supervisor.spoken_to and end.cause is Cause.FAILED
+        if not end.clean:
+            end = end.told(with_remedy(str(end), self._runnable))
+        return end, supervisor.spoken_to and cause_of(end) is Cause.FAILED
 
     def _out_of_reach(self) -> str:
         """What the user who shall run it may not use, if anything."""
@@ -191,26 +181,13 @@ def _ignore(_: object) -> None:
     """The journal has it."""
 
 
-_CAUSES = {
-    ExitKind.FINISHED: Cause.FINISHED,
-    ExitKind.EXIT_CODE: Cause.FAILED,
-    ExitKind.SIGNAL: Cause.FAILED,
-    ExitKind.OUT_OF_MEMORY: Cause.OUT_OF_MEMORY,
-    ExitKind.UNSTARTABLE: Cause.UNSTARTABLE,
-    ExitKind.NODE_LOST: Cause.LOST,
-    ExitKind.GIVEN_UP: Cause.FAILED,
-    ExitKind.SUSPENDED: Cause.SUSPENDED,
-    ExitKind.CANCELLED: Cause.CANCELLED,
-}
+def end_of_job(end: ExitCause, kind: JobKind) -> ExitCause:
+    """How the end of its last process counts for a job: an adaptive one goes on without a node.
 
-
-def verdict(end: ExitCause, kind: JobKind) -> Verdict:
-    """What the control plane shall make of it; nothing is read out of the words."""
-    # An adaptive job goes on without a node: where it does not, its own last worker failed.
+    Where it does not, its own last worker failed, so that the loss of a node is no excuse.
+    """
     survives = end.kind is ExitKind.NODE_LOST and kind is JobKind.ADAPTIVE
-    cause = Cause.FAILED if survives else _CAUSES[end.kind]
-    code = end.code if end.signal is None else -end.signal
-    return Verdict(cause, "" if end.clean else str(end), code)
+    return given_up(str(end)) if survives else end
 
 
 def run_attempt(folder: Path) -> None:

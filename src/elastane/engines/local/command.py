@@ -11,7 +11,7 @@ from pathlib import Path
 from elastane.jobs.interpreters import find_interpreter, find_program, is_environment, packages_of
 from elastane.jobs.parts import Interpreter
 from elastane.jobs.wrapping import Unwrapped, is_python, unwrap
-from elastane.train.coordinator.script_kind import Choice, JobKind, choose_kind, source_of_module
+from elastane.train.coordinator.script_kind import Choice, JobKind, choose_kind, source_of_module, uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,27 @@ def kind_of(
     if what.program:
         return Choice(JobKind.COMMAND, what.wrapped.problem)
     choice = choose_kind("auto", source_of(what, directory, environment or {}))
-    if choice.kind is JobKind.ADAPTIVE and what.python and not (python and python.elastane):
+    if choice.kind is JobKind.ADAPTIVE and _lacks_elastane(what, python):
         return Choice(JobKind.COMMAND, f"{choice.reason}, but {_lacking(what.python, python)}")
     return choice
+
+
+def is_mendable(
+    what: Runnable, directory: Path, environment: Mapping[str, str], python: Interpreter | None
+) -> bool:
+    """Whether it would be adaptive if its interpreter had Elastane, so that its owner can do something about it."""
+    if what.program or not _lacks_elastane(what, python):
+        return False
+    return choose_kind("auto", source_of(what, directory, environment)).kind is JobKind.ADAPTIVE
+
+
+def goes_by_declarations(source: Path | None) -> bool:
+    """Whether a script may read what its owner declares: one that uses only another library's interface does not."""
+    return uses(source, "elastane.train") or not uses(source, "elastane.compat")
+
+
+def _lacks_elastane(what: Runnable, python: Interpreter | None) -> bool:
+    return bool(what.python) and not (python and python.elastane)
 
 
 def _lacking(path: str, python: Interpreter | None) -> str:

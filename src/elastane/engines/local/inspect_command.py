@@ -12,7 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from elastane.engines.contract import Examined
-from elastane.engines.local.command import Runnable, kind_of, missing, runnable, source_of
+from elastane.engines.local.command import (
+    Runnable,
+    goes_by_declarations,
+    is_mendable,
+    kind_of,
+    missing,
+    runnable,
+    source_of,
+)
 from elastane.jobs.interpreters import is_environment
 from elastane.jobs.parts import Interpreter
 from elastane.train.coordinator.script_kind import JobKind, choose_kind, uses
@@ -89,7 +97,10 @@ def _look(
     if lacking:
         return Examined(kind, "", lacking)
     choice = kind_of(kind, what, place, environment, python)
-    return Examined(choice.kind.value, choice.reason, "", python, what.wrapped.workers, notes)
+    asked = what.wrapped.workers
+    mendable = kind == "auto" and is_mendable(what, place, environment, python)
+    heeds = goes_by_declarations(source_of(what, place, environment))
+    return Examined(choice.kind.value, choice.reason, "", python, asked, notes, mendable, heeds)
 
 
 def _absent(kind: str, what: Runnable, place: Path, environment: Mapping[str, str], python: Interpreter) -> str:

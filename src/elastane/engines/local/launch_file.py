@@ -9,10 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from elastane.engines.contract import Attempt, Cause, Launch
+from elastane.codec import encoded
+from elastane.engines.contract import Attempt, Launch
 from elastane.engines.local.untrusted_files import UNREADABLE, clean
 from elastane.jobs.declared import declared_from_json
 from elastane.train.coordinator.job_user import Identity
+from elastane.train.exit_cause import ExitCause, ExitKind
 
 _AHEAD_S = 60.0
 _LARGEST_CODE = 1 << 31
@@ -52,18 +54,16 @@ def launch_from_json(values: Mapping[str, Any]) -> tuple[Launch, dict[str, int]]
     return launch, {str(node): int(count) for node, count in values["places"].items()}
 
 
-def ended_json(cause: Cause, detail: str, code: int | None, at_s: float) -> dict[str, Any]:
+def ended_json(exit: ExitCause, at_s: float) -> dict[str, Any]:
     """The end of an attempt, for its folder."""
-    return {"cause": cause.value, "detail": clean(detail), "code": code, "at_s": at_s}
+    return {"exit": encoded(exit.told(clean(exit.detail))), "at_s": at_s}
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How an attempt ended."""
 
-    cause: Cause
-    detail: str
-    code: int | None
+    exit: ExitCause
     at_s: float
 
 
@@ -72,16 +72,30 @@ def ended_from_json(values: Mapping[str, Any] | None) -> Ended | None:
     if values is None:
         return None
     try:
-        code = values["code"]
-        known = isinstance(code, int) and abs(code) < _LARGEST_CODE
-        return Ended(
-            Cause(values["cause"]),
-            clean(values["detail"]),
-            code if known else None,
-            moment(float(values["at_s"])),
+        found = values["exit"] if "exit" in values else _written_before(values)
+        exit = ExitCause(
+            ExitKind(found["kind"]), _number(found["code"]), _number(found["signal"]), clean(found["detail"])
         )
+        return Ended(exit, moment(float(values["at_s"])))
     except UNREADABLE:
         return None
+
+
+def _number(code: object) -> int | None:
+    return code if isinstance(code, int) and abs(code) < _LARGEST_CODE else None
+
+
+_BEFORE = {"lost": ExitKind.NODE_LOST}
+"""Words of earlier versions for what is an ``ExitKind`` of another name; a failure had two."""
+
+
+def _written_before(values: Mapping[str, Any]) -> dict[str, Any]:
+    """An end as earlier versions wrote it: an attempt may end under another version than it began under."""
+    cause, code = str(values["cause"]), _number(values["code"])
+    signal = -code if code is not None and code < 0 else None
+    failed = ExitKind.GIVEN_UP if code is None else ExitKind.EXIT_CODE if signal is None else ExitKind.SIGNAL
+    kind = failed if cause == "failed" else _BEFORE.get(cause, cause)
+    return {"kind": kind, "code": None if signal else code, "signal": signal, "detail": values["detail"]}
 
 
 def moment(at_s: float) -> float:

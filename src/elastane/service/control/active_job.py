@@ -34,6 +34,9 @@ class LiveJob:
     _facts: tuple[JobRow, int, str, JobFacts] | None = None
     _view: tuple[JobFacts, Info, JobView] | None = None
     waiting: str = ""
+    """Why it waits, for people."""
+    over_quota: bool = False
+    """Whether that is because its tenant's quota has no room for it."""
     since_s: float | None = None
     """When its present attempt was started, as far as this control plane knows."""
     retry_s: float = 0.0

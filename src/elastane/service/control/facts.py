@@ -30,6 +30,8 @@ class Seen:
 
     view: View
     withheld: Mapping[str, str]
+    over_quota: frozenset[str] = frozenset()
+    """Those of them for which their tenant's quota has no room."""
 
 
 def build_view(
@@ -48,14 +50,16 @@ def build_view(
     facts = _stated(there, situation, withheld, patient)
     _put_where_owners_want(there, facts, withheld, situation.nodes, patient)
     limits = allowances(quotas.values(), facts, _slots(situation.nodes))
+    withheld_before = withheld.keys() | set()
     for allowance, borrowed in limits.values():
         _keep_within(allowance, borrowed, facts, withheld)
+    over_quota = frozenset(withheld.keys() - withheld_before)
     tenants = {
         name: Tenant(quota.weight, quota.slots + limits[name][1] if quota.slots is not None else None)
         for name, quota in quotas.items()
     }
     views = {job.id: job.view(_within_bounds(facts[job.id]), info) for job in there if job.id in facts}
-    return Seen(view_of(replace(situation, tenants=tenants), views, info), withheld)
+    return Seen(view_of(replace(situation, tenants=tenants), views, info), withheld, over_quota)
 
 
 def _slots(nodes: Mapping[str, Node]) -> int:

@@ -6,7 +6,7 @@ import asyncio
 import math
 from dataclasses import replace
 
-from elastane.engines.contract import Cause, Engine, Over, Report, Running, Told, places_of
+from elastane.engines.contract import Engine, Over, Report, Running, Told, places_of
 from elastane.jobs.states import State
 from elastane.service.control.active_job import LiveJob
 from elastane.service.control.cluster_state import ClusterState
@@ -17,6 +17,7 @@ from elastane.service.control.transitions import after_end, after_running, is_se
 from elastane.service.control.wakeup import Wakeup
 from elastane.service.store import Transaction
 from elastane.simcore.physics import core_share
+from elastane.train.exit_cause import given_up
 
 _STORE_TRAINING_S = 2.0
 """How often what jobs report is stored; it can be read again from their own reports."""
@@ -124,7 +125,7 @@ class ReportIngest:
             return
         self._containment.set_aside(job, error)
         if isinstance(report, Over):
-            plain = Over(report.attempt, job.row.seen, Cause.FAILED, unreadable(error), None, self._clock())
+            plain = Over(report.attempt, job.row.seen, given_up(unreadable(error)), self._clock())
             with self._ledger.changing() as t:
                 self._change(t, job, plain)
 

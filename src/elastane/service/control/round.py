@@ -173,6 +173,7 @@ class DecisionRound:
         reasons = {**answer.waiting, **seen.withheld}
         for job in self._ledger.live.values():
             job.waiting = self._applier.shown(job, reasons.get(job.id, "")) if job.row.grant is None else ""
+            job.over_quota = job.id in seen.over_quota
             if waits(job):
                 job.waiting = words(job, list(self._ledger.live.values()), self._cluster.answering)
         with self._ledger.changing() as t:

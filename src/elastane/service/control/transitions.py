@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from elastane.codec import encoded
 from elastane.engines.contract import Cause, Over, Running
 from elastane.jobs.kinds import Kind
 from elastane.jobs.states import Event, State
@@ -114,7 +115,11 @@ def _end(job: LiveJob, report: Over, event: Event, reason: str) -> Outcome:
 
 def _freed(job: LiveJob, report: Over, event: Event) -> JobRow:
     return replace(
-        job.moved(event, max(report.at_s, job.row.as_of_s)), grant=None, ending="", seen=report.number
+        job.moved(event, max(report.at_s, job.row.as_of_s)),
+        grant=None,
+        ending="",
+        seen=report.number,
+        exit=encoded(report.exit),
     )
 
 

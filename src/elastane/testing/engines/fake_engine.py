@@ -33,7 +33,7 @@ from elastane.engines.contract import (
     WorkerFacts,
 )
 from elastane.jobs.parts import Interpreter
-from elastane.testing.engines.fake_work import Delays, FakeWork, Phase, Places, Run, change, union
+from elastane.testing.engines.fake_work import Delays, FakeWork, Phase, Places, Run, change, exit_for, union
 from elastane.train.reports.events import Event
 
 _Act = Callable[[Run, float], None]
@@ -294,7 +294,7 @@ class FakeEngine:
         self._saved[run.launch.attempt.job] = run.done if cause is Cause.SUSPENDED else run.safe
         run.phase, run.held, run.turn = Phase.OVER, {}, run.turn + 1
         self._occupy(run, {})
-        self._say(run, Over(run.launch.attempt, run.number + 1, cause, detail, code, at_s))
+        self._say(run, Over(run.launch.attempt, run.number + 1, exit_for(cause, detail, code), at_s))
 
     # Room, time and words.
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, fields
 from enum import Enum, auto
 
 from elastane.cluster import Grant
-from elastane.engines.contract import Launch, Report
+from elastane.engines.contract import Cause, Launch, Report
+from elastane.train.exit_cause import ExitCause, ExitKind
 from elastane.train.reports.events import Resized, ResizeKind, Stepped
 
 Places = dict[str, int]
@@ -144,6 +145,23 @@ class Run:
             sync_s=sync_s,
             samples_per_s=self.rate(),
         )
+
+
+_KINDS = {
+    Cause.FINISHED: ExitKind.FINISHED,
+    Cause.OUT_OF_MEMORY: ExitKind.OUT_OF_MEMORY,
+    Cause.SUSPENDED: ExitKind.SUSPENDED,
+    Cause.CANCELLED: ExitKind.CANCELLED,
+    Cause.LOST: ExitKind.NODE_LOST,
+    Cause.UNSTARTABLE: ExitKind.UNSTARTABLE,
+}
+
+
+def exit_for(cause: Cause, detail: str = "", code: int | None = None) -> ExitCause:
+    """Some end that means this for a job; a code below 0 is a signal."""
+    signal = -code if code is not None and code < 0 else None
+    failed = ExitKind.GIVEN_UP if code is None else ExitKind.EXIT_CODE if signal is None else ExitKind.SIGNAL
+    return ExitCause(_KINDS.get(cause, failed), None if signal else code, signal, detail)
 
 
 def union(one: Places, other: Places) -> Places:

@@ -302,7 +302,12 @@ class Session:
         return self.target is not None and self.target.reached
 
     def leave_target_to_script(self) -> None:
-        """The script has a training loop of its own, which does not end by the declared target."""
+        """The script has a training loop of its own, which does not end by the declared target; its owner is told."""
+        if self.target is not None:
+            self.declarations.notes.append(
+                f"target {self.target.goal.metric} of the job's spec: a framework's own training loop does not end by"
+                " it; a callback of the framework can"
+            )
         self.target = None
 
     # Checkpoints.
