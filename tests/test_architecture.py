@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -68,6 +68,43 @@ def imported_rooms(tree: ast.AST, package: list[str]) -> Iterator[tuple[int, str
                 yield node.lineno, rest.split(".")[0]
 
 
+def imported_modules(text: str, package: list[str]) -> Iterator[str]:
+    """Modules that a file imports when it is loaded or checked: at its top level, also for type checking only."""
+    waiting: list[ast.stmt] = list(ast.parse(text).body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If | ast.Try):
+            waiting += [*node.body, *node.orelse, *getattr(node, "finalbody", ())]
+            waiting += [part for handler in getattr(node, "handlers", ()) for part in handler.body]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *filter(None, [node.module])])
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Sets of modules each of which leads to all others of its set."""
+    reach = {name: _reached(graph, name) for name in graph}
+    rings = {
+        frozenset({name, *(other for other in reach[name] if name in reach.get(other, ()))})
+        for name in graph
+        if name in reach[name]
+    }
+    return sorted(sorted(ring) for ring in rings)
+
+
+def _reached(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    found, waiting = set[str](), [start]
+    while waiting:
+        new = graph.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
+    return found
+
+
 def violations(room: str, text: str, package: list[str]) -> list[str]:
     """Imports in one file that its room may not have."""
     if room in DOORS:
@@ -93,6 +130,49 @@ def test_no_room_imports_one_above_it(path: Path) -> None:
 
 def test_the_table_has_every_room_in_the_house_and_no_other() -> None:
     assert {room_of(path) for path in FILES} == ROOMS.keys() | GROUND | DOORS
+
+
+def module_of(path: Path) -> str:
+    """The dotted name under which a file is imported."""
+    return ".".join(["elastane", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
+
+
+def test_no_modules_import_each_other_not_even_for_types() -> None:
+    """A package's ``__init__`` passes on what its modules hold, and is no part of a cycle by that."""
+    modules = {module_of(path): path for path in FILES if path.name != "__init__.py"}
+    graph = {
+        name: {
+            other
+            for other in imported_modules(path.read_text(encoding="utf-8"), name.split(".")[:-1])
+            if other in modules
+        }
+        for name, path in modules.items()
+    }
+    assert sum(map(len, graph.values())) > 1000
+    assert cycles(graph) == []
+
+
+def test_a_cycle_of_imports_is_found_also_under_type_checking() -> None:
+    text = "if TYPE_CHECKING:\n    from elastane.a import b\nelse:\n    import c\ndef late():\n    import d"
+    assert set(imported_modules(text, ["elastane"])) == {"elastane.a", "elastane.a.b", "c"}
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+
+
+NOT_FOR_COORDINATORS = ("torch", "elastane.train.worker", "elastane.train.script")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((SOURCE / "train" / "coordinator").rglob("*.py")), ids=lambda path: path.name
+)
+def test_a_coordinator_needs_neither_pytorch_nor_what_trains(path: Path) -> None:
+    """Wherever in the file the import stands: who coordinates starts at once and holds no accelerator."""
+    package = module_of(path).split(".")[:-1]
+    found = set[str]()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= set(imported_modules(ast.unparse(node), package))
+    wrong = [name for name in found if any(f"{name}.".startswith(f"{no}.") for no in NOT_FOR_COORDINATORS)]
+    assert wrong == []
 
 
 TESTS = Path(__file__).parent

@@ -6,16 +6,22 @@ What a job says of its progress is only its word, so an attempt is protected for
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from elastane.scheduling.facts import JobFacts
 from elastane.service.control.job_measurements import Learned
-
-if TYPE_CHECKING:
-    from elastane.service.control.active_job import LiveJob
+from elastane.service.store.rows import JobRow
 
 _RESTARTS = 3.0
 """How long the end of an attempt may take, in times that a suspension and a restart would."""
+
+
+class LiveJob(Protocol):
+    """What has to be known here of an ``active_job.LiveJob``."""
+
+    row: JobRow
+    learned: Learned
+    finish: Finish
 
 
 @dataclass(slots=True)

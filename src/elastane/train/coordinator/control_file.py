@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from elastane.kit.atomic_files import write_atomically
 from elastane.train.coordinator.login_reader import Tokens
 from elastane.train.errors import TrainError
 
@@ -59,12 +60,7 @@ class ControlFile:
 
         A process that is killed while it writes leaves the file of the one before it: it is replaced as a whole.
         """
-        part = self._path.with_suffix(".part")
-        part.unlink(missing_ok=True)
-        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fd, "w") as file:
-            json.dump(control.to_json(os.getpid()), file)
-        part.replace(self._path)
+        write_atomically(self._path, json.dumps(control.to_json(os.getpid())), private=True)
 
     def read(self) -> Control:
         """Where the supervisor listens that ran the job last.

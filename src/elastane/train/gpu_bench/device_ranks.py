@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import FileStore
 
+from elastane.kit.atomic_files import write_atomically
 from elastane.train.coordinator.device_locks import visible
 from elastane.train.coordinator.fork_safety import what_forbids_forking
 from elastane.train.coordinator.script_runner import set_death_signal
@@ -144,9 +145,7 @@ def _start(
     except BaseException as error:  # whatever a driver may raise
         lines = str(error).strip().splitlines()
         answer = {"problem": f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]}
-    part = folder / f"part-{rank}"
-    part.write_text(json.dumps(answer), encoding="utf-8")
-    part.rename(folder / f"answer-{rank}")
+    write_atomically(folder / f"answer-{rank}", json.dumps(answer))
     os._exit(0)
 
 
