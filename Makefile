@@ -65,7 +65,7 @@ bench: install ## figures of the ground floor; fails where a gate is missed
 	@$(BENCH) benchmarks.ground_floor
 
 bench-policies: install ## our own policy against Pollux, and its waiting bound in 1,000 streams (about half an hour)
-	@ELASTANE_STREAMS=1000 $(BIN)/pytest -m slow tests/policies/test_elastane_waiting_bound.py
+	@ELASTANE_STREAMS=1000 $(BIN)/pytest -m slow tests/policies/elastane/test_waiting_bound.py
 	@$(BENCH) benchmarks.policies
 
 bench-schedulers: install ## published schedulers against the figures of their own simulators (needs ../shared/data)

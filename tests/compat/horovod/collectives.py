@@ -1,4 +1,4 @@
-"""What each of two workers checks; run by test_horovod_workers.py under torchrun."""
+"""What each of two workers checks; run by test_workers.py under torchrun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training that asks for its own resizes and kills one of its workers; run by test_horovod_workers.py.
+"""A training that asks for its own resizes and kills one of its workers; run by test_workers.py.
 
 Every step moves the weight by exactly -1, so that a step lost, or made twice, shows.
 """
