@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from elastane.errors import ElastaneError
+from elastane.kit.durations import duration
 
 if TYPE_CHECKING:
     from elastane.service.store import Decision, Store
@@ -71,10 +72,12 @@ def _rehearse(store: Store, written: str | None, *, as_json: bool) -> None:
         )
         return
     for job in jobs:
-        typer.echo(f"  {job.id} {job.name} ({job.kind}): {job.real_s:.1f} s, simulated {job.simulated_s:.1f} s")
+        typer.echo(
+            f"  {job.id} {job.name} ({job.kind}): {duration(job.real_s)}, simulated {duration(job.simulated_s)}"
+        )
     typer.echo(
-        f"mean completion time of {len(jobs)} jobs: {real:.1f} s; simulated under {policy.label()} {simulated:.1f} s "
-        f"({(simulated / real - 1.0) * 100:+.0f} %)"
+        f"mean completion time of {len(jobs)} jobs: {duration(real)}; simulated under {policy.label()} "
+        f"{duration(simulated)} ({(simulated / real - 1.0) * 100:+.0f} %)"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from elastane.jobs.states import TERMINAL
+from elastane.kit.durations import duration
 from elastane.service.messages import JobSummary, NodeInfo
 from elastane.train.reports.events import Event, Rebatched, Resized
 from elastane.train.reports.wording import milliseconds, workers
@@ -64,7 +65,9 @@ class Narrator:
             elif job.state in _ENDED:
                 end_s = job.ended_s or now_s
                 why = f": {job.reason}" if job.reason else ""
-                lines.append(Line(end_s, f"{job.name} {job.state} after {end_s - job.submitted_s:.0f} s{why}"))
+                lines.append(
+                    Line(end_s, f"{job.name} {job.state} after {duration(end_s - job.submitted_s)}{why}")
+                )
         return lines
 
     def about_nodes(self, nodes: Sequence[NodeInfo], now_s: float) -> list[Line]:
@@ -75,5 +78,5 @@ class Narrator:
                 self._lost_s.setdefault(node.id, now_s)
             elif node.id in self._lost_s:
                 away_s = now_s - self._lost_s.pop(node.id)
-                lines.append(Line(now_s, f"{node.id} is back after {away_s:.1f} s with a new agent"))
+                lines.append(Line(now_s, f"{node.id} is back after {duration(away_s)} with a new agent"))
         return lines

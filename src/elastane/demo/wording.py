@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from elastane.demo.summary import JobFigures, Summary
+from elastane.kit.durations import duration
 from elastane.train.reports.wording import milliseconds
 
 HEADINGS = (
@@ -28,7 +29,7 @@ def cells(job: JobFigures) -> tuple[str, ...]:
         job.name,
         job.kind,
         job.state,
-        _UNKNOWN if job.jct_s is None else f"{job.jct_s:.1f} s",
+        _UNKNOWN if job.jct_s is None else duration(job.jct_s),
         str(job.reallocations),
         milliseconds(median(job.pauses_s)) if job.pauses_s else _UNKNOWN,
         milliseconds(max(job.pauses_s)) if job.pauses_s else _UNKNOWN,
@@ -44,8 +45,8 @@ def facts(summary: Summary) -> dict[str, str]:
     pauses = [pause for job in summary.jobs for pause in job.pauses_s]
     return {
         "jobs": f"{sum(job.succeeded for job in summary.jobs)} of {len(summary.jobs)} succeeded",
-        "time": f"{summary.wall_s:.0f} s",
-        "mean completion time": _UNKNOWN if mean is None else f"{mean:.1f} s",
+        "time": duration(summary.wall_s),
+        "mean completion time": _UNKNOWN if mean is None else duration(mean),
         "reallocations": str(sum(job.reallocations for job in summary.jobs)),
         "median pause": milliseconds(median(pauses)) if pauses else _UNKNOWN,
         "killed": ", ".join(f"{blow.target.value} {blow.name}" for blow in summary.blows) or "nothing",

@@ -1,4 +1,8 @@
-"""The kinds of jobs (how much one can take part in changes of its workers) and their classes."""
+"""The names of the kinds of jobs, and of their classes.
+
+What a kind *means* for a scheduler (whether a rigid job may be suspended, moved, resized) is the table in
+``scheduling/abilities.py``, and stands nowhere else.
+"""
 
 from __future__ import annotations
 

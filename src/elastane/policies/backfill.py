@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from elastane.cluster import Grant
+from elastane.kit.durations import duration
 from elastane.models.speed import SpeedModel
 from elastane.policies.fifo import free_gpus, gpus_of
 from elastane.policies.lowering.place import place
@@ -198,11 +199,11 @@ def _does_not_fit(job: JobView, room: Room) -> str:
 
 
 def _when(seconds: float) -> str:
-    return f"in about {seconds:.0f} s" if seconds < np.inf else "at an unknown time"
+    return f"in about {duration(seconds)}" if seconds < np.inf else "at an unknown time"
 
 
 def _seconds(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < np.inf else "an unknown time"
+    return duration(seconds) if seconds < np.inf else "an unknown time"
 
 
 class _Profile:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from elastane.kit.durations import duration
 from elastane.policies.backfill import GRACE_S, AllReserved, Forecast, OneReserved
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.fifo import running_and_queue
@@ -85,4 +86,4 @@ class Easy(Policy):
 
 def _overran(job: JobView, now_s: float) -> Admission:
     ran_s = job.ledger.held_at(now_s)
-    return Admission(Verdict.REJECT, f"stopped after {ran_s:.0f} s: it ran longer than its estimate")
+    return Admission(Verdict.REJECT, f"stopped after {duration(ran_s)}: it ran longer than its estimate")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from elastane.cluster import Cluster
+from elastane.kit.durations import duration
 from elastane.policies.contract import Policy
 from elastane.policies.registry import make_policy
 from elastane.sim.attach_truth import bind
@@ -81,7 +82,9 @@ def _by_class(world: World) -> tuple[str, ...]:
             times.setdefault(run.arrival.klass, []).append(run.finish_s - run.arrival.submit_s)
     if len(times) < 2:
         return ()
-    told = (f"{name} {sum(took) / len(took):,.0f} s ({len(took)} jobs)" for name, took in sorted(times.items()))
+    told = (
+        f"{name} {duration(sum(took) / len(took))} ({len(took)} jobs)" for name, took in sorted(times.items())
+    )
     return (f"mean completion time by class: {', '.join(told)}",)
 
 

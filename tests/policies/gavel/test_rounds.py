@@ -65,7 +65,7 @@ def test_a_newcomer_has_no_share_until_the_next_reset_and_is_told_so(job: Callab
     assert starts["J1"] == ROUND_S * 7
     _, plan, decision = done.at(ROUND_S * 2)
     assert decision.waiting["J1"] == plan.explain["J1"]
-    assert plan.explain["J1"] == "it has no share of the time yet; shares are computed again in 1560 s"
+    assert plan.explain["J1"] == "it has no share of the time yet; shares are computed again in 26 min"
 
 
 def test_nobody_waits_for_gamma_when_nobody_has_a_share(job: Callable, schedule: Callable) -> None:

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from elastane.kit.durations import duration
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.gavel.account import Account
 from elastane.policies.gavel.fairness import Hierarchical, Inner, MaxMinFairness, WaterFilling
@@ -140,7 +141,9 @@ class Gavel(Policy):
         for job in view.jobs.values():
             entry = account.jobs.get(job.id)
             if entry is None:
-                reasons[job.id] = f"it has no share of the time yet; shares are computed again in {due_s:.0f} s"
+                reasons[job.id] = (
+                    f"it has no share of the time yet; shares are computed again in {duration(due_s)}"
+                )
             elif not entry.share:
                 reasons[job.id] = f"no accelerator type here can run its {job.request.workers} workers"
             elif sum(entry.share.values()) <= 0.0:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from elastane.cluster import Grant, Node
+from elastane.kit.durations import duration
 from elastane.policies.contract import Policy
 from elastane.policies.view import Info, Tenant, View, has
 from elastane.scheduling.facts import JobFacts, Situation
@@ -82,7 +83,7 @@ def _stated(
         if job.row.held and not job.holding:
             withheld[job.id] = "its owner put it on hold; 'elastane resume' lets it go on"
         elif job.retry_s > now_s:
-            withheld[job.id] = f"it failed and is tried again in {job.retry_s - now_s:.0f} s"
+            withheld[job.id] = f"it failed and is tried again in {duration(job.retry_s - now_s)}"
         else:
             most = int(total / job.worker.gpus) if job.worker.gpus else total
             facts = left_alone(job, job.facts(most, accelerator), now_s)

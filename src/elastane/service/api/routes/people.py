@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from elastane.kit.durations import duration
 from elastane.service.api.context import Asked, Call
 from elastane.service.api.errors import Refused
 from elastane.service.api.requests import AddUser, MakeToken, SetRole
@@ -74,7 +75,7 @@ def _end_of(call: Call, lifetime_s: float | None) -> float | None:
     own_s, now_s = call.who.expires_s, call.desk.settings.now()
     asked_s = own_s if lifetime_s is None else now_s + lifetime_s
     if own_s is not None and asked_s is not None and asked_s > own_s:
-        left = f"{max(0.0, own_s - now_s):.0f} s"
+        left = duration(max(0.0, own_s - now_s))
         raise Refused(
             403,
             "forbidden",
