@@ -1,4 +1,4 @@
-"""Which of NVIDIA's devices a process may use: ``CUDA_VISIBLE_DEVICES`` as the driver reads it.
+"""Reads ``CUDA_VISIBLE_DEVICES`` as NVIDIA's driver does: it decides which devices a process may use.
 
 Numbers count devices in the order of the driver, UUIDs may be shortened to what is unambiguous, and the list
 ends at the first entry that names nothing.  A number that means a divided device means its first instance.

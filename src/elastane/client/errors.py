@@ -1,4 +1,4 @@
-"""What can go wrong when Elastane is asked for something, each with the next step."""
+"""The errors of a client: each says what went wrong when Elastane was asked for something, and the next step."""
 
 from __future__ import annotations
 

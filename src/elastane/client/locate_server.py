@@ -1,4 +1,4 @@
-"""Where Elastane is and who one is there: from arguments, else the environment, else the files of its home."""
+"""Finds the server and the token: from arguments, else the environment, else the files of its home."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where workers run: the contract of an engine, and the engines."""
+"""Engines run workers on nodes: their contract, and the engines."""

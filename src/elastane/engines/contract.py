@@ -1,4 +1,4 @@
-"""What an engine is: it brings wanted states of jobs about on nodes, and tells what became of them.
+"""An engine brings wanted states of jobs about on nodes, and reports what became of them.
 
 The control plane says what it wants (``ensure``) as often as it likes; an engine makes it so and says what
 happened (``Report``), each report as often as it takes until the control plane has stored it (``forget``).

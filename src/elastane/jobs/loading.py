@@ -1,4 +1,4 @@
-"""From a file, a text or plain values to a job spec, and back; every mistake is one readable error."""
+"""Converts a file, a text or plain values to a job spec, and back; every mistake is one readable error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy returns: a complete desired state, at the level of detail its paper has."""
+"""A policy returns a plan: a complete desired state, at the level of detail its paper has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy sees: an immutable snapshot, with everything it did not declare masked.
+"""A policy sees a view: an immutable snapshot, with everything it did not declare masked.
 
 Nothing here is a live object: a view can be kept, compared and decided on again, byte for byte.
 """

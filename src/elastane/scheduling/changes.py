@@ -1,4 +1,4 @@
-"""From what jobs hold and what was decided to the changes a world has to make, in the order in which they are safe.
+"""Compares what jobs hold with a decision: the changes that a world has to make, in the order in which they are safe.
 
 Whoever gives something up comes first, so that what others are given is free by then.
 """

@@ -1,4 +1,4 @@
-"""From facts to the view that a policy is asked about; what it may not see is masked here and nowhere else."""
+"""Makes the view that a policy is asked about from facts; what it may not see is masked here and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a job will be done, as a range; and what more or fewer workers would do for it."""
+"""Estimates when a job will be done, as a range, and what more or fewer workers would do for it."""
 
 from __future__ import annotations
 

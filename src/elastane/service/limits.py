@@ -1,4 +1,4 @@
-"""How much one user or tenant may pile up; the defaults are far above honest use and far below what hurts others."""
+"""Limits what one user or tenant may pile up; defaults are far above honest use and far below what hurts others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine offers as one node or as several: accelerators where there are any, else CPU slots.
+"""Describes this machine as one node or several: accelerators where there are any, else CPU slots.
 
 A node has accelerators of one type, because policies think of a node's type.  A machine with several types
 becomes several nodes.

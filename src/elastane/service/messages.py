@@ -1,4 +1,4 @@
-"""What goes over the API, in both directions: the one vocabulary of server, client and command line.
+"""The messages of the API, in both directions: the one vocabulary of server, client and command line.
 
 Times ``_s`` that name a moment are Unix seconds; every other ``_s`` is a duration.
 """

@@ -1,4 +1,4 @@
-"""What becomes of a spec once an engine has looked at its command, and what its owner should know about that."""
+"""Completes a spec with what an engine found in its command, and warns its owner of what follows from that."""
 
 from __future__ import annotations
 

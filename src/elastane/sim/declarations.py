@@ -1,4 +1,4 @@
-"""What owners say about the length of their jobs.  The jobs themselves are the same, whatever is said."""
+"""Owners declare the length of their jobs, rightly or wrongly.  The jobs are the same, whatever is said."""
 
 from __future__ import annotations
 

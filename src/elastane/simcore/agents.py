@@ -1,4 +1,4 @@
-"""What every job's own agent does, live and simulated alike: measure, report, choose the batch."""
+"""Every job's own agent measures, reports and chooses the batch, live and simulated alike."""
 
 from __future__ import annotations
 

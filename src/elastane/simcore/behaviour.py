@@ -1,4 +1,4 @@
-"""How a job really trains: the truth in a simulation, the best estimate when a live system looks ahead."""
+"""A behaviour says how a job really trains: the truth in a simulation, the best estimate in looking ahead."""
 
 from __future__ import annotations
 

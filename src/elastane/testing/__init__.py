@@ -1,1 +1,1 @@
-"""What tests of policies and engines are made of: conformance suites to inherit, and small worlds to run them in."""
+"""Tests of policies and engines inherit conformance suites, and run them in the small worlds here."""

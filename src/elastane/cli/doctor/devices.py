@@ -1,4 +1,4 @@
-"""What the machine trains on: accelerators, driver, PyTorch and its communicator, and how gradients will travel.
+"""Checks what the machine trains on: accelerators, driver, PyTorch, its communicator, the transport of gradients.
 
 Nothing here imports PyTorch or initialises a device: versions are read from the files of the packages.
 """

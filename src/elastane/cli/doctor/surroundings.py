@@ -1,4 +1,4 @@
-"""What workers need of the machine beside devices: shared memory, ports, a name, a clock, room on the disk, cgroups.
+"""Checks what workers need beside devices: shared memory, ports, a name, a clock, room on the disk, cgroups.
 
 Every check tries what Elastane does, and leaves no file behind.
 """

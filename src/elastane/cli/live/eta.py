@@ -1,4 +1,4 @@
-"""When a job ends, in words, and ``elastane eta``."""
+"""``elastane eta`` says when a job ends, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a file, flags and a command to the plain values of a job spec.  Flags override the file."""
+"""Merges a file, flags and a command into the plain values of a job spec.  Flags override the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reaches the terminal: cleaned text, tables that fit, JSON.  Colours and bold only where a person looks."""
+"""Prepares output for the terminal: cleaned text, tables that fit, JSON.  Colours only where a person looks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What remains of a Horovod job: events about its steps and members, and checkpoints of its commits.
+"""Records a Horovod job: events about its steps and members, and checkpoints of its commits.
 
 Both go to the folder of the run that Elastane names in ``ELASTANE_RUN``; alone and without it nothing is written,
 as with Horovod.

@@ -1,4 +1,4 @@
-"""How a command is run: as a script inside a process that is warm already, or as the program it names."""
+"""Decides how a command is run: as a script inside a process that is warm already, or as the program it names."""
 
 from __future__ import annotations
 

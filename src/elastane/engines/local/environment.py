@@ -1,4 +1,4 @@
-"""Which variables of the service's own environment a job may see: those named here, and no others.
+"""Filters the service's own environment: a job sees the variables named here, and no others.
 
 Whoever starts the service may have keys, tokens and paths in its environment that are none of a job's business.
 """

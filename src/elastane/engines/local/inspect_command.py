@@ -1,4 +1,4 @@
-"""What can be said of a command before it runs.  Sweeps hand the same one in many times: it is looked at once a second.
+"""Inspects a command before it runs.  Sweeps hand the same one in many times: it is looked at once a second.
 
 Only good news is kept: whoever was told that a script is missing may put it there and ask again at once.
 Nothing is started here: what an interpreter can import is said by whoever submits, who has asked it.

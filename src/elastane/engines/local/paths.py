@@ -1,4 +1,4 @@
-"""Where everything lies under the home of a local engine, by who may write it.
+"""Names every path under the home of a local engine, by who may write it.
 
 ``control`` is the service's own: what was launched, how it ended, plans and reports as the supervisor wrote them.
 Nothing is decided by a file that lies elsewhere.  ``jobs/ID/run`` is the job's: logs and checkpoints.

@@ -1,4 +1,4 @@
-"""What mends a job that failed because its interpreter lacks something: one line, with the interpreter's own path."""
+"""Adds a remedy to the failure of a job whose interpreter lacks a package: one line, with that interpreter's path."""
 
 from __future__ import annotations
 

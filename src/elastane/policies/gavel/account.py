@@ -1,4 +1,4 @@
-"""What Gavel remembers between rounds: the allocation in force, and the time that jobs received since it was computed.
+"""Gavel's memory between rounds holds the allocation in force, and what jobs received since it was computed.
 
 Every job begins with half a round to its credit on every type, so that newcomers neither divide by zero nor take all
 that there is.  When shares are computed anew, what a job should have received less what it did is carried over as its

@@ -1,4 +1,4 @@
-"""From a view to a problem: who takes part, and how fast each would be on each type."""
+"""Converts a view to a problem of Gavel's: who takes part, and how fast each would be on each type."""
 
 from __future__ import annotations
 

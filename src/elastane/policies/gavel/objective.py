@@ -1,4 +1,4 @@
-"""What an objective is: a way from a problem to the fractions of time that its policy calls fair, fast or cheap."""
+"""An objective leads from a problem to the fractions of time that its policy calls fair, fast or cheap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the genetic search changes placements: crossover, mutation, and repair (Pollux, OSDI'21, §4.2.2).
+"""The genetic search changes placements by crossover, mutation and repair (Pollux, OSDI'21, §4.2.2).
 
 States are arrays of GPUs per (job, node, individual), jobs in priority order, pinned ones first.  Individuals
 come last so that every step is a few long vector operations over the whole population.

@@ -1,4 +1,4 @@
-"""What a caller is told when a request fails: a status and a ``Problem``, never a stack trace."""
+"""A failed request is answered with a status and a ``Problem``, never a stack trace."""
 
 from __future__ import annotations
 

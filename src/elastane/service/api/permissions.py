@@ -1,4 +1,4 @@
-"""Who may call which route: the one table.  A route that is not in it cannot be built."""
+"""One table says who may call which route.  A route that is not in it cannot be built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request carries beyond a submission, for server and client.  Unknown fields are refused."""
+"""The bodies of requests other than submissions, for server and client.  Unknown fields are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be set about the API; the defaults suit one machine."""
+"""The settings of the API; the defaults suit one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a policy wants to what jobs get: places are taken back first, and given only when they are free."""
+"""Applies a decision to jobs' rows: places are taken back first, and given only when they are free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one job does to the control plane costs that job only: it is set aside, and everything else goes on."""
+"""Contains what one job does to the control plane: that job is set aside, and everything else goes on."""
 
 from __future__ import annotations
 

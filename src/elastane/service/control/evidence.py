@@ -1,4 +1,4 @@
-"""What is known of a live job's work and speed, from its reports and from past jobs, as the kernel asks for it."""
+"""``LiveEvidence`` states a live job's work and speed to the kernel, from its reports and from past jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control plane states to the scheduling kernel: facts of its jobs, and how quotas and owners change them.
+"""The control plane states facts of its jobs to the scheduling kernel, after quotas and owners have changed them.
 
 Everything is an adjustment of facts, made before the kernel makes a view of them: who is on hold or waits for another
 try is not stated at all; who was put somewhere is stated to stand there; quotas lower what a job may have.

@@ -1,4 +1,4 @@
-"""What the engine says about jobs and nodes, taken in: stored before the engine may forget it."""
+"""Takes in the engine's reports on jobs and nodes: each is stored before the engine may forget it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control plane knows of one job's training, from what the job reports: speed, progress, pauses.
+"""``Learned`` fits models of speed, progress and pauses to what a live job reports.
 
 The same models as everywhere; a job that is taken up again by another control plane is known as well as before.
 """

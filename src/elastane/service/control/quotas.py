@@ -1,4 +1,4 @@
-"""What tenants may hold: their quota, and what others leave idle of theirs and lend.
+"""Quotas limit what tenants may hold; what an owner leaves idle of its quota is lent to others.
 
 What is idle is what the owner's jobs could not use even at their largest, so an owner never waits for a slot of its own
 for longer than it takes to give it back: when its wishes grow there is less to borrow, and who borrowed is suspended.

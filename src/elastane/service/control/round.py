@@ -1,4 +1,4 @@
-"""When to ask the policy, about what, and what to remember of its answer."""
+"""A decision round decides when the policy is asked, about what, and what is remembered of its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a control plane works, as it was asked to."""
+"""The settings of a control plane, as it was asked to work."""
 
 from __future__ import annotations
 

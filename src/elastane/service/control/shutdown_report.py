@@ -1,4 +1,4 @@
-"""What becomes of the jobs of a system that is ended: who was saved, who starts over, who still runs."""
+"""Reports what becomes of jobs when the system is ended: who was saved, who starts over, who still runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What engine reports mean for a job: from report to the next row, without side effects."""
+"""Derives a job's next row from an engine's report (how an exit becomes a state), without side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control plane remembers: jobs, what happened, what was decided, who may ask."""
+"""The store remembers jobs, what happened, what was decided and who may ask."""
 
 from elastane.service.store.errors import StaleControlPlane, StoreError
 from elastane.service.store.rows import Decision, JobRow

@@ -1,4 +1,4 @@
-"""Who may ask: users, their tokens, what tenants may hold, and who did what.  Names match exactly or not at all."""
+"""Accounts in the store: users, tokens, quotas of tenants, the audit log.  Names match exactly or not at all."""
 
 from __future__ import annotations
 

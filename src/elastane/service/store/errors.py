@@ -1,4 +1,4 @@
-"""What can be wrong with the store, each in one line with the next step."""
+"""The errors of the store, each in one line with the next step."""
 
 from __future__ import annotations
 

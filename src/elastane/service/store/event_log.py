@@ -1,4 +1,4 @@
-"""What happened and what was decided, in order, and a few settings that outlive a restart."""
+"""The event log keeps what happened and what was decided, in order, and a few settings that outlive a restart."""
 
 from __future__ import annotations
 

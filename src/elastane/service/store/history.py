@@ -1,4 +1,4 @@
-"""What ended jobs teach, in the store: one row per job, forgotten when the pool has no room for it any more."""
+"""Past jobs' experiences in the store: one row per job, forgotten when the pool has no room for it any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many jobs a workload may have and how long it may last, so that a typing error does not fill the memory."""
+"""Bounds the number of jobs and the length of a workload, so that a typing error does not fill the memory."""
 
 from __future__ import annotations
 

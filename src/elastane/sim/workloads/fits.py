@@ -1,4 +1,4 @@
-"""What we know about public traces in figures: arrivals, sizes, durations.  Read from ``data/fits.json``."""
+"""Published figures describe public traces: arrivals, sizes, durations.  Read from ``data/fits.json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to put behind an unknown name in an error message about workloads."""
+"""Completes error messages about an unknown name of a workload with what could be meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a person types to a trace.
+"""Parses what a person types into a trace.
 
 pollux:N[,jobs=160][,hours=8][,realistic]     a workload by Pollux's procedure with seed N
 optimus:N[,jobs=27][,hours=3.33]              parameter-server jobs of the kind Optimus ran, with seed N

@@ -1,4 +1,4 @@
-"""What every loader and generator produces: jobs as a trace knows them, before any ground truth is attached."""
+"""Every loader and generator produces a trace: jobs as published, before any ground truth is attached."""
 
 from __future__ import annotations
 

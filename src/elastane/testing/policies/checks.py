@@ -1,4 +1,4 @@
-"""What must hold of one decision.  Each check raises with the job, the numbers and the rule that was broken."""
+"""Each check states what must hold of one decision; it raises with the job, the numbers and the broken rule."""
 
 from __future__ import annotations
 

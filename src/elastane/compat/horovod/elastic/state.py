@@ -1,4 +1,4 @@
-"""What survives a change of members: values by name, committed in memory, taken over by whoever is behind.
+"""An elastic state survives a change of members: named values, committed in memory, taken over by whoever is behind.
 
 A commit copies; ``restore`` goes back to it; ``sync`` gives everybody the state of the worker that has committed
 most (the lowest rank of several), be it after a failure or for newcomers.  Objects with ``state_dict`` and

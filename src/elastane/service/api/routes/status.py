@@ -1,4 +1,4 @@
-"""How the service is: health, figures, events, and the description of the API itself."""
+"""These routes report on the service: health, figures, events, and the description of the API itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trace format is: how to recognise it, how to split it into records, and what job a record means."""
+"""A trace format recognises its files, splits them into records, and says what job a record means."""
 
 from __future__ import annotations
 
