@@ -29,15 +29,18 @@ class LiveEvidence:
         return self._deadline_s
 
     def declared_s(self) -> float | None:
-        """Returns None: owners of live jobs declare no run time."""
+        """Returns None: a spec has no field for a run time; what owners declare (epochs) reaches ``remaining``."""
         return None
 
     def losses(self) -> Sequence[tuple[float, float]]:
-        """Returns nothing: reported losses are shown to people, not kept as a curve."""
+        """Returns nothing: a curve is read to foretell the end, which live jobs state themselves (``remaining``).
+
+        A live job reports its progress against the epochs that it was told, which no forecast of a curve can beat.
+        """
         return ()
 
     def skew(self) -> float | None:
-        """Returns None: the sizes of a model's tensors are not reported."""
+        """Returns None: it matters for parameter servers, which a live cluster refuses (``jobs/unsupported.py``)."""
         return None
 
     @cached_property
