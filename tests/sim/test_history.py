@@ -21,6 +21,7 @@ from elastane.sim.result import RunResult
 from elastane.sim.run import prepare, simulate
 from elastane.sim.serialize import result_from_plain, result_to_plain
 from elastane.sim.spec import RunSpec
+from elastane.sim.workloads.trace import Omission
 from elastane.simcore.world import World
 
 BEFORE = RunSpec("pollux:1,jobs=14", "elastane", cluster="4x4:t4")
@@ -60,6 +61,13 @@ def test_every_finished_job_leaves_its_whole_work_and_what_it_measured(before: R
 
 def test_results_keep_experiences_on_their_way_through_files(before: RunResult) -> None:
     assert result_from_plain(json.loads(json.dumps(result_to_plain(before)))).jobs == before.jobs
+
+
+def test_results_keep_which_notes_are_about_jobs_left_out(before: RunResult) -> None:
+    noted = replace(before, notes=("a note", Omission("jobs too wide: 2")))
+    back = result_from_plain(json.loads(json.dumps(result_to_plain(noted))))
+    assert back.notes == noted.notes
+    assert [isinstance(note, Omission) for note in back.notes] == [False, True]
 
 
 def test_a_history_is_built_from_what_sim_wrote_and_from_histories(

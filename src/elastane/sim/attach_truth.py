@@ -33,7 +33,7 @@ from elastane.sim.typed_binding import (
     typed_profiles,
 )
 from elastane.sim.workloads.optimus_like import is_server_app
-from elastane.sim.workloads.trace import Trace, TraceJob
+from elastane.sim.workloads.trace import Omission, Trace, TraceJob
 from elastane.simcore.job_run import Arrival
 from elastane.suggest import did_you_mean
 
@@ -97,9 +97,13 @@ def bind(trace: Trace, cluster: Cluster, binding: Binding, seed: int) -> tuple[l
     if not arrivals:
         why = refused[0] if refused else "no job of this workload can run on this cluster"
         raise ElastaneError(f"{trace.source}: {why}")
-    notes = [f"jobs wider than the cluster that were left out: {too_wide}"] if too_wide else []
+    notes: list[str] = []
+    if too_wide:
+        notes.append(Omission(f"jobs wider than the cluster that were left out: {too_wide}"))
     if refused:
-        notes.append(f"jobs that cannot be simulated and were left out: {len(refused)} (first: {refused[0]})")
+        notes.append(
+            Omission(f"jobs that cannot be simulated and were left out: {len(refused)} (first: {refused[0]})")
+        )
     if binding.own_restarts:
         notes.append(OWN_RESTARTS)
     return arrivals, [*notes, declaration.note(binding.declare_error)]

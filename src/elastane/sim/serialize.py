@@ -8,6 +8,7 @@ from typing import Any
 from elastane.models.history.files import from_plain, to_plain
 from elastane.sim.result import JobRecord, RunResult, Stretch
 from elastane.sim.spec import RunSpec
+from elastane.sim.workloads.trace import Omission
 from elastane.simcore.physics import Physics
 
 _NESTED = ("stretches", "experience")
@@ -27,6 +28,7 @@ def result_to_plain(result: RunResult) -> dict[str, Any]:
     """Converts a result to JSON values; stretches become lists, since there are many."""
     plain = {field.name: getattr(result, field.name) for field in fields(result) if field.name != "jobs"}
     plain["jobs"] = [_job(job) for job in result.jobs]
+    plain["left_out"] = [number for number, note in enumerate(result.notes) if isinstance(note, Omission)]
     return plain
 
 
@@ -43,7 +45,9 @@ def result_from_plain(plain: dict[str, Any]) -> RunResult:
     rows = [dict(row) for row in plain["jobs"]]
     jobs = tuple(_record(row) for row in rows)
     rest = {name: value for name, value in plain.items() if name != "jobs"}
-    rest["decision_ms"], rest["notes"] = tuple(rest["decision_ms"]), tuple(rest["notes"])
+    left_out = set(rest.pop("left_out", ()))
+    notes = (Omission(note) if number in left_out else note for number, note in enumerate(rest["notes"]))
+    rest["decision_ms"], rest["notes"] = tuple(rest["decision_ms"]), tuple(notes)
     return RunResult(**rest, jobs=jobs)
 
 

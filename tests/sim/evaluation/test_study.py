@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from elastane.errors import ElastaneError
@@ -15,6 +17,7 @@ from elastane.sim.evaluation.protocol import Cell, Protocol, cells
 from elastane.sim.evaluation.statistics import Verdict
 from elastane.sim.evaluation.study import Study, evaluate, in_processes
 from elastane.sim.evaluation.summary import sentences
+from elastane.sim.workloads.trace import Omission
 
 LIGHT, HEAVY = Cell("philly", "light", 0.5), Cell("philly", "heavy", 1.1)
 
@@ -70,6 +73,15 @@ def test_oracles_and_those_who_leave_jobs_behind_are_not_ranked(study: Study) ->
     assert [line.policy for line in shown.oracles] == ["srtf"]
     assert shown.ranked[-1].entries[0].mean == "–"
     assert "philly light: fifo left 3 jobs unfinished and is not ranked there" in study.notes()
+
+
+def test_notes_on_jobs_left_out_are_told_by_their_type_not_by_their_words(study: Study) -> None:
+    notes = ("nothing was left out", Omission("jobs too wide: 2"))
+    [first, *others] = study.outcomes[LIGHT, "pollux"]
+    told = {**study.outcomes, (LIGHT, "pollux"): (replace(first, notes=notes), *others)}
+    assert [note for note in Study(study.protocol, told).notes() if "unfinished" not in note] == [
+        "philly light: jobs too wide: 2"
+    ]
 
 
 def test_page_and_document_hold_everything(study: Study) -> None:

@@ -13,6 +13,7 @@ from elastane.sim.report.compare import Figure, figure
 from elastane.sim.result import RunResult
 from elastane.sim.run_many import simulate_each
 from elastane.sim.spec import RunSpec
+from elastane.sim.workloads.trace import Omission
 
 Runner = Callable[[Sequence[RunSpec], Callable[[int, RunResult], None]], None]
 """Simulates all specs and hands over each result with its index."""
@@ -56,7 +57,9 @@ class Study:
             if left:
                 said[f"{cell.title}: {policy} left {left} jobs unfinished and is not ranked there"] = None
             for outcome in outcomes:
-                said |= dict.fromkeys(f"{cell.title}: {note}" for note in outcome.notes if "left out" in note)
+                said |= dict.fromkeys(
+                    f"{cell.title}: {note}" for note in outcome.notes if isinstance(note, Omission)
+                )
         return tuple(said)
 
 

@@ -13,7 +13,7 @@ from elastane.sim.workloads.formats import FORMATS, Format, Options
 from elastane.sim.workloads.formats.base import Entry, LeftOut, NeedsOption
 from elastane.sim.workloads.names import nearest
 from elastane.sim.workloads.rows import BadRow
-from elastane.sim.workloads.trace import Trace, TraceJob
+from elastane.sim.workloads.trace import Omission, Trace, TraceJob
 from elastane.textfiles import read_text
 
 _HEAD_CHARACTERS = 65536
@@ -141,7 +141,9 @@ class _Reading:
                 raise ElastaneError(f"{self.path} holds no usable job{self._why_empty()}")
 
     def _counts(self) -> tuple[str, ...]:
-        notes = [f"left out {count} {reason}" for reason, count in sorted(self.left_out.items())]
+        notes: list[str] = [
+            Omission(f"left out {count} {reason}") for reason, count in sorted(self.left_out.items())
+        ]
         if self.bad:
             notes.append(f"skipped {self.bad} bad rows, the first: {self.first_bad}")
         return tuple(notes)

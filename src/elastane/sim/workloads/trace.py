@@ -47,6 +47,12 @@ class TraceJob:
         return f"job {self.id if plain else f'{self.id!r:.80}'}"
 
 
+class Omission(str):
+    """A note that says which jobs a run leaves out: its type tells it from other notes, not its words."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Trace:
     """Jobs by submission time, where they came from, and how many rows were left out and why."""
