@@ -213,7 +213,9 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize("fails", [1, 1000])
-def test_up_succeeds_only_if_a_first_round_can_be_made_and_a_later_one_counts(tmp_path: Path, fails: int) -> None:
+def test_up_succeeds_only_if_a_first_round_can_be_made_and_a_later_one_counts(
+    tmp_path: Path, fails: int
+) -> None:
     home, log = tmp_path / "home", tmp_path / "log"
     command = [sys.executable, "-c", ROUNDS_FAIL, str(fails), "up", "--slots=1"]
     with log.open("w") as output:

@@ -142,7 +142,8 @@ async def _has_begun(plane: ControlPlane, ending: asyncio.Future[bool]) -> bool:
     Raises if no round can be made.
     """
     first = asyncio.ensure_future(plane.first_round())
-    await asyncio.wait({first, ending}, return_when=asyncio.FIRST_COMPLETED)
+    waited: set[asyncio.Future[Any]] = {first, ending}
+    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
     if not first.done():
         first.cancel()
         return False

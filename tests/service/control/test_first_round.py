@@ -1,4 +1,4 @@
-"""Who starts Elastane is told that it is up once a round was made, and in one line if none can be made; M6 in a loop."""
+"""Who starts Elastane hears that it is up once a round was made, or in one line why none can be; M6 in a loop."""
 
 from __future__ import annotations
 
