@@ -149,6 +149,14 @@ class ControlPlane:
         """Tell the engine what is wanted of a job that has processes."""
         self.driver.ensure(job)
 
+    def release(self, row: JobRow) -> None:
+        """Look again at a job that was set aside, at its owner's place in the queue and with what it runs."""
+        self._recovery.release(row)
+        job = self.live.get(row.id)
+        if job is not None:
+            self.driver.ensure(job)
+            self._recovery.find_workers(self.engine)
+
     def known_nodes(self) -> Mapping[str, Node]:
         """All nodes there should be, whether they answer or not."""
         return self.cluster.known()
