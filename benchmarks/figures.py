@@ -17,7 +17,7 @@ class Figure:
     name: str
     value: float
     target: str
-    kind: Literal["gate", "goal"]
+    kind: Literal["gate", "goal", "not judged"]
     ok: bool
 
 
@@ -47,13 +47,19 @@ class Figures:
         ok = abs(value / reference - 1.0) <= tolerance
         self._add(Figure(name, value, f"{reference:g} ± {tolerance:.0%}", kind, ok))
 
+    def not_judged(self, name: str, value: float, limit: float, why: str, unit: str = "") -> None:
+        """A value beyond its limit for which something else is to blame: neither held nor missed."""
+        self._add(
+            Figure(f"{name} (not judged: {why})", value, f"<= {limit:g} {unit}".strip(), "not judged", False)
+        )
+
     def note(self, text: str) -> None:
         """Something worth reading that has no target."""
         print(f"       {text}", flush=True)
 
     def _add(self, figure: Figure) -> None:
         self.all.append(figure)
-        mark = "ok  " if figure.ok else ("MISS" if figure.kind == "gate" else "far ")
+        mark = "ok  " if figure.ok else {"gate": "MISS", "goal": "far ", "not judged": "----"}[figure.kind]
         print(f"{mark}  {figure.kind}  {figure.name}: {figure.value:.4g}  (target {figure.target})", flush=True)
 
     def finish(self) -> None:
@@ -63,6 +69,8 @@ class Figures:
         path.write_text(json.dumps([asdict(figure) for figure in self.all], indent=2) + "\n", encoding="utf-8")
         missed = [figure.name for figure in self.all if figure.kind == "gate" and not figure.ok]
         print(f"{len(self.all)} figures in {path}; gates missed: {', '.join(missed) or 'none'}")
+        if unknown := [figure.name for figure in self.all if figure.kind == "not judged"]:
+            print(f"NOT JUDGED: {', '.join(unknown)}")
         sys.exit(1 if missed else 0)
 
 

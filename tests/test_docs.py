@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
 import runpy
 from pathlib import Path
@@ -103,18 +105,59 @@ def test_a_walk_through_the_house_names_at_most_thirty_modules(walk: str) -> Non
     assert 10 < len(set(NAME.findall(text))) <= 30
 
 
-CHANGELOG = re.sub(r"\s+", " ", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
-TEST = re.compile(r"(tests/[\w/]+\.py)|(?<![\w/])(test_\w+\.py)|::\s?(test_\w+)")
-"""A file, another one in the same folder, or a test in the file that was named last."""
+TEST = re.compile(
+    r"(?P<path>\btests/[\w/.-]*\w)"
+    r"|(?P<guide>`(?!tests/)(?:\w+/)*test_\w+\.py(?:::test_\w+)?`)"
+    r"|::\s?(?P<name>test_\w+)"
+    r"|(?P<bare>(?<![\w/:.])test_\w+)"
+)
+"""A file or folder; a test of the guide's, below ``tests/train``; a test in the file that was named last; neither."""
+GUIDE = ROOT / "docs" / "elastic.md"
+"""Its table leaves ``tests/train/`` out, and has a test of its own (tests/train/test_guide.py)."""
 
 
-def test_every_test_that_the_changelog_names_exists() -> None:
-    file, missing = ROOT, list[str]()
-    for path, sibling, test in TEST.findall(CHANGELOG):
-        file = ROOT / path if path else file.parent / sibling if sibling else file
-        if not file.is_file() or (test and f"def {test}(" not in file.read_text(encoding="utf-8")):
-            missing.append(f"{file.name}::{test}" if test else str(file))
-    assert not missing
+@functools.cache
+def defined(file: Path) -> frozenset[str]:
+    """Names of tests in a file: what only stands in a comment or a text is none."""
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return frozenset(n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def dangling(text: str, *, guide: bool = False) -> list[str]:
+    """What a text says of tests that is not so: files and tests that are not there, and names without a file."""
+    file, wrong = ROOT, list[str]()
+    for found in TEST.finditer(re.sub(r"\s+", " ", text)):
+        if found["path"]:
+            file = ROOT / found["path"]
+            wrong += [] if file.exists() else [found["path"]]
+        elif found["name"]:
+            known = file.suffix == ".py" and file.is_file() and found["name"] in defined(file)
+            wrong += [] if known else [f"{file.name}::{found['name']}"]
+        elif not (guide and found["guide"]):
+            wrong.append(f"{found[0]} (in which file?)")
+    return wrong
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_test_that_a_text_names_exists(text: Path) -> None:
+    assert dangling(text.read_text(encoding="utf-8"), guide=text == GUIDE) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("(tests/test_docs.py::test_texts_are_found,\n  ::test_every_test_that_a_text_names_exists)", 0),
+        ("(tests/test_docs.py::\n  test_texts_are_found) and all of `tests/service/api`", 0),
+        ("tests/test_nowhere.py", 1),
+        ("tests/test_docs.py::test_that_is_only_a_text", 1),  # as here
+        ("(tests/test_docs.py, ::test_that_nobody_wrote)", 1),
+        ("(`test_texts_are_found`)", 1),
+        ("(tests/test_docs.py, test_constraints.py)", 1),
+        ("`worker/test_clipping.py`", 1),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_found(text: str, wrong: int) -> None:
+    assert len(dangling(text)) == wrong
 
 
 def test_texts_are_found() -> None:

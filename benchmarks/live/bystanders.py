@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ class Bystanders:
 
     home: Path
     folder: Path
+    python: str = sys.executable
     trained: dict[str, str] = field(default_factory=dict)
     harm: list[str] = field(default_factory=list)
     _short: dict[str, str] = field(default_factory=dict)
@@ -37,7 +39,7 @@ class Bystanders:
     def begin(self, client: Client) -> None:
         """Hand the training ones in and wait until they train."""
         for name, size in _SIZES.items():
-            spec = training(self.folder / name, size, every_s=600.0, pause_s=0.2)
+            spec = training(self.folder / name, size, every_s=600.0, pause_s=0.2, python=self.python)
             self.trained[name] = client.submit(spec, directory="/").id
         self.train_on()
 
@@ -56,7 +58,9 @@ class Bystanders:
         """Jobs that begin and end while the hostile ones are there."""
         for number in range(count):
             label = f"short-{batch}-{number}"
-            self._short[label] = client.submit(short(self.folder, label, 0.5 + number), directory="/").id
+            self._short[label] = client.submit(
+                short(self.folder, label, 0.5 + number, python=self.python), directory="/"
+            ).id
 
     def judge_short(self, client: Client) -> None:
         """All of them have succeeded, having run once."""

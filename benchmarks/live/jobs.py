@@ -13,17 +13,21 @@ SCRIPTS = Path(__file__).parent / "scripts"
 RETRIES = 1000
 
 
-def short(folder: Path, label: str, seconds: float, *, retries: int = 0) -> Mapping[str, Any]:
+def short(
+    folder: Path, label: str, seconds: float, *, retries: int = 0, python: str = sys.executable
+) -> Mapping[str, Any]:
     """A command that writes to ``folder/label`` when it begins and when it ends."""
-    command = [sys.executable, str(SCRIPTS / "once.py"), str(folder), label, f"{seconds:.3f}"]
+    command = [python, str(SCRIPTS / "once.py"), str(folder), label, f"{seconds:.3f}"]
     return {"name": label, "command": command, "kind": "command", "workers": 1, "retries": retries}
 
 
-def training(stamps: Path, workers: Mapping[str, int], *, every_s: float, pause_s: float) -> Mapping[str, Any]:
+def training(
+    stamps: Path, workers: Mapping[str, int], *, every_s: float, pause_s: float, python: str = sys.executable
+) -> Mapping[str, Any]:
     """An adaptive job without end that writes its steps to ``stamps``."""
     return {
         "name": stamps.name,
-        "command": [sys.executable, str(SCRIPTS / "training.py"), str(stamps), f"--pause={pause_s}"],
+        "command": [python, str(SCRIPTS / "training.py"), str(stamps), f"--pause={pause_s}"],
         "kind": "adaptive",
         "workers": dict(workers),
         "checkpoint": {"every": every_s},

@@ -70,6 +70,22 @@ _RECORDS |= {
 }
 _RECORDS |= {"plansdeep"}
 _FILES = {"logdir", "w9"}
+ADAPTIVE = (
+    "deep_lists", "negative_numbers", "pipe", "forged_end", "escape_without_mark", "stops_itself", "deaf",
+    "half_character_at_end",
+)  # fmt: skip
+"""Tried as workers of the training library as well, where fork server and supervisor are their neighbours."""
+APART = (
+    "forged_end",
+    "planted_attempt",
+    "pipe",
+    "link_to_zero",
+    "escape_without_mark",
+    "kills_parent",
+    "deep_lists",
+)
+"""Tried as users of their own as well (``--jobs-as tenant``), where this is run by root."""
+BOMB = "bomb2.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,38 +108,53 @@ class Poison:
         }
 
 
-def own(scratch: Path, names: Sequence[str] = ()) -> list[Poison]:
+def own(scratch: Path, names: Sequence[str] = (), python: str = sys.executable) -> list[Poison]:
     """Those of ``scripts/poisons``."""
-    script = str(SCRIPTS / "poison.py")
+    return [Poison(name, _words(scratch, name, name, python)) for name in names or tuple(DEEDS)]
+
+
+def adaptive(scratch: Path, names: Sequence[str] = ADAPTIVE) -> list[Poison]:
+    """Some of them, done by workers of adaptive jobs."""
     return [
-        Poison(name, [sys.executable, script, name, str(scratch / name), f"{STAYS_S:g}"])
-        for name in names or tuple(DEEDS)
+        Poison(f"adaptive {name}", [*_words(scratch, name, f"adaptive {name}"), "adaptive"], "adaptive")
+        for name in names
     ]
+
+
+def _words(scratch: Path, deed: str, name: str, python: str = sys.executable) -> list[str]:
+    return [python, str(SCRIPTS / "poison.py"), deed, str(scratch / name), f"{STAYS_S:g}"]
 
 
 def innocent(scratch: Path, count: int) -> list[Poison]:
     """As many jobs that do nothing: what the machine costs by itself."""
-    script = str(SCRIPTS / "poison.py")
     names = [f"nothing {number}" for number in range(count)]
-    return [Poison(n, [sys.executable, script, "nothing", str(scratch / n), f"{STAYS_S:g}"]) for n in names]
+    return [Poison(name, _words(scratch, "nothing", name)) for name in names]
+
+
+def shared_folder() -> Path | None:
+    """``$ELASTANE_SHARED/findings/poison``, if that is there."""
+    folder = Path(os.environ.get("ELASTANE_SHARED", "../shared")) / "findings" / "poison"
+    return folder.resolve() if folder.is_dir() else None
 
 
 def shared(scratch: Path) -> list[Poison]:
-    """Those of ``$ELASTANE_SHARED/findings/poison``, if that is there."""
-    folder = Path(os.environ.get("ELASTANE_SHARED", "../shared")) / "findings" / "poison"
-    if not folder.is_dir():
+    """Those of ``shared_folder``."""
+    folder = shared_folder()
+    if folder is None:
         return []
     found = [_shared(scratch, folder, "attack.py", what) for what in sorted(_RECORDS | _FILES)]
     for name in ("escape.py", "forge.py", "filler.py", "rot.py", "steal.py", "surr1.py", "surr2.py"):
         found.append(_shared(scratch, folder, name, ""))
-    return found
+    return [*found, _shared(scratch, folder, "forge.py", "adaptive")]
 
 
 def _shared(scratch: Path, folder: Path, script: str, what: str) -> Poison:
     """Run where files lie as when it was written: all of a job's in one folder."""
-    name = f"shared {what or script.removesuffix('.py')}"
-    words = [sys.executable, str(SCRIPTS / "as_found.py"), str(folder.resolve() / script), str(scratch / name)]
-    return Poison(name, [*words, what], "adaptive" if script.startswith("surr") else "command")
+    stem = script.removesuffix(".py")
+    name = f"shared {what or stem}" if script == "attack.py" or not what else f"shared {stem} {what}"
+    words = [sys.executable, str(SCRIPTS / "as_found.py"), str(folder / script), str(scratch / name)]
+    trains = what == "adaptive" or script.startswith("surr")
+    return Poison(name, [*words, what], "adaptive" if trains else "command")
 
 
 def batches(poisons: Sequence[Poison], size: int) -> list[list[Poison]]:

@@ -40,8 +40,16 @@ def until(condition: Callable[[], T | None], what: str, patience_s: float = PATI
 class System:
     """Use as a context: nothing that it started outlives it.  One control plane at a time, on one home."""
 
-    def __init__(self, home: Path, *, nodes: int = 2, slots: int = 2, options: Sequence[str] = ()) -> None:
-        self.home = home
+    def __init__(
+        self,
+        home: Path,
+        *,
+        nodes: int = 2,
+        slots: int = 2,
+        options: Sequence[str] = (),
+        python: str = sys.executable,
+    ) -> None:
+        self.home, self.python = home, python
         self.log = home.with_suffix(".log")
         self._options = [f"--home={home}", f"--nodes={nodes}", f"--slots={slots}", *options]
         self._process: subprocess.Popen[bytes] | None = None
@@ -60,7 +68,7 @@ class System:
         """Start a control plane and return at once."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, *program, *self._options, *more],
+                [self.python, *program, *self._options, *more],
                 env=environment(ELASTANE_HOME=str(self.home)),
                 stdout=log,
                 stderr=log,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from benchmarks.figures import Figures
 from benchmarks.harness import Bench
 from benchmarks.live.probing import Seen
 
@@ -18,6 +19,9 @@ class Outcome:
 
     deaths: list[str] = field(default_factory=list)
     undone: list[str] = field(default_factory=list)
+    bombs: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
     hindered: list[str] = field(default_factory=list)
     stubborn: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
@@ -30,10 +34,15 @@ def judge(bench: Bench, outcome: Outcome, count: int, left: int) -> None:
     """Every promise about hostile jobs, as a gate."""
     figures = bench.figures
     figures.note(f"{count} poisons; cancelled within {max(outcome.cancel_s, default=0.0):.1f} s at most")
+    for words in outcome.refused:
+        figures.note(f"refused: {words}"[:500])
+    for words in outcome.skipped:
+        figures.note(f"NOT TRIED: {words}")
     if outcome.hindered:
         figures.note(f"kept from their deed by the system: {', '.join(outcome.hindered)}")
     _list(bench, "deaths of the control plane", outcome.deaths)
     _list(bench, "deeds that were never done", outcome.undone)
+    _list(bench, "bombs that submit did not refuse in one line", outcome.bombs)
     _list(bench, "jobs of others that were touched", outcome.harm)
     _list(bench, f"jobs not ended {CANCEL_S:g} s after cancel", [*outcome.stubborn, *_slow(outcome.cancel_s)])
     _list(bench, f"processes left {LEFT_S:g} s after the end of their job", outcome.left)
@@ -52,31 +61,33 @@ def _list(bench: Bench, what: str, found: Sequence[str]) -> None:
 
 
 def _judge_answers(bench: Bench, outcome: Outcome) -> None:
-    """Against what innocent jobs cost on the same machine in the same minutes, where that alone is much."""
-    base = max(seen.p99_ms for label, seen in outcome.seen.items() if label.startswith("innocent"))
-    allowed = base if base > _MOST_MS / 2 else 0.0
+    """The plain figures against their gates; innocent jobs alone show what the machine costs by itself."""
     for label, seen in outcome.seen.items():
         bench.figures.note(
             f"{label}: p99 {seen.p99_ms:.0f} ms, longest {seen.longest_ms:.0f} ms of {len(seen.latencies_s)} answers, "
             f"+{seen.grown_mb:.0f} MB"
         )
-    for heavy, limit in ((False, _MOST_MS), (True, _MOST_HEAVY_MS)):
+    base_ms = max((seen.p99_ms for label, seen in outcome.seen.items() if "innocent" in label), default=0.0)
+    bench.figures.note(f"/health p99 beside innocent jobs alone (the baseline): {base_ms:.0f} ms")
+    for heavy, limit_ms in ((False, _MOST_MS), (True, _MOST_HEAVY_MS)):
         chosen = [
-            seen
+            seen.p99_ms
             for label, seen in outcome.seen.items()
-            if label.startswith("heavy") == heavy and "innocent" not in label
+            if ("heavy" in label) == heavy and "innocent" not in label
         ]
         if chosen:
-            name = "beside 2 GB lines" if heavy else "beside poisons"
-            worst = max(seen.p99_ms for seen in chosen)
-            bench.figures.at_most(
-                f"hostile: /health p99 {name} (innocent jobs: {base:.0f} ms)",
-                worst,
-                limit + allowed,
-                "gate",
-                "ms",
-            )
+            name = "hostile: /health p99 beside " + ("2 GB lines" if heavy else "poisons")
+            judge_answers(bench.figures, name, max(chosen), limit_ms, base_ms)
     figures, unanswered = bench.figures, sum(seen.unanswered for seen in outcome.seen.values())
     figures.at_most("hostile: /health not answered", unanswered, 0, "gate")
     grown = max(seen.grown_mb for seen in outcome.seen.values())
     figures.at_most("hostile: memory of the control plane grew by", grown, _MOST_MB, "gate", "MB")
+
+
+def judge_answers(figures: Figures, name: str, worst_ms: float, limit_ms: float, base_ms: float) -> None:
+    """The gate is that of the issue, nothing added; only where innocent jobs alone miss it, nothing can be said."""
+    if worst_ms > limit_ms and base_ms > limit_ms:
+        why = f"machine too slow, baseline {base_ms:.0f} ms"
+        figures.not_judged(name, worst_ms, limit_ms, why, "ms")
+    else:
+        figures.at_most(name, worst_ms, limit_ms, "gate", "ms")

@@ -193,3 +193,47 @@ def test_root_is_asked_as_whom_jobs_run_and_told_what_me_means(
         assert "jobs run as root" in " ".join(system.client.info().warnings)
     finally:
         system.run("down")
+
+
+ROUNDS_FAIL = """
+import sys
+from elastane.cli.main import main
+from elastane.service.control.plane import ControlPlane
+from elastane.service.store import StoreError
+made, fails = ControlPlane.round, int(sys.argv.pop(1))
+async def refused(plane):
+    global fails
+    fails -= 1
+    if fails >= 0:
+        raise StoreError("no space left on the disk")
+    await made(plane)
+ControlPlane.round = refused
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("fails", [1, 1000])
+def test_up_succeeds_only_if_a_first_round_can_be_made_and_a_later_one_counts(
+    tmp_path: Path, fails: int
+) -> None:
+    home, log = tmp_path / "home", tmp_path / "log"
+    command = [sys.executable, "-c", ROUNDS_FAIL, str(fails), "up", "--slots=1"]
+    with log.open("w") as output:
+        started = subprocess.Popen(
+            command, env={**os.environ, "ELASTANE_HOME": str(home)}, stdout=output, stderr=output, cwd=tmp_path
+        )
+    try:
+        if fails == 1:
+            until(lambda: "Elastane is up" in log.read_text())
+            assert "no space left" in log.read_text().partition("Elastane is up")[0]
+            started.send_signal(signal.SIGTERM)
+            assert started.wait(PATIENCE_S) == 0
+        else:
+            assert started.wait(PATIENCE_S) == 2
+            assert log.read_text().splitlines()[-1].endswith("did not start: no space left on the disk")
+            assert "Traceback" not in log.read_text()
+            assert "Elastane is up" not in log.read_text()
+    finally:
+        started.kill()
+    assert list(marked(home)) == []
+    assert not (home / "elastane.pid").exists()

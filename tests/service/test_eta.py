@@ -202,6 +202,24 @@ def test_the_end_of_a_suspended_job_is_foreseen_from_its_speed_and_from_those_be
         assert eta.low_s <= (w.row(first).ended_s or 0.0) <= eta.high_s
 
 
+def test_the_end_of_a_queued_job_whose_speed_is_known_is_foreseen(tmp_path: Path) -> None:
+    with world(tmp_path, nodes=1, slots=1, policy="fifo(mode=fit)") as w:
+        first = started(w, samples=3000, workers=1, retries=3)
+        w.pass_time(10.0)
+        second = w.submit(samples=2000, workers=1)
+        assert w.engine.fail(first)  # it is tried again, but the other has taken its place meanwhile
+        w.until_state(second, State.RUNNING)
+        w.pass_time(8.0)
+        assert w.state(first) is State.QUEUED
+        eta = w.line(first).eta
+        assert eta is not None
+        assert eta.low_s is not None
+        assert eta.high_s is not None
+        assert w.clock.now_s <= eta.low_s < eta.high_s
+        w.until_state(first, State.SUCCEEDED)
+        assert eta.low_s <= (w.row(first).ended_s or 0.0) <= eta.high_s
+
+
 def test_why_the_end_of_a_waiting_job_is_not_known_is_told(tmp_path: Path) -> None:
     with world(tmp_path, nodes=1, slots=1, policy="fifo(mode=fit)") as w:
         trained = put_aside(w)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pwd
+import socket
+import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +18,8 @@ from elastane.engines.local.job_users import user_name
 from elastane.engines.local.marked_processes import marked
 from service.apart import Apart, apart, until
 
+WALKING = Path(__file__).parent / "scripts" / "walking.py"
+WALK_S = 10.0
 PRYING = Path(__file__).parent / "scripts" / "prying.py"
 COUNTING = Path(__file__).parents[1] / "train" / "scripts" / "counting.py"
 
@@ -68,6 +75,100 @@ def test_a_job_opens_nothing_of_the_service_or_of_another_tenant(system: Apart) 
     assert len(users) == 1
     assert users.isdisjoint({0, answer["user"]})
     assert system.run("logs", training).returncode == 0  # the service itself reads on
+
+
+@pytest.mark.slow
+def test_a_job_that_walks_the_whole_machine_opens_nothing_of_the_service_or_of_another_tenant(
+    system: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside what must stay closed, three things are open and must be found: else the walk would see nothing."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter3-of-whoever-starts-it")
+    since_s = time.time()
+    system.up("--jobs-as=tenant")
+    ann, eve = system.user("ann", "vision"), system.user("eve", "nlp")
+    shared = Path("/dev/shm") / f"elastane-{system.tag}"
+    closed = f"umask 077; echo $SECRET > $HOME/a; echo $SECRET > {shared}-closed"
+    script = f"{closed}; umask 022; echo > {shared}-open; sleep 600"
+    hers = system.submit(ann, ["sh", "-c", script], env={"SECRET": "hunter2-of-ann"})
+    until(lambda: Path(f"{shared}-open").exists() and ann.job(hers).processes)
+    leaked = system.work / "leaked"
+    leaked.write_text("the token of a service: hunter3-of-whoever-starts-it")
+    leaked.chmod(0o644)
+    service = _processes_of_the_service(system)
+    assert len(service) > 1
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(f"\0elastane-{system.tag}")
+    listening.listen()
+    told = system.work / "told.json"
+    secrets = [
+        (system.home / "token").read_text().strip(),
+        "hunter2-of-ann",
+        "hunter3-of-whoever-starts-it",
+        *(_tokens(path) for path in system.home.rglob("*.json")),
+    ]
+    facts = {
+        "home": str(system.home),
+        "users": [pwd.getpwnam(user_name(system.tenant("vision"))).pw_uid],
+        "inodes": sorted({*_open_files(service), (leaked.stat().st_dev, leaked.stat().st_ino)}),
+        "sockets": sorted({*_sockets_of(service), f"@elastane-{system.tag}"}),
+        "secrets": [secret for secret in secrets if secret],
+        "since_s": since_s,
+    }
+    assert len(facts["inodes"]) > 1
+    assert len(facts["secrets"]) > 4
+    walking = system.submit(eve, [str(system.python), _copied(system, WALKING), str(told), f"{WALK_S:g}"])
+    part = told.with_suffix(".part")
+    part.write_text(json.dumps(facts))
+    part.chmod(0o644)
+    part.rename(told)
+    try:
+        until(lambda: eve.job(walking).state in ("succeeded", "failed"))
+    finally:
+        listening.close()
+        for name in ("open", "closed"):
+            Path(f"{shared}-{name}").unlink()
+    answer = json.loads(system.log(eve, walking))
+    assert answer["seen"] > 1000
+    assert answer["theirs"] == sorted([f"{shared}-open", str(leaked)])
+    assert answer["telling"] == [str(leaked)]
+    assert answer["sockets"] == [f"@elastane-{system.tag}"]
+    assert answer["command_lines"] == []
+
+
+def _processes_of_the_service(system: Apart) -> list[int]:
+    """The control plane and what runs for it as the same user: agents, supervisors, spare processes."""
+    up = int((system.home / "elastane.pid").read_text())
+    return [up, *(pid for pid, _ in marked(system.home) if _uid(pid) == os.geteuid())]
+
+
+def _open_files(pids: list[int]) -> set[tuple[int, int]]:
+    """Regular files that processes have open, by device and inode."""
+    found = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                facts = link.stat()
+                if stat.S_ISREG(facts.st_mode):
+                    found.add((facts.st_dev, facts.st_ino))
+    return found
+
+
+def _sockets_of(pids: list[int]) -> set[str]:
+    """Names of sockets of this machine that processes have, in the file system or without one (``@name``)."""
+    inodes = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                inodes.add(str(link.readlink()))
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return {line[7] for line in lines if len(line) > 7 and f"socket:[{line[6]}]" in inodes}
+
+
+def _tokens(path: Path) -> str:
+    """The token in a file of the service's, if there is one."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return str(json.loads(path.read_text()).get("token", ""))
+    return ""
 
 
 @pytest.mark.slow

@@ -63,9 +63,23 @@ metadata.version = version
 """
 
 
+_NOT_EVEN_IMPORTED = """
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+sys.meta_path.insert(0, Nothing())
+"""
+
+
 def without_torch(code: str) -> subprocess.CompletedProcess[str]:
-    """A process in which PyTorch cannot be found."""
-    return subprocess.run([sys.executable, "-c", _WITHOUT + code], capture_output=True, text=True, check=False)
+    """A process in which PyTorch cannot be found, nor imported."""
+    return subprocess.run(
+        [sys.executable, "-c", _WITHOUT + _NOT_EVEN_IMPORTED + code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_importing_costs_nothing_and_the_first_name_says_what_is_missing() -> None:
@@ -78,13 +92,17 @@ def test_importing_costs_nothing_and_the_first_name_says_what_is_missing() -> No
     assert "and there is none; install it with" in done.stdout
 
 
-def test_elastane_train_says_it_before_it_starts_anything(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--workers=2",), ("--kind=adaptive",)])
+def test_elastane_train_says_it_before_it_starts_anything(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """D29, the command line: one line with what to install, nothing begun, nothing left."""
     script = tmp_path / "script.py"
     script.write_text("import elastane.train as et\njob = et.init()\n")
     done = without_torch(
         f"import os; os.chdir({str(tmp_path)!r})\n"
-        f"sys.argv = ['elastane', 'train', {str(script)!r}]\nfrom elastane.cli.main import main\nmain()"
+        f"sys.argv = ['elastane', 'train', *{options!r}, {str(script)!r}]\n"
+        "from elastane.cli.main import main\nmain()"
     )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("error: elastane.train needs PyTorch")
+    assert done.stderr.endswith("pip install 'elastane[torch]'\n")
     assert list(tmp_path.iterdir()) == [script]

@@ -1,4 +1,7 @@
-"""A hostile job: does one deed, says so, and stays.  ``poison.py DEED SCRATCH SECONDS``."""
+"""A hostile job: does one deed, says so, and stays.  ``poison.py DEED SCRATCH SECONDS [adaptive]``.
+
+With ``adaptive`` it first becomes a worker of the training library, as far as that lets it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,10 @@ from benchmarks.live.scripts.poisons.place import DEEDS, Place
 __all__ = ["folders", "journals", "ports", "processes", "records", "substitutes"]
 
 name, scratch, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+if sys.argv[4:] == ["adaptive"]:
+    import elastane.train as et
+
+    et.init(seed=0)
 run = Path(os.environ["ELASTANE_RUN"])
 try:
     if run.name != "run":

@@ -91,6 +91,7 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
     # First what can fail because of what is asked for: agents and their processes would be left behind.
     listening = _listening(options)
     await plane.open()
+    served = False
     try:
         _first_token(home, store)
         app = create_app(LiveService(plane, warnings), accounts, _api(options))
@@ -107,7 +108,9 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
             insecure=options.insecure,
             listening=listening,
         ) as url:
-            await plane.first_round()  # who is told that we are up can rely on it
+            if not await _has_begun(plane, ending):
+                return
+            served = True
             write_text(home / URL, url)
             write_text(home / PID, str(os.getpid()))
             started(url, warnings)
@@ -124,12 +127,28 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
         (home / PID).unlink(missing_ok=True)
         with contextlib.suppress(ElastaneError):
             accounts.flush()
-        # Nobody asked us to end: jobs do not suffer from what broke here.
-        words = await plane.close(leave_running=not ending.done() or ending.result())
+        # Nobody asked us to end: jobs do not suffer from what broke here.  Without any there is nothing to leave.
+        leave_running = ending.result() if ending.done() else served or plane.has_work
+        words = await plane.close(leave_running=leave_running)
         with contextlib.suppress(OSError):
             write_text(home / LEFT, words)
         (home / URL).unlink(missing_ok=True)
         lock.release()
+
+
+async def _has_begun(plane: ControlPlane, ending: asyncio.Future[bool]) -> bool:
+    """Whether the first round was made, so that who is told that we are up can rely on it; False if we are to end.
+
+    Raises if no round can be made.
+    """
+    first = asyncio.ensure_future(plane.first_round())
+    waited: set[asyncio.Future[Any]] = {first, ending}
+    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+    if not first.done():
+        first.cancel()
+        return False
+    await first
+    return True
 
 
 def _listening(options: UpOptions) -> socket.socket:

@@ -60,7 +60,7 @@ def test_a_cluster_that_has_become_too_small_leaves_wishes_in_order() -> None:
         assert request.min_workers == request.max_workers == 2
 
 
-def test_a_rigid_job_has_one_size_and_may_not_be_touched() -> None:
+def test_a_command_has_one_size_and_may_not_be_touched() -> None:
     view = seen(job(1, 2, held=2, kind="command")).view
     assert view.jobs["j1"].request.max_workers == 2
     assert view.jobs["j1"].abilities is Ability.NONE

@@ -47,7 +47,7 @@ def test_what_fails_has_not_happened_in_memory_either(tmp_path: Path) -> None:
 def test_who_has_ended_is_dropped_and_who_is_held_again_is_no_longer_left_out(tmp_path: Path) -> None:
     with parts(tmp_path) as p:
         ended, kept = p.job(), p.job()
-        p.ledger.leave_out(kept.id, "it cannot be read")
+        p.ledger.leave_out(kept.row, "it cannot be read")
         assert "can be cancelled" in p.ledger.unread[kept.id]
         p.ledger.add(kept)
         with p.ledger.changing() as t:

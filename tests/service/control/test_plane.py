@@ -266,15 +266,15 @@ def test_slots_of_a_node_that_comes_back_are_free(tmp_path: Path) -> None:
 
 def test_a_node_that_is_drained_runs_empty_but_for_commands(tmp_path: Path) -> None:
     with world(tmp_path, interval_s=5.0) as w:
-        rigid = started(w, kind="command", samples=100_000)
-        (kept,) = w.row(rigid).grant.nodes  # type: ignore[union-attr]
+        command = started(w, kind="command", samples=100_000)
+        (kept,) = w.row(command).grant.nodes  # type: ignore[union-attr]
         (other,) = {"n0", "n1"} - {kept}
         w.service.move(ANN, moved := started(w, samples=100_000), kept)
         w.service.resume(ANN, moved)
         assert w.service.drain(ANN, kept, True).state == "draining"
         w.until(lambda: set(w.engine.workers_of(moved)) == {other})
-        assert w.engine.workers_of(rigid) == {kept: 1}
-        assert w.row(rigid).attempt == 1
+        assert w.engine.workers_of(command) == {kept: 1}
+        assert w.row(command).attempt == 1
         w.crash()
         assert {info.id: info.state for info in w.service.nodes()} == {kept: "draining", other: "up"}
         w.service.drain(ANN, kept, False)
@@ -373,11 +373,11 @@ def test_a_command_is_not_said_to_be_saved_by_a_shutdown(tmp_path: Path) -> None
         other = started(w, samples=3000, workers=1)
         w.pass_time(5.0)
         words = w.run(w.plane.close(leave_running=False))
-        saved, rigid = (
+        saved, command = (
             f"{other} was saved and goes on from there",
             f"{job} is a command: nothing of it was saved",
         )
-        assert words == f"{saved}; {rigid}, it starts over"
+        assert words == f"{saved}; {command}, it starts over"
         w._open()
         assert w.state(job) is State.QUEUED
         steps = w.service.job(job).life[-2:]

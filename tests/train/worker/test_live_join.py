@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 import torch
 from torch import nn
 
+from elastane.train.coordinator.wire import address
 from elastane.train.errors import MembershipChanged
 from elastane.train.reduce.gradients import GradientLayout
-from elastane.train.worker.live_join import ShadowSender, unscales_in_place, update_kinds
+from elastane.train.worker.live_join import ShadowSender, receiver, unscales_in_place, update_kinds
 from train.worker.replicas import OPTIMIZERS, STEPS_MAX, Donor, Follower, Make, ScaledDonor, join_while_training
 
 
@@ -91,10 +94,46 @@ def test_a_cancelled_stream_ends_the_following() -> None:
     assert isinstance(follower.wait(), MembershipChanged)
 
 
-def test_a_donor_without_the_token_is_not_followed() -> None:
+def test_a_donor_without_the_token_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiver, "DONOR_S", 0.5)
     make = OPTIMIZERS["adamw"]
     donor, follower = Donor(make), Follower(make)
     sender = ShadowSender(follower.receiver.address, "wrod", donor.state, donor.layout)
     sender.boundary(donor.step)
-    assert isinstance(follower.wait(), MembershipChanged)
+    raised = follower.wait()
+    assert isinstance(raised, MembershipChanged)
+    assert "only strangers" in str(raised)
     sender.cancel()
+
+
+@pytest.mark.parametrize("words", [b"GET / HTTP/1.0\r\n\r\n", b'{"type":"login","role":"shadow"}\n', b""])
+def test_strangers_who_come_before_the_donor_do_not_call_the_join_off(words: bytes) -> None:
+    make = OPTIMIZERS["adamw"]
+    donor, follower = Donor(make), Follower(make)
+    for _ in range(3):
+        with socket.create_connection(address(follower.receiver.address)) as stranger:
+            stranger.sendall(words)
+    sender = ShadowSender(follower.receiver.address, "word", donor.state, donor.layout)
+    sender.boundary(donor.step)
+    while not follower.caught_up.is_set() and follower.result is None and donor.step < STEPS_MAX:
+        donor.train(sender)
+        follower.caught_up.wait(0.02)
+    assert follower.caught_up.is_set()
+    sender.cancel()
+    sender.flush()
+    follower.wait()
+
+
+def test_strangers_are_bounded_in_number_and_a_join_can_be_called_off_among_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(receiver, "STRANGERS", 3)
+    for strangers, words in ((3, "only strangers"), (1, "called off")):
+        follower = Follower(OPTIMIZERS["adamw"])
+        for _ in range(strangers):
+            socket.create_connection(address(follower.receiver.address)).close()
+        if strangers == 1:
+            follower.receiver.interrupt()
+        raised = follower.wait()
+        assert isinstance(raised, MembershipChanged)
+        assert words in str(raised)

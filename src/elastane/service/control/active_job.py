@@ -60,6 +60,12 @@ class LiveJob:
             learned = Learned(row.kind)
         return cls(row, spec, learned, places_of(row.grant))
 
+    @classmethod
+    def unlooked(cls, row: JobRow) -> LiveJob:
+        """A job without anything that its owner or the job itself wrote: enough to end it and what it runs."""
+        row = replace(row, training={}, profile={})
+        return cls(row, parse_spec({"command": "true"}), Learned(row.kind), places_of(row.grant))
+
     def recall(self, memory: Memory, accelerator: str) -> None:
         """Take in what past jobs like it tell of its work and speed."""
         self.learned.recall(memory, accelerator)

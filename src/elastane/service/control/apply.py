@@ -152,7 +152,8 @@ class GrantApplier:
 
     def _free(self, besides: str) -> dict[str, int]:
         """Slots by node that nobody else may still be using."""
-        free = {name: node.gpus for name, node in self._cluster.answering.items()}
+        nodes = self._ledger.left_to_others(self._cluster.answering)
+        free = {name: node.gpus for name, node in nodes.items()}
         for job in self._ledger.live.values():
             if job.id == besides or not (job.places or job.row.grant):
                 continue

@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from math import ceil
 
+from elastane.cluster import Node
 from elastane.engines.contract import places_of
-from elastane.jobs.states import EDGES, Event, State
+from elastane.jobs.states import EDGES, HOLDING, Event, State
 from elastane.service.control.active_job import LiveJob
 from elastane.service.control.transitions import Outcome
 from elastane.service.history import Past
@@ -20,6 +22,7 @@ from elastane.service.store import Store, Transaction
 from elastane.service.store.rows import JobRow
 
 Clock = Callable[[], float]
+_MOST_GPUS = 1024
 
 
 class Ledger:
@@ -30,6 +33,7 @@ class Ledger:
         self._past, self._accelerator, self._clock = past, accelerator, clock
         self._live: dict[str, LiveJob] = {}
         self._unread: dict[str, str] = {}
+        self._left_places: dict[str, dict[str, int]] = {}
 
     @property
     def live(self) -> Mapping[str, LiveJob]:
@@ -44,11 +48,23 @@ class Ledger:
     def add(self, job: LiveJob) -> None:
         """Hold a job from now on; it is stored already."""
         self._unread.pop(job.id, None)
+        self._left_places.pop(job.id, None)
         self._live[job.id] = job
 
-    def leave_out(self, job_id: str, why: str) -> None:
+    def leave_out(self, row: JobRow, why: str) -> None:
         """Go on without a job, which stays as it is stored until it is cancelled or a start can read it."""
-        self._unread[job_id] = f"it is left alone until the next start: {why}; it can be cancelled"
+        self._unread[row.id] = f"{why}; it can be cancelled"
+        if row.state in HOLDING:
+            self._left_places[row.id] = {node: ceil(n * _gpus(row)) for node, n in places_of(row.grant).items()}
+
+    def left_to_others(self, nodes: Mapping[str, Node]) -> dict[str, Node]:
+        """These nodes without the slots of jobs that are not held here, but may still run."""
+        left = dict(nodes)
+        for places in self._left_places.values():
+            for name, slots in places.items():
+                if name in left:
+                    left[name] = replace(left[name], gpus=max(0, left[name].gpus - slots))
+        return left
 
     def drop_ended(self) -> None:
         """Hold no job any longer that has ended."""
@@ -91,3 +107,12 @@ class Ledger:
         after = EDGES[before].get(event, before)
         body = {"from": before.value, "to": after.value, "cause": event.name.lower(), "detail": words}
         t.append_event("state", row.id, {**body, "attempt": row.attempt, "workers": places_of(row.grant)})
+
+
+def _gpus(row: JobRow) -> float:
+    """Slots that one worker of a job takes, as far as its stored spec says so in plain numbers."""
+    workers = row.spec.get("workers")
+    inner = workers.get("resources") if isinstance(workers, Mapping) else None
+    said = row.spec.get("resources") or inner
+    gpus = said.get("gpus", 1) if isinstance(said, Mapping) else 1
+    return float(gpus) if isinstance(gpus, int | float) and 0 <= gpus <= _MOST_GPUS else 1.0

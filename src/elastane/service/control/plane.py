@@ -27,6 +27,7 @@ from elastane.service.control.containment import Containment
 from elastane.service.control.crash_suspects import Suspects
 from elastane.service.control.engine_driver import EngineDriver
 from elastane.service.control.facts import Seen
+from elastane.service.control.first_round import FirstRound
 from elastane.service.control.housekeeping import Housekeeping
 from elastane.service.control.ingest import ReportIngest
 from elastane.service.control.ledger import Ledger
@@ -88,8 +89,7 @@ class ControlPlane:
         )
         self.changed = asyncio.Condition()
         """Notified after every round."""
-        self.settled = asyncio.Event()
-        """Set once the first round was made."""
+        self._first = FirstRound()
         self._recovery = Recovery(ledger, containment, suspects, clock)
         self._unusable = [problem for problem in (no_policy, no_shadow) if problem]
         self._housekeeping = Housekeeping(store, clock)
@@ -149,6 +149,14 @@ class ControlPlane:
         """Tell the engine what is wanted of a job that has processes."""
         self.driver.ensure(job)
 
+    def release(self, row: JobRow) -> None:
+        """Look again at a job that was set aside, at its owner's place in the queue and with what it runs."""
+        self._recovery.release(row)
+        job = self.live.get(row.id)
+        if job is not None:
+            self.driver.ensure(job)
+            self._recovery.find_workers(self.engine)
+
     def known_nodes(self) -> Mapping[str, Node]:
         """All nodes there should be, whether they answer or not."""
         return self.cluster.known()
@@ -185,8 +193,11 @@ class ControlPlane:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         told = [] if leave_running else await self._suspend_all()
         await self.engine.close(leave_running=leave_running)
-        self.ingest.take(self.engine.reports())
-        self.ingest.store_training(force=True)
+        try:
+            self.ingest.take(self.engine.reports())
+            self.ingest.store_training(force=True)
+        except StoreError as error:  # jobs keep their own reports: the next control plane hears them again
+            log.warning("%s", error)
         self.store.close()
         return "jobs train on" if leave_running else left_behind(job for job in told if job.id in self.live)
 
@@ -194,6 +205,8 @@ class ControlPlane:
         """Save everything that can be saved; it goes on when a control plane takes this home up again."""
         self.ingest.take(self.engine.reports())
         told = [job for job in self.live.values() if job.row.grant is not None]
+        if not told:
+            return told
         with self.store.transaction() as t:
             for job in self.live.values():
                 if job.row.state in _SAVED_AT_SHUTDOWN:
@@ -210,10 +223,13 @@ class ControlPlane:
         await asyncio.gather(*self._tasks)
 
     async def first_round(self) -> None:
-        """Returns when one has been made, or the loop has ended."""
-        waiting = asyncio.ensure_future(self.settled.wait())
-        await asyncio.wait({waiting, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        """Returns when one has been made; raises if none can be made."""
+        await self._first.wait(self._tasks)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a job has, or may have, processes."""
+        return any(job.holding for job in self.live.values()) or bool(self.unread)
 
     # Its loop.
 
@@ -227,7 +243,6 @@ class ControlPlane:
             await self.wakeup.wait(self._nap_s())
             began_s = time.monotonic()
             await self._guarded_round()
-            self.settled.set()
             # However much there is to do, most of the time belongs to those who ask.
             await asyncio.sleep(_REST * (time.monotonic() - began_s))
 
@@ -238,13 +253,18 @@ class ControlPlane:
         except StaleControlPlane:
             raise
         except StoreError as error:  # a full disk, say: what is stored is still good, and jobs go on
-            self.decisions.complain(str(error))
             log.warning("%s", error)
-            await asyncio.sleep(_AGAIN_S)
+            await self._after_failure(str(error))
         except Exception as error:
-            self.decisions.complain(f"a round failed: {type(error).__name__}: {error}")
             log.exception("a round failed; it is made again")
-            await asyncio.sleep(_AGAIN_S)
+            await self._after_failure(f"a round failed: {type(error).__name__}: {' '.join(str(error).split())}")
+        else:
+            self._first.made()
+
+    async def _after_failure(self, problem: str) -> None:
+        self.decisions.complain(problem)
+        self._first.failed(problem)
+        await asyncio.sleep(_AGAIN_S)
 
     async def round(self) -> None:
         """Hear what happened, decide if there is reason to, and bring it about."""
@@ -258,7 +278,8 @@ class ControlPlane:
         if not self.past.complete:
             self.wakeup.again()  # there is more to read, and nothing to wait for
         if trigger := self.wakeup.take_trigger() or ("tick" if self.rounds.is_due(now_s) else ""):
-            await self.decisions.decide(trigger)
+            with self.wakeup.answering(trigger):
+                await self.decisions.decide(trigger)
         self.ingest.store_training()
         await self._housekeeping.keep()
         self.suspects.clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import replace
 
 from elastane.engines.contract import Engine
 from elastane.errors import ElastaneError
@@ -15,6 +14,7 @@ from elastane.service.control.crash_suspects import FAILED, Suspects
 from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.transitions import LONGEST_BACKOFF_S, overlap, retry_at_s
 from elastane.service.store.rows import JobRow
+from elastane.service.wording import counted
 
 log = logging.getLogger("elastane")
 
@@ -29,8 +29,15 @@ class Recovery:
 
     def take_up_jobs(self) -> None:
         """Hold all jobs again that have not ended."""
-        for row in self._ledger.store.active():
+        rows = self._ledger.store.active()
+        self._suspects.keep_only({row.id for row in rows})
+        for row in rows:
             self._take_up(row)
+
+    def release(self, row: JobRow) -> None:
+        """Look at a job again that was set aside; if it still cannot be read, it stays out."""
+        self._suspects.release(row.id)
+        self._take_up(row)
 
     def judge_suspects(self, accelerator: str) -> None:
         """Set aside whom two starts in a row died over; if it is not known over whom, look at one after the other."""
@@ -49,14 +56,10 @@ class Recovery:
                 job.places = overlap(job.places, there)
 
     def _take_up(self, row: JobRow) -> None:
-        """Hold a job again, unless it can be read no more or too many control planes died over it."""
-        strikes = self._suspects.strikes(row.id)
-        if strikes >= FAILED and row.state not in HOLDING:  # it has no processes that could be ended
-            self._leave_out(row, f"Elastane died {strikes} times over it while starting")
+        """Hold a job again, unless it can be read no more or a start died over it."""
+        if self._suspects.strikes(row.id):
+            self._set_aside(row)
             return
-        if strikes:  # what it had reported is the likely cause
-            log.warning("Elastane died over job %s while starting; what was learned of it is forgotten", row.id)
-            row = replace(row, training={}, profile={})
         try:
             with self._suspects.looking_at(row.id):
                 job = LiveJob.of(row)
@@ -65,8 +68,24 @@ class Recovery:
                 self._ledger.add(job)
         except Exception as error:  # whatever an earlier version, or a job, left there
             words = " ".join(str(error).split())[:200]
-            self._leave_out(row, f"what is stored of it cannot be read ({words})")
+            self._leave_out(
+                row, f"is left alone until the next start: what is stored of it cannot be read ({words})"
+            )
+
+    def _set_aside(self, row: JobRow) -> None:
+        """Without looking at it; with two deaths on its account its processes, if it has any, are ended."""
+        if self._suspects.strikes(row.id) >= FAILED and row.state in HOLDING:
+            self._ledger.add(LiveJob.unlooked(row))
+            return
+        deaths = counted(self._suspects.strikes(row.id), "start")
+        when = "" if self._suspects.strikes(row.id) >= FAILED else "the next start tries it again; "
+        self._leave_out(
+            row,
+            f"is set aside: {deaths} of Elastane died while looking at it; "
+            f"{when}an administrator's 'elastane resume {row.id}' does so now",
+        )
 
     def _leave_out(self, row: JobRow, why: str) -> None:
-        self._ledger.leave_out(row.id, why)
-        self.problems.append(f"job {row.id} is left alone until the next start: {why}")
+        log.warning("job %s %s", row.id, why)
+        self._ledger.leave_out(row, f"it {why}")
+        self.problems.append(f"job {row.id} {why}")

@@ -103,7 +103,7 @@ class DecisionRound:
         """What a decision would be made from now, besides the jobs."""
         return Situation(
             now_s=self._clock(),
-            nodes=self._cluster.usable(),
+            nodes=self._ledger.left_to_others(self._cluster.usable()),
             known=self._cluster.known().keys(),
             trigger=trigger,
             memory=memory,

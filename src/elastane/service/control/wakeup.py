@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 
 
 class Wakeup:
@@ -31,6 +32,15 @@ class Wakeup:
         """The reason for a decision that is made now; from then on none is due."""
         trigger, self._trigger = self._trigger, ""
         return trigger
+
+    @contextlib.contextmanager
+    def answering(self, trigger: str) -> Iterator[None]:
+        """While a decision is made for a reason; a reason that got no answer stands."""
+        try:
+            yield
+        except BaseException:
+            self.poke(trigger)
+            raise
 
     def round_begins(self) -> None:
         """Forget who asked for this round; whoever asks from now on gets another."""

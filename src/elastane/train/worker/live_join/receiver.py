@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +22,9 @@ from elastane.train.worker.digest import digest
 from elastane.train.worker.live_join.frames import LOGIN_S, ROLE, UNANSWERED_S, Incoming, received
 from elastane.train.worker.replica_state import TrainingState
 from elastane.train.worker.state_codec import unpack
+
+STRANGERS, STRANGER_S, DONOR_S = 20, 2.0, 20.0
+"""How many may come before the donor, how long each may be silent, and how long after the first the donor may come."""
 
 
 class _Replay:
@@ -95,9 +100,11 @@ class ShadowReceiver:
         self._listener = socket.create_server((host, 0))
         self.address = f"{host}:{self._listener.getsockname()[1]}"
         self._connection: socket.socket | None = None
+        self._called_off = threading.Event()
 
     def interrupt(self) -> None:
         """End a ``follow`` that is under way (from another thread)."""
+        self._called_off.set()
         connection, self._connection = self._connection, None
         for end in (connection, self._wake_connection() if connection is None else None):
             if end is not None:
@@ -106,7 +113,7 @@ class ShadowReceiver:
                 end.close()
 
     def _wake_connection(self) -> socket.socket | None:
-        """A connection to ourselves without a token ends an ``accept``."""
+        """A connection to ourselves ends an ``accept``."""
         with contextlib.suppress(OSError):
             return socket.create_connection(address(self.address), timeout=1.0)
         return None
@@ -146,19 +153,45 @@ class ShadowReceiver:
             return False
 
     def _frames(self, gradients: Tensor, device: Device) -> Iterator[Incoming]:
-        connection, _ = self._listener.accept()
-        with connection:
-            end_when_half_open(connection, UNANSWERED_S)
-            self._connection = connection
-            if not self._trusts(connection):
+        try:
+            with self._donor() as connection:
+                end_when_half_open(connection, UNANSWERED_S)
+                yield from received(connection, gradients, device)
+        finally:
+            self._connection = None
+            self._called_off.clear()
+
+    def _donor(self) -> socket.socket:
+        """The connection of the donor; strangers who come before are sent away.
+
+        Raises MembershipChanged if it is called off, or there were strangers only: too many, or for too long.
+        """
+        self._listener.settimeout(None)
+        for _ in range(STRANGERS):
+            with contextlib.suppress(TimeoutError):
+                connection, _address = self._listener.accept()
+                connection.settimeout(None)
+                self._connection = connection
+                if not self._called_off.is_set() and self._trusts(connection) and not self._called_off.is_set():
+                    return connection
+                self._connection = None
+                connection.close()
+            if self._called_off.is_set():
                 raise MembershipChanged("called off")
-            yield from received(connection, gradients, device)
-        self._connection = None
+            if (
+                self._listener.gettimeout() is None
+            ):  # it was a stranger, or the donor went: one will come soon, or never
+                deadline = time.monotonic() + DONOR_S
+            left_s = deadline - time.monotonic()
+            if left_s <= 0.0:
+                break
+            self._listener.settimeout(left_s)
+        raise MembershipChanged("only strangers came to where the donor was expected")
 
     def _trusts(self, connection: socket.socket) -> bool:
         """Whether it is the donor: somebody who knows the token of this job's workers, as we do."""
         with contextlib.suppress(OSError):
-            login = decode(short_line(connection, LOGIN_S))
+            login = decode(short_line(connection, STRANGER_S))
             if login is not None and login["type"] == "login" and login.get("role") == ROLE:
                 side = ServerLogin(login, self._token, self._listener.getsockname()[1])
                 connection.sendall(side.challenge())
