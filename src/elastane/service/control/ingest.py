@@ -186,9 +186,11 @@ class ReportIngest:
         return at_s if math.isfinite(at_s) and 0.0 <= at_s <= now_s + _AHEAD_S else now_s
 
     def look_at_nodes(self) -> None:
-        """Notice nodes that have come or gone; workers on those that have gone are gone with them."""
-        if self._cluster.look():
-            there = self._cluster.answering
+        """Notice nodes that have come, gone or changed; workers on those that were away are gone with them."""
+        look = self._cluster.look()
+        if look.changed:
+            there = self._cluster.answering.keys() - look.restarted
             for job in self._ledger.live.values():
-                job.places = {node: count for node, count in job.places.items() if node in there}
+                if not job.places.keys() <= there:
+                    job.places = {node: count for node, count in job.places.items() if node in there}
             self._wakeup.poke("node")

@@ -64,7 +64,7 @@ class ControlPlane:
         policy, no_policy = _stored_policy(store, "policy")
         shadow, no_shadow = _stored_policy(store, "shadow")
         self.wakeup = Wakeup()
-        self.cluster = cluster = ClusterState(engine, store)
+        self.cluster = cluster = ClusterState(engine, store, clock, settings.forget_after_s)
         self.past = Past(store)
         self.ledger = ledger = Ledger(store, self.past, cluster.accelerator, clock)
         self.suspects = suspects = Suspects(settings.home)
@@ -173,7 +173,7 @@ class ControlPlane:
         layout = Layout(self.known_nodes(), asked.cores, asked.interval_s, asked.min_run_s)
         with self.store.transaction() as t:
             t.set_setting("layout", layout.to_json())
-        self._recovery.judge_suspects(self.cluster.accelerator())
+        self._recovery.judge_suspects(self.cluster.types())
         self.driver.ensure_all()
         self._recovery.find_workers(self.engine)
         self.wakeup.poke("start")
