@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from elastane.engines.contract import Attempt, places_of
@@ -18,6 +19,7 @@ from elastane.scheduling.views import job_view
 from elastane.service.control.evidence import LiveEvidence
 from elastane.service.control.job_measurements import Learned
 from elastane.service.control.near_end import Finish
+from elastane.service.control.type_sizes import most_workers
 from elastane.service.run_kinds import kind_of
 from elastane.service.store.rows import JobRow
 
@@ -128,6 +130,10 @@ class LiveJob:
         return math.ceil(workers * self.worker.gpus)
 
     # What it states to the scheduling kernel.
+
+    def most(self, slots: Mapping[str, int]) -> int:
+        """The most workers that it could have in a cluster with so many slots of each accelerator type."""
+        return most_workers(slots, self.spec.accelerators, self.worker.gpus)
 
     def request(self, most: int) -> Request:
         """What its owner asked for; ``most`` workers are all that the cluster could ever give."""

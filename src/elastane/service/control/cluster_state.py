@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from elastane.cluster import Node
 from elastane.engines.contract import Engine, NodeFacts
+from elastane.service.control.core_sharing import CPU, Machines
 from elastane.service.control.seen_nodes import SeenNodes, keep
 from elastane.service.store import Store
 
 State = Literal["up", "suspect", "draining", "leaving", "unfit", "lost"]
 _NOTHING = NodeFacts()
-CPU = "cpu"
 FORGET_AFTER_S = 3600.0
 """How long a node is shown as lost that nobody declared."""
 
@@ -58,6 +58,7 @@ class ClusterState:
         self._standing: Mapping[str, Standing] = {}
         self._facts: Mapping[str, NodeFacts] = {}
         self._types: tuple[str, ...] = ()
+        self._machines: Machines | None = None
 
     @property
     def draining(self) -> frozenset[str]:
@@ -147,6 +148,19 @@ class ClusterState:
         """All accelerator types of known nodes, in the order in which they came; ``cpu`` if there are no nodes."""
         return self._types or _types_of(self.known())
 
+    def type_of(self, nodes: Iterable[str]) -> str | None:
+        """The one accelerator type of these nodes, as of the last look; None if they are of several, or unknown."""
+        if len(self.types()) == 1:
+            return self.accelerator()
+        kinds = {self._answering[node].gpu_type for node in nodes if node in self._answering}
+        return kinds.pop() if len(kinds) == 1 else None
+
+    def machines(self) -> Machines:
+        """Which of the known nodes share cores."""
+        if self._machines is None:
+            self._machines = Machines.found(self.known(), self._engine.node_facts())
+        return self._machines
+
     def word(self) -> str:
         """The type by which reasons are worded: ``cpu`` only if nothing else is there."""
         return next((kind for kind in self.types() if kind != CPU), CPU)
@@ -179,7 +193,7 @@ class ClusterState:
         self._seen.remember(seen)
         self._answering, self._facts, self._standing = nodes, facts, standing
         if new or changed or not self._types:
-            self._types = _types_of(self.known())
+            self._types, self._machines = _types_of(self.known()), None
         return Look(changed, restarted)
 
     def _stand(self, nodes: Mapping[str, Node], facts: Mapping[str, NodeFacts]) -> dict[str, Standing]:

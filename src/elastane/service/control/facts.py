@@ -21,7 +21,7 @@ from elastane.service.control.job_measurements import fit_together
 from elastane.service.control.near_end import left_alone
 from elastane.service.control.quotas import Allowance, allowances
 from elastane.service.control.requested_places import as_it_is, place_is_taken, place_of, words
-from elastane.service.control.type_sizes import most_workers, slots_by_type
+from elastane.service.control.type_sizes import slots_by_type
 from elastane.service.messages import QuotaInfo
 
 Facts = dict[str, JobFacts]
@@ -91,7 +91,7 @@ def _stated(
         elif job.retry_s > now_s:
             withheld[job.id] = f"it failed and is tried again in {job.retry_s - now_s:.0f} s"
         else:
-            most = most_workers(slots, job.spec.accelerators, job.worker.gpus)
+            most = job.most(slots)
             facts = left_alone(job, job.facts(most, accelerators), now_s, _until_s(job, leaving))
             if facts.settled and not job.leaving and job.row.pinned_node in leaving:
                 facts = replace(facts, settled=False)
