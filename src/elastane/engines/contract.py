@@ -16,7 +16,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
-from elastane.accelerators import Accelerator
 from elastane.cluster import Grant, Node
 from elastane.jobs.declared import Declared
 from elastane.jobs.parts import Interpreter
@@ -153,27 +152,28 @@ class WorkerFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What an engine knows of a node beside its size; everything may be left unsaid."""
+    """What an engine knows of a node besides what policies see of it (``Node``)."""
 
     incarnation: str = ""
-    """Another one means that the node was away in between, and that what ran there is gone."""
+    """The random name of whoever runs the node now; another one means that everything on it has ended."""
     address: str = ""
-    """Where other nodes reach it; nodes at one address stand on one machine."""
+    """Where other nodes reach it; empty for a node of the head itself.  Nodes at one address are one machine."""
     pool: str = ""
-    """The pool that it came from; empty for one that nobody can give back."""
-    accelerators: tuple[Accelerator, ...] = ()
+    """The pool that it came from, as whoever supplies machines calls it; empty for one that nobody gives back."""
+    accelerators: tuple[str, ...] = ()
+    """The ids of its accelerators, if it has any."""
     unfit: str = ""
-    """Why nothing may be placed there, its versions for instance; empty if it is fit."""
+    """Why nothing may be placed there, if so."""
     suspect: bool = False
-    """It has been silent for a moment: nothing new is placed there until it is heard of, or lost."""
+    """Whether it has been silent for a while: nothing new is placed there, nothing is taken away."""
     leaving_s: float | None = None
-    """When it will be taken away, in Unix seconds; None if nobody has said so."""
+    """In how many seconds it will be taken away, if that is known; counted from when it was first said."""
     cores: int = 0
-    """Cores of its machine; 0 if that is not known."""
+    """Cores of its machine, where ``Node`` does not account them; 0 if that is not known."""
     memory_gb: float = 0.0
-    """Main memory of its machine; 0 if that is not known."""
+    """Main memory of its machine, likewise."""
     declared: bool = False
-    """It belongs to the cluster whether it answers or not, and so is never forgotten."""
+    """Whether it belongs to the cluster even while it is away for long: it is never forgotten."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elastane.cluster import Node
 from elastane.engines.contract import NodeFacts
 from elastane.errors import ElastaneError
-from elastane.service.control.core_sharing import Machines
+from elastane.service.control.core_sharing import HEAD, Machines
 from elastane.service.store import Store
 
 
@@ -58,9 +58,9 @@ class Layout:
 
 
 def _uniform(slots: int, kept: Mapping[str, Any]) -> dict[str, Any]:
-    return {"slots": slots, "accelerator": kept["accelerator"], "machine": "here", "cores": kept["cores"]}
+    return {"slots": slots, "accelerator": kept["accelerator"], "machine": HEAD, "cores": kept["cores"]}
 
 
 def _node(name: str, row: Mapping[str, Any]) -> Node:
-    size = {"gpu_memory_gb": float(row["memory_gb"])} if "memory_gb" in row else {}
-    return Node(name, int(row["slots"]), row["accelerator"], **size)
+    node = Node(name, int(row["slots"]), row["accelerator"])
+    return replace(node, gpu_memory_gb=float(row["memory_gb"])) if "memory_gb" in row else node

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from elastane.accelerators import Accelerator
 from elastane.cluster import Node
 from elastane.engines.contract import (
     Attempt,
@@ -40,7 +39,6 @@ from elastane.engines.local.upgrade_home import take_up
 from elastane.errors import ElastaneError
 from elastane.jobs.parts import Interpreter
 
-_HERE = "127.0.0.1"
 _NODES_S = 10.0
 _LISTEN_S = 0.5
 _END_S = 15.0
@@ -57,9 +55,9 @@ class LocalEngine:
         jobs_as: JobsAs | None = None,
     ) -> None:
         """``devices`` are the names of the accelerators of each node that has any."""
-        self._facts = {name: _facts(name, node, (devices or {}).get(name, ())) for name, node in nodes.items()}
         self._jobs_as = jobs_as or JobsAs()
         numbers = devices or {}
+        self._facts = {name: _facts(name, numbers.get(name, ())) for name in nodes}
         self._layout = Layout(home)
         self._nodes = dict(nodes)
         self._news = asyncio.Event()
@@ -207,13 +205,12 @@ class LocalEngine:
         }
 
 
-def _facts(name: str, node: Node, devices: Sequence[str]) -> NodeFacts:
+def _facts(name: str, devices: Sequence[str]) -> NodeFacts:
     """A virtual node's facts: all stand on this machine, and share its cores where slots are no devices."""
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     return NodeFacts(
-        incarnation=name,
-        address=_HERE,
-        accelerators=tuple(Accelerator(device, node.gpu_type, node.gpu_memory_gb) for device in devices),
+        name,
+        accelerators=tuple(devices),
         cores=len(os.sched_getaffinity(0)),
         memory_gb=memory_gb,
         declared=True,

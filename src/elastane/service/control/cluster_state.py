@@ -15,6 +15,8 @@ from elastane.service.store import Store
 
 State = Literal["up", "suspect", "draining", "leaving", "unfit", "lost"]
 _NOTHING = NodeFacts()
+_SOONER_S = 1.0
+"""By how much a node must be leaving sooner than it said for that to be news."""
 FORGET_AFTER_S = 3600.0
 """How long a node is shown as lost that nobody declared."""
 
@@ -98,9 +100,10 @@ class ClusterState:
 
     def standing(self, name: str) -> Standing:
         """How a node stands now."""
-        if name not in self._engine.nodes():
+        facts = self.facts(name)
+        if name not in self._engine.nodes() and not facts.unfit:
             return Standing("lost", self._seen.since_s(name))
-        return _standing(self.facts(name), name in self._draining or name in self._retiring)
+        return self._judge(name, facts)
 
     def usable(self, held: Callable[[], Mapping[str, int]] = dict) -> dict[str, Node]:
         """Those that answer now, as a policy may use them; ``held`` are the slots of each in use.
@@ -115,8 +118,8 @@ class ClusterState:
         used = held() if any(how.state in ("suspect", "unfit") for how in special.values()) else {}
         found = {}
         for name, node in there.items():
-            how = special.get(name)
-            if how is None:
+            how = special.get(name, _UP)
+            if how.state == "up":
                 found[name] = node
             elif how.state in ("draining", "leaving") or (how.state == "unfit" and used.get(name)):
                 found[name] = replace(node, draining=True)
@@ -198,13 +201,25 @@ class ClusterState:
 
     def _stand(self, nodes: Mapping[str, Node], facts: Mapping[str, NodeFacts]) -> dict[str, Standing]:
         """How those stand that are there but not simply up."""
-        empties = self._draining | self._retiring
-        found = {}
-        for name in nodes:
-            how = _standing(facts.get(name, _NOTHING), name in empties)
-            if how.state != "up":
-                found[name] = how
-        return found
+        found = {name: self._judge(name, facts.get(name, _NOTHING)) for name in nodes}
+        return {name: how for name, how in found.items() if how.state != "up"}
+
+    def _judge(self, name: str, facts: NodeFacts) -> Standing:
+        """How a node stands that is there."""
+        if facts.unfit:
+            return Standing("unfit", None, facts.unfit)
+        if facts.suspect:
+            return Standing("suspect")
+        if facts.leaving_s is not None:
+            return Standing("leaving", self._gone_by_s(name, facts.leaving_s))
+        return Standing("draining") if name in self._draining or name in self._retiring else _UP
+
+    def _gone_by_s(self, name: str, leaving_s: float) -> float:
+        """When a node will be taken away: counted from when it was first said, unless it is sooner by now."""
+        stood, said_s = self._standing.get(name, _UP), self._clock() + leaving_s
+        if stood.state != "leaving" or stood.moment_s is None:
+            return said_s
+        return said_s if said_s < stood.moment_s - _SOONER_S else stood.moment_s
 
     def _is_over(self, name: str, gone_s: float) -> bool:
         """Whether a node is gone for so long that nobody wants to see it any more."""
@@ -214,16 +229,6 @@ class ClusterState:
 
 
 _UP = Standing("up")
-
-
-def _standing(facts: NodeFacts, empties: bool) -> Standing:
-    if facts.unfit:
-        return Standing("unfit", None, facts.unfit)
-    if facts.suspect:
-        return Standing("suspect")
-    if facts.leaving_s is not None:
-        return Standing("leaving", facts.leaving_s)
-    return Standing("draining") if empties else _UP
 
 
 def _types_of(nodes: Mapping[str, Node]) -> tuple[str, ...]:

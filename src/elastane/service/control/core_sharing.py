@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -9,7 +10,17 @@ from elastane.cluster import Node
 from elastane.engines.contract import NodeFacts
 from elastane.simcore.physics import core_share
 
-CPU = "cpu"
+CPU, HEAD = "cpu", "head"
+
+
+def cores_of(node: Node, facts: NodeFacts) -> int:
+    """Cores of the machine that a node stands on; 0 if that is not known."""
+    return facts.cores or (int(node.cpus) if math.isfinite(node.cpus) else 0)
+
+
+def memory_of(node: Node, facts: NodeFacts) -> float:
+    """Main memory of the machine, in GB; 0 if that is not known."""
+    return facts.memory_gb or (node.memory_gb if math.isfinite(node.memory_gb) else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +38,12 @@ class Machines:
         cores: dict[str, int] = {}
         slots: dict[str, int] = {}
         for name, node in nodes.items():
-            known = facts.get(name)
-            if node.gpu_type != CPU or known is None or not known.cores:
+            known = facts.get(name, NodeFacts())
+            count = cores_of(node, known)
+            if node.gpu_type != CPU or not count:
                 continue
-            machine = known.address or name
-            of[name], cores[machine] = machine, known.cores
+            machine = known.address or HEAD
+            of[name], cores[machine] = machine, max(count, cores.get(machine, 0))
             slots[machine] = slots.get(machine, 0) + node.gpus
         return cls(of, cores, slots)
 

@@ -176,7 +176,7 @@ class ReportIngest:
         now_s = self._clock()
         return at_s if math.isfinite(at_s) and 0.0 <= at_s <= now_s + _AHEAD_S else now_s
 
-    def look_at_nodes(self) -> None:
+    def look_at_nodes(self) -> bool:
         """Notice nodes that have come, gone or changed; workers on those that were away are gone with them."""
         look = self._cluster.look()
         if look.changed:
@@ -185,3 +185,4 @@ class ReportIngest:
                 if not job.places.keys() <= there:
                     job.places = {node: count for node, count in job.places.items() if node in there}
             self._wakeup.poke("node")
+        return look.changed

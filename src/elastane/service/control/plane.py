@@ -252,7 +252,9 @@ class ControlPlane:
         """Hear what happened, decide if there is reason to, and bring it about."""
         self.wakeup.round_begins()
         await self.ingest.take_in_turns()
-        self.ingest.look_at_nodes()
+        if self.ingest.look_at_nodes():
+            with self.store.transaction() as t:
+                self._record_cluster(t)
         now_s = self.clock()
         self._follow_clock(now_s)
         self._retry(now_s)
