@@ -40,8 +40,9 @@ class LiveService:
             cluster.policy,
             cluster.quotas,
         )
+        self.pools = cluster.pools
         self.events, self.wait_for_events, self.gauges = cluster.events, cluster.wait_for_events, cluster.gauges
 
         change = ClusterCommands(plane, cluster)
-        self.drain, self.set_quota = change.drain, change.set_quota
+        self.drain, self.set_quota, self.set_pool = change.drain, change.set_quota, change.set_pool
         self.set_policy, self.set_shadow = change.set_policy, change.set_shadow

@@ -98,6 +98,10 @@ class ClusterState:
         """What the engine says of a node now."""
         return self._engine.node_facts().get(name, _NOTHING)
 
+    def pool_of(self, name: str) -> str:
+        """The pool that a node came from, as of the last look; empty for none."""
+        return self._facts.get(name, _NOTHING).pool
+
     def standing(self, name: str) -> Standing:
         """How a node stands now."""
         facts = self.facts(name)

@@ -31,6 +31,7 @@ from elastane.service.control.housekeeping import Housekeeping
 from elastane.service.control.ingest import ReportIngest
 from elastane.service.control.ledger import Ledger
 from elastane.service.control.policy_runner import PolicyRunner, ShadowPolicy
+from elastane.service.control.pool_scaler import PoolScaler
 from elastane.service.control.recovery import Recovery
 from elastane.service.control.round import DecisionRound, Rounds
 from elastane.service.control.settings import ControlSettings
@@ -84,6 +85,7 @@ class ControlPlane:
             policy or make_policy(settings.policy),
             ShadowPolicy(shadow) if shadow is not None else None,
         )
+        self.scaler = PoolScaler(ledger, engine, cluster, self.wakeup, lambda: self.decisions.unplaced, clock)
         self.changed = asyncio.Condition()
         """Notified after every round."""
         self.settled = asyncio.Event()
@@ -263,6 +265,7 @@ class ControlPlane:
             self.wakeup.again()  # there is more to read, and nothing to wait for
         if trigger := self.wakeup.take_trigger() or ("tick" if self.rounds.is_due(now_s) else ""):
             await self.decisions.decide(trigger)
+        self.scaler.scale()
         self.ingest.store_training()
         await self._housekeeping.keep()
         self.suspects.clear()

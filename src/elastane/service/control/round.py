@@ -71,6 +71,7 @@ class DecisionRound:
         self._settings, self._ledger, self._cluster, self._clock = settings, ledger, cluster, clock
         self._runner, self._applier, self._driver, self._containment = runner, applier, driver, containment
         self._policy, self._shadow = policy, shadow
+        self._unplaced: frozenset[str] = frozenset()
         self._rounds = Rounds(remembered(ledger.store.setting("memory"), policy))
 
     @property
@@ -87,6 +88,11 @@ class DecisionRound:
     def rounds(self) -> Rounds:
         """What is known of decisions so far."""
         return self._rounds
+
+    @property
+    def unplaced(self) -> frozenset[str]:
+        """Jobs that the last decision could have given something and did not."""
+        return self._unplaced
 
     def use_policy(self, policy: Policy, memory: object = None) -> None:
         """Decide by another policy from now on; what the last one kept would mean nothing to it."""
@@ -144,6 +150,7 @@ class DecisionRound:
         self._rounds.due_s = self._clock() + (self._settings.interval_s or self._policy.needs.period_s or 30.0)
         self._rounds.wake_s = ()
         if not self._ledger.live:
+            self._unplaced = frozenset()
             return
         policy, shadow = self._policy, self._shadow
         seen = self.seen_by(policy, self._rounds.memory, trigger)
@@ -179,6 +186,7 @@ class DecisionRound:
         rounds.last_ms, rounds.problem, rounds.memory = answer.took_ms, "", kept["memory"]
         rounds.wake_s = tuple(answer.plan.wake_s)
         reasons = {**answer.waiting, **seen.withheld}
+        self._unplaced = frozenset(answer.waiting)
         for job in self._ledger.live.values():
             job.waiting = self._applier.shown(job, reasons.get(job.id, "")) if job.row.grant is None else ""
             if waits(job):
