@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from elastane.service.messages import JobSummary
 from elastane.service.protocol import Principal
 from elastane.service.store import JobRow, Store
 from elastane.testing.engines.fake_engine import FakeEngine
+from elastane.testing.engines.fake_nodes import FakePool
 from elastane.testing.engines.fake_work import Delays
 from elastane.train.reports.events import Stepped
 
@@ -73,11 +74,14 @@ class World:
         slots: int = 2,
         policy: str = "elastane",
         delays: Delays = DELAYS,
+        machines: Sequence[Node] | None = None,
+        pools: Mapping[str, FakePool] | None = None,
+        speeds: Mapping[str, float] | None = None,
         **settings: Any,
     ) -> None:
         self.clock = Clock()
-        machines = [Node(f"n{i}", slots, "cpu") for i in range(nodes)]
-        self.engine = CrashingEngine(machines, self.clock, delays)
+        there = machines if machines is not None else [Node(f"n{i}", slots, "cpu") for i in range(nodes)]
+        self.engine = CrashingEngine(there, self.clock, delays, pools=pools, speeds=speeds)
         self.settings = ControlSettings(home, policy, **settings)
         self._runner = asyncio.Runner()
         self._open()

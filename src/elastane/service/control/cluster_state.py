@@ -139,6 +139,10 @@ class ClusterState:
         """Whether somebody may be placed there who was not there before, as of the last look."""
         return name in self._answering and self.standing_of(name).state not in ("suspect", "unfit")
 
+    def silent(self) -> frozenset[str]:
+        """Nodes from which nothing is taken away, nor anything new placed there, as of the last look."""
+        return frozenset(name for name, how in self._standing.items() if how.state == "suspect")
+
     def leaving(self) -> Mapping[str, float]:
         """When nodes will be taken away, by name, as of the last look."""
         return {

@@ -42,17 +42,19 @@ def build_view(
     policy: Policy,
     patient: frozenset[str] = frozenset(),
     leaving: Mapping[str, float] = MappingProxyType({}),
+    silent: frozenset[str] = frozenset(),
 ) -> Seen:
     """What this policy may see now; ``patient`` jobs go on as they are, whatever their owners have asked for.
 
-    ``leaving`` says when nodes are taken away: what stands there may be moved, whoever put it there.
+    ``leaving`` says when nodes are taken away: what stands there may be moved, whoever put it there.  Who has
+    workers on ``silent`` nodes stays as it is until they are heard of, or lost.
     """
     there = sorted(jobs, key=_precedence)
     info = policy.needs.info
     if has(info, Info.SPEED):
         fit_together(job.learned for job in there)
     withheld: dict[str, str] = {}
-    facts = _stated(there, situation, withheld, patient, leaving)
+    facts = _stated(there, situation, withheld, patient, leaving, silent)
     _put_where_owners_want(there, facts, withheld, situation.nodes, patient, leaving)
     limits = allowances(quotas.values(), facts, _slots(situation.nodes))
     for allowance, borrowed in limits.values():
@@ -80,6 +82,7 @@ def _stated(
     withheld: dict[str, str],
     patient: frozenset[str],
     leaving: Mapping[str, float],
+    silent: frozenset[str],
 ) -> Facts:
     """Facts of all jobs that compete; why each of the others does not goes into ``withheld``."""
     slots, now_s = slots_by_type(situation.nodes.values()), situation.now_s
@@ -95,7 +98,10 @@ def _stated(
             facts = left_alone(job, job.facts(most, accelerators), now_s, _until_s(job, leaving))
             if facts.settled and not job.leaving and job.row.pinned_node in leaving:
                 facts = replace(facts, settled=False)
-            found[job.id] = as_it_is(job, facts) if job.id in patient else facts
+            facts = as_it_is(job, facts) if job.id in patient else facts
+            if silent and facts.grant is not None and not silent.isdisjoint(facts.grant.nodes):
+                facts = replace(facts, settled=True)
+            found[job.id] = facts
     return found
 
 

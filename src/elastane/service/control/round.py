@@ -143,7 +143,9 @@ class DecisionRound:
     def _seen_now(self, policy: Policy, memory: object, trigger: str, patient: frozenset[str]) -> Seen:
         quotas = {quota.tenant: quota for quota in self._ledger.store.quotas()}
         situation, jobs = self.situation(memory, trigger), self._ledger.live.values()
-        return build_view(situation, quotas, jobs, policy, patient, self._cluster.leaving())
+        return build_view(
+            situation, quotas, jobs, policy, patient, self._cluster.leaving(), self._cluster.silent()
+        )
 
     async def decide(self, trigger: str) -> None:
         """Ask the policy in force, do what it says, and compare with the shadow policy."""
