@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from elastane.engines.contract import Attempt, places_of
+from elastane.engines.contract import Attempt, Launch, places_of
 from elastane.jobs import JobSpec, parse_spec
 from elastane.jobs.kinds import ONE_SIZE, JobClass, Kind
 from elastane.jobs.states import HOLDING, Event, State, advance
@@ -45,9 +45,13 @@ class LiveJob:
     """With which version of the pool of past jobs it was compared last."""
     worker: Resources = field(init=False)
     """Needs of one worker; kept, because it is asked for in every round."""
+    id: str = field(init=False)
+    """The id that people call the job by; kept likewise."""
+    launch: Launch | None = None
+    """How its present attempt is launched, once that was said; kept likewise."""
 
     def __post_init__(self) -> None:
-        self.worker = self.spec.worker
+        self.worker, self.id = self.spec.worker, self.row.id
 
     @classmethod
     def of(cls, row: JobRow) -> LiveJob:
@@ -63,11 +67,6 @@ class LiveJob:
         """Take in what past jobs like it tell of its work and speed."""
         self.learned.recall(memory, accelerator)
         self._facts = None
-
-    @property
-    def id(self) -> str:
-        """The id that people call the job by."""
-        return self.row.id
 
     @property
     def kind(self) -> Kind:

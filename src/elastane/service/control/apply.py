@@ -15,6 +15,7 @@ from elastane.service.control.active_job import LiveJob
 from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.requested_places import named_for, waits, words
+from elastane.service.control.slots_in_use import SlotsInUse
 from elastane.service.control.transitions import Outcome, overlap
 from elastane.service.store import Transaction
 from elastane.service.wording import plainly, without_foreign
@@ -29,7 +30,7 @@ class GrantApplier:
     def apply(self, t: Transaction, decision: Decision, withheld: Mapping[str, str]) -> list[str]:
         """Make the changes that a decision means, in their order; the jobs that it changed."""
         changed = [job for job in decision.downgraded if self._downgrade(t, job)]
-        complete = self._cluster.complete
+        complete, used = self._cluster.complete, SlotsInUse(self._ledger.live.values())
         for change in changes(self._present(decision), decision):
             job = self._ledger.live[change.job]
             match change:
@@ -43,8 +44,9 @@ class GrantApplier:
                     self._renew(t, job, change.grant)
                     continue
                 case Start() | Resize() | Move():
-                    if not self._give(t, job, change.grant):
+                    if not self._give(t, job, change.grant, used):
                         continue
+                    used.note(job)
             changed.append(job.id)
         return changed
 
@@ -104,13 +106,12 @@ class GrantApplier:
             row = replace(job.moved(Event.LOSE, self._clock()), ending="suspend")
             self._ledger.follow(t, job, Outcome(row, ((Event.LOSE, why),)))
 
-    def _give(self, t: Transaction, job: LiveJob, wanted: Grant) -> bool:
-        free = self._free(besides=job.id)
+    def _give(self, t: Transaction, job: LiveJob, wanted: Grant, used: SlotsInUse) -> bool:
         places = places_of(wanted)
         if silent := self._unheard(job, places):
             job.waiting = f"nothing new is placed on {', '.join(silent)} at the moment"
             return False
-        if any(job.slots(count) > free.get(node, 0) for node, count in places.items()):
+        if any(job.slots(count) > self._free(job, node, used) for node, count in places.items()):
             job.waiting = self._being_freed(job, places)
             return False
         now = self._clock()
@@ -165,13 +166,7 @@ class GrantApplier:
         live = self._ledger.live.get(job)
         return None if live is None else live.row.tenant
 
-    def _free(self, besides: str) -> dict[str, int]:
-        """Slots by node that nobody else may still be using."""
-        free = {name: node.gpus for name, node in self._cluster.answering.items()}
-        for job in self._ledger.live.values():
-            if job.id == besides or not (job.places or job.row.grant):
-                continue
-            for node, count in overlap(job.places, places_of(job.row.grant)).items():
-                if node in free:
-                    free[node] -= job.slots(count)
-        return free
+    def _free(self, job: LiveJob, node: str, used: SlotsInUse) -> int:
+        """Slots of a node that nobody else may still be using."""
+        there = self._cluster.answering.get(node)
+        return there.gpus - used.by_others(job, node) if there is not None else 0

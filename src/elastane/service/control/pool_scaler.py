@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from elastane.codec import decoded, encoded
-from elastane.engines.contract import Engine, Pool, places_of
+from elastane.engines.contract import Engine, Pool
 from elastane.service.control.active_job import LiveJob
 from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.ledger import Clock, Ledger
-from elastane.service.control.transitions import overlap
+from elastane.service.control.slots_in_use import SlotsInUse
 from elastane.service.control.wakeup import Wakeup
 from elastane.service.scaling import Bounds, Need, PoolNode, PoolState, Size, sizes
 from elastane.service.store import Transaction
@@ -60,8 +60,9 @@ class PoolScaler:
         pools = self._engine.pools()
         if not pools:
             return
-        states = self._states(pools)
-        found = sizes(states, self._needs(), self._others(states))
+        used = SlotsInUse(self._ledger.live.values()).by_node()
+        states = self._states(pools, used)
+        found = sizes(states, self._needs(), self._others(states, used))
         changed = {name: size for name, size in found.items() if self._wanted.get(name) != size.count}
         if changed:
             with self._ledger.store.transaction() as t:
@@ -80,8 +81,8 @@ class PoolScaler:
         if size.count != pool.now or size.retiring:
             self._engine.want(name, size.count, size.keep)
 
-    def _states(self, pools: Mapping[str, Pool]) -> dict[str, PoolState]:
-        now_s, used = self._clock(), self._used()
+    def _states(self, pools: Mapping[str, Pool], used: Mapping[str, int]) -> dict[str, PoolState]:
+        now_s = self._clock()
         there = self._cluster.answering
         members: dict[str, list[PoolNode]] = {name: [] for name in pools}
         idle: dict[str, float] = {}
@@ -104,24 +105,16 @@ class PoolScaler:
             for name, pool in pools.items()
         }
 
-    def _used(self) -> dict[str, int]:
-        """Slots by node that somebody has, or may still have."""
-        used: dict[str, int] = {}
-        for job in self._ledger.live.values():
-            for node, count in overlap(job.places, places_of(job.row.grant)).items():
-                used[node] = used.get(node, 0) + max(1, job.slots(count))
-        return used
-
     def _needs(self) -> Sequence[Need]:
         """What those need that wait for room, in the order of the queue."""
         waiting = [job for name in self._unplaced() if (job := self._ledger.live.get(name)) is not None]
         waiting = [job for job in waiting if job.row.grant is None and not job.row.held]
         return [_need(job) for job in sorted(waiting, key=_turn)]
 
-    def _others(self, pools: Mapping[str, PoolState]) -> dict[str, list[int]]:
+    def _others(self, pools: Mapping[str, PoolState], used: Mapping[str, int]) -> dict[str, list[int]]:
         """Free slots by accelerator type of nodes that belong to no pool."""
         ours = {node.name for pool in pools.values() for node in pool.nodes}
-        used, free = self._used(), dict[str, list[int]]()
+        free = dict[str, list[int]]()
         for name, node in self._cluster.answering.items():
             if name not in ours and self._cluster.standing_of(name).state == "up":
                 free.setdefault(node.gpu_type, []).append(max(0, node.gpus - used.get(name, 0)))

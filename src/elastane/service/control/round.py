@@ -20,7 +20,7 @@ from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.policy_runner import PolicyRunner, ShadowPolicy
 from elastane.service.control.requested_places import unmet, waits, words
 from elastane.service.control.settings import ControlSettings
-from elastane.service.control.transitions import overlap
+from elastane.service.control.slots_in_use import SlotsInUse
 from elastane.service.store import Transaction
 
 log = logging.getLogger("elastane")
@@ -110,7 +110,7 @@ class DecisionRound:
         """What a decision would be made from now, besides the jobs."""
         return Situation(
             now_s=self._clock(),
-            nodes=self._cluster.usable(self._slots_in_use),
+            nodes=self._cluster.usable(lambda: SlotsInUse(self._ledger.live.values()).by_node()),
             trigger=trigger,
             memory=memory,
             seed=self._settings.seed,
@@ -118,14 +118,6 @@ class DecisionRound:
             finished_service_gpu_s=self._ledger.store.finished_service(),
             min_run_s=self._settings.min_run_s,
         )
-
-    def _slots_in_use(self) -> dict[str, int]:
-        """Slots by node that somebody has, or may still have."""
-        used: dict[str, int] = {}
-        for job in self._ledger.live.values():
-            for node, count in overlap(job.places, places_of(job.row.grant)).items():
-                used[node] = used.get(node, 0) + job.slots(count)
-        return used
 
     def seen_by(
         self, policy: Policy, memory: object, trigger: str, patient: frozenset[str] = frozenset()
