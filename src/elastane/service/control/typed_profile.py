@@ -36,11 +36,14 @@ class TypedProfile:
         self._tables: dict[str, _Table] = {}
         self._memory: Memory | None = None
         self._model: GoodputModel | None = None
+        self.version = 0
+        """Another one means that the next model is another."""
 
     def recall(self, memory: Memory, accelerator: str) -> None:
         """Take what past jobs tell into every fit from now on; ``accelerator`` is what has no name yet."""
         self.name(accelerator)
         self._memory, self._model = memory, None
+        self.version += 1
         for table in self._tables.values():
             table.unfitted()
 
@@ -98,6 +101,7 @@ class TypedProfile:
     def fitted(self, learner: Learner) -> None:
         """Take the fit that was made of these tables."""
         self._model = learner.model()
+        self.version += 1
         for table in self._tables.values():
             table.fitted()
 
