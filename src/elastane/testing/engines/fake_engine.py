@@ -25,9 +25,7 @@ from elastane.engines.contract import (
     Cause,
     Ending,
     Examined,
-    NodeFacts,
     Over,
-    Pool,
     Report,
     Running,
     Told,
@@ -35,14 +33,14 @@ from elastane.engines.contract import (
     WorkerFacts,
 )
 from elastane.jobs.parts import Interpreter
-from elastane.testing.engines.fake_nodes import FakeNodes, FakePool
+from elastane.testing.engines.fake_nodes import FakePool, NodesByHand
 from elastane.testing.engines.fake_work import Delays, FakeWork, Phase, Places, Run, change, union
 from elastane.train.reports.events import Event
 
 _Act = Callable[[Run, float], None]
 
 
-class FakeEngine:
+class FakeEngine(NodesByHand):
     """Implements ``contract.Engine`` in memory, on a clock of its own."""
 
     def __init__(
@@ -55,9 +53,9 @@ class FakeEngine:
         speeds: Mapping[str, float] | None = None,
     ) -> None:
         """``speeds`` are those of accelerator types, relative to what a job says of its work."""
-        self._nodes = FakeNodes(nodes, pools)
+        super().__init__(nodes, pools, clock)
         self._speeds = dict(speeds or {})
-        self._clock, self._delays = clock, delays or Delays()
+        self._delays = delays or Delays()
         self._used: Counter[str] = Counter()
         self._runs: dict[Attempt, Run] = {}
         self._latest: dict[str, Run] = {}
@@ -71,47 +69,6 @@ class FakeEngine:
         """How often each attempt was started; more than once is wrong."""
 
     # What goes wrong, and what is true.
-
-    def lose_node(self, name: str) -> None:
-        """A node no longer answers, and what ran on it is gone."""
-        now_s = self._pump()
-        if self._nodes.lose(name):
-            self._hurt(name, now_s)
-
-    def bring_back(self, name: str) -> None:
-        """A node answers again, with nothing on it."""
-        now_s = self._pump()
-        if self._nodes.come_back(name):
-            for run in self._runs.values():
-                if name in run.wish and run.phase not in (Phase.LEAVING, Phase.OVER):
-                    self._head_for_wish(run, now_s)
-            self._stir()
-
-    def restart_node(self, name: str) -> None:
-        """A node goes and comes back before anybody looks."""
-        self.lose_node(name)
-        self.bring_back(name)
-
-    def add_node(self, node: Node, **facts: Any) -> None:
-        """A node joins that nobody knew of."""
-        self._nodes.add(node, **facts)
-        self._stir()
-
-    def remove_node(self, name: str) -> None:
-        """A node is gone for good, and what ran on it too."""
-        now_s = self._pump()
-        self._nodes.remove(name)
-        self._hurt(name, now_s)
-
-    def say(self, name: str, **facts: Any) -> None:
-        """Something about a node (``NodeFacts``) is another thing from now on."""
-        self._nodes.say(name, **facts)
-        self._stir()
-
-    def _hurt(self, name: str, now_s: float) -> None:
-        for run in [r for r in self._runs.values() if name in r.taken]:
-            self._lose_part(run, name, now_s)
-        self._stir()
 
     def fail(self, job: str, cause: Cause = Cause.FAILED, code: int | None = 1) -> bool:
         """A job's processes end by themselves; False when it has none."""
@@ -167,25 +124,6 @@ class FakeEngine:
             if run.phase is not Phase.OVER:
                 run.advance(now_s)
                 self._end(run, Cause.SUSPENDED, "Elastane was shut down", None, now_s)
-
-    def nodes(self) -> Mapping[str, Node]:
-        """Those that were not lost."""
-        due_s = self._nodes.next_s()
-        if due_s is not None and due_s <= self._clock():
-            self._pump()
-        return self._nodes.there
-
-    def known_nodes(self) -> Mapping[str, Node]:
-        """All nodes, those that are down included."""
-        return self._nodes.known
-
-    def node_facts(self) -> Mapping[str, NodeFacts]:
-        """What a test has said of them."""
-        return self._nodes.facts
-
-    def pools(self) -> Mapping[str, Pool]:
-        """Those that it was made with."""
-        return self._nodes.pools()
 
     def want(self, pool: str, count: int, keep: Collection[str]) -> None:
         """More nodes come after a while, those that are given back are gone at once."""
@@ -258,6 +196,17 @@ class FakeEngine:
     def facts(self) -> Mapping[str, Any]:
         """Which engine, and how much it has to do."""
         return {"engine": "fake", "attempts": len(self._runs), "used": dict(self._used)}
+
+    # What becomes of runs when nodes go and come back.
+
+    def _gone(self, name: str, now_s: float) -> None:
+        for run in [r for r in self._runs.values() if name in r.taken]:
+            self._lose_part(run, name, now_s)
+
+    def _back(self, name: str, now_s: float) -> None:
+        for run in self._runs.values():
+            if name in run.wish and run.phase not in (Phase.LEAVING, Phase.OVER):
+                self._head_for_wish(run, now_s)
 
     # The life of a run.
 

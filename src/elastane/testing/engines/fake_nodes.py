@@ -6,6 +6,7 @@ Nothing here knows of work; that nobody takes away a node on which somebody work
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -117,3 +118,83 @@ class FakeNodes:
                 self.add(replace(pool.node, id=f"{name}-{number}"), pool=name)
                 joined = True
         return joined
+
+
+class NodesByHand(ABC):
+    """The part of a fake engine that tests move nodes with, and that tells which there are."""
+
+    def __init__(
+        self, nodes: Iterable[Node], pools: Mapping[str, FakePool] | None, clock: Callable[[], float]
+    ) -> None:
+        self._nodes, self._clock = FakeNodes(nodes, pools), clock
+
+    @abstractmethod
+    def _pump(self) -> float:
+        """Let everything happen that is due; returns the time."""
+
+    @abstractmethod
+    def _stir(self) -> None:
+        """Have whoever waits for news look."""
+
+    @abstractmethod
+    def _gone(self, name: str, now_s: float) -> None:
+        """What runs on a node is no more."""
+
+    @abstractmethod
+    def _back(self, name: str, now_s: float) -> None:
+        """A node is there again, with nothing on it."""
+
+    def lose_node(self, name: str) -> None:
+        """A node no longer answers, and what ran on it is gone."""
+        now_s = self._pump()
+        if self._nodes.lose(name):
+            self._gone(name, now_s)
+            self._stir()
+
+    def bring_back(self, name: str) -> None:
+        """A node answers again, with nothing on it."""
+        now_s = self._pump()
+        if self._nodes.come_back(name):
+            self._back(name, now_s)
+            self._stir()
+
+    def restart_node(self, name: str) -> None:
+        """A node goes and comes back before anybody looks."""
+        self.lose_node(name)
+        self.bring_back(name)
+
+    def add_node(self, node: Node, **facts: Any) -> None:
+        """A node joins that nobody knew of."""
+        self._nodes.add(node, **facts)
+        self._stir()
+
+    def remove_node(self, name: str) -> None:
+        """A node is gone for good, and what ran on it too."""
+        now_s = self._pump()
+        self._nodes.remove(name)
+        self._gone(name, now_s)
+        self._stir()
+
+    def say(self, name: str, **facts: Any) -> None:
+        """Something about a node (``NodeFacts``) is another thing from now on."""
+        self._nodes.say(name, **facts)
+        self._stir()
+
+    def nodes(self) -> Mapping[str, Node]:
+        """Those that were not lost."""
+        due_s = self._nodes.next_s()
+        if due_s is not None and due_s <= self._clock():
+            self._pump()
+        return self._nodes.there
+
+    def known_nodes(self) -> Mapping[str, Node]:
+        """All nodes, those that are down included."""
+        return self._nodes.known
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        """What a test has said of them."""
+        return self._nodes.facts
+
+    def pools(self) -> Mapping[str, Pool]:
+        """Those that it was made with."""
+        return self._nodes.pools()
