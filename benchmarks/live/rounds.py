@@ -1,4 +1,7 @@
-"""What the control plane costs: 200 jobs of fake work on 64 slots, in real time.
+"""What the control plane costs: 200 jobs of fake work on 64 slots, in real time, and larger clusters on request.
+
+``--nodes 200 --jobs 1000`` measures another size against the gates of many machines: 250 ms per round on up to 200
+nodes, 1 s beyond.  ``--profile FILE`` writes where the time of all rounds went.
 
 The whole control plane is measured (hearing, deciding, storing, telling) with an engine that has no processes, so
 what is left is its own work.  The engine's share is in the figures; it is small.
@@ -6,12 +9,15 @@ what is left is its own work.  The engine's share is in the figures; it is small
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import cProfile
 import random
 import resource
 import statistics
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.figures import Figures
@@ -24,8 +30,22 @@ from elastane.service.store import Store
 from elastane.testing.engines.fake_engine import FakeEngine
 from elastane.testing.engines.fake_work import Delays
 
-_JOBS, _NODES, _SLOTS = 200, 16, 4
+_SLOTS = 4
 _WARM_S, _MEASURED_S = 15.0, 30.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """A cluster, and how long it is watched."""
+
+    nodes: int = 16
+    jobs: int = 200
+    types: int = 1
+    warm_s: float = _WARM_S
+    measured_s: float = _MEASURED_S
+    policy: str = "elastane"
+
+
 _WHO = Principal("bench", "admin", "default")
 
 
@@ -61,11 +81,15 @@ def _spec(rng: random.Random) -> dict[str, object]:
     }
 
 
-async def _measure(home: Path) -> tuple[_Timed, float, int]:
+async def _measure(home: Path, size: Size, profile: cProfile.Profile | None) -> tuple[_Timed, float, int]:
     """(the control plane with its times, share of a core, jobs still live) over the measured time."""
     rng = random.Random(1)
-    engine = FakeEngine((Node(f"n{i:02}", _SLOTS, "cpu") for i in range(_NODES)), delays=Delays())
-    plane = _Timed(ControlSettings(home, interval_s=5.0), Store.open(home / "elastane.db"), engine)
+    kinds = ["cpu"] if size.types == 1 else [f"gpu{i}" for i in range(size.types)]
+    engine = FakeEngine(
+        (Node(f"n{i:04}", _SLOTS, kinds[i % len(kinds)]) for i in range(size.nodes)), delays=Delays()
+    )
+    settings = ControlSettings(home, size.policy, interval_s=5.0)
+    plane = _Timed(settings, Store.open(home / "elastane.db"), engine)
     plane.decisions_ms, plane.cpu_ms = [], []
     service = LiveService(plane)
     await plane.open()
@@ -73,16 +97,20 @@ async def _measure(home: Path) -> tuple[_Timed, float, int]:
     async def keep_busy(seconds: float) -> None:
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
-            specs = [_spec(rng) for _ in range(_JOBS - len(plane.live))]
+            specs = [_spec(rng) for _ in range(size.jobs - len(plane.live))]
             await asyncio.gather(*(service.submit(_WHO, spec, "/tmp", None) for spec in specs))
             await asyncio.sleep(0.5)
 
     try:
-        await keep_busy(_WARM_S)
+        await keep_busy(size.warm_s)
         plane.decisions_ms.clear()
         plane.cpu_ms.clear()
         began_s, used_s = time.monotonic(), _cpu_s()
-        await keep_busy(_MEASURED_S)
+        if profile is not None:
+            profile.enable()
+        await keep_busy(size.measured_s)
+        if profile is not None:
+            profile.disable()
         share = (_cpu_s() - used_s) / (time.monotonic() - began_s)
         return plane, share, len(plane.live)
     finally:
@@ -94,26 +122,54 @@ def _cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def rounds(figures: Figures) -> None:
+def rounds(figures: Figures, size: Size | None = None, profile: cProfile.Profile | None = None) -> None:
     """Round time and share of a core."""
+    usual = size is None
+    size = size or Size()
     with while_importing():  # all is imported by now; as in a process that ``elastane up`` starts
         pass
     with tempfile.TemporaryDirectory() as home:
-        plane, share, live = asyncio.run(_measure(Path(home)))
+        plane, share, live = asyncio.run(_measure(Path(home), size, profile))
     taken_ms, cpu_ms = plane.decisions_ms, plane.cpu_ms
-    slots = _NODES * _SLOTS
-    figures.note(f"{live} jobs on {slots} slots, {len(taken_ms)} rounds in {_MEASURED_S:g} s")
+    slots, where = size.nodes * _SLOTS, f"{size.nodes} nodes"
+    figures.note(f"{live} jobs on {slots} slots, {where}: {len(taken_ms)} rounds in {size.measured_s:g} s")
     figures.note(f"CPU of a round: median {statistics.median(cpu_ms):.0f} ms, largest {max(cpu_ms):.0f} ms")
     p99 = sorted(taken_ms)[max(0, round(0.99 * len(taken_ms)) - 1)]
-    figures.at_most("live: round, median", statistics.median(taken_ms), 100.0, "gate", "ms")
-    figures.at_most("live: round, p99", p99, 100.0, "gate", "ms")
-    figures.at_most("live: control plane, share of a core", share, 0.10, "gate")
+    gate_ms, gate_share = (100.0, 0.10) if usual else (250.0 if size.nodes <= 200 else 1000.0, 0.25)
+    figures.at_most("live: round, median", statistics.median(taken_ms), gate_ms, "gate", "ms")
+    if usual:
+        figures.at_most("live: round, p99", p99, gate_ms, "gate", "ms")
+    else:
+        figures.note(f"p99 {p99:.0f} ms")
+    figures.at_most("live: control plane, share of a core", share, gate_share, "gate")
 
 
 def main() -> None:
-    """``python -m benchmarks.live.rounds``."""
+    """``python -m benchmarks.live.rounds [--nodes N --jobs N --types N]``."""
+    parser = argparse.ArgumentParser(description="round time of the control plane")
+    parser.add_argument("--nodes", type=int)
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--types", type=int, default=1, help="accelerator types of the nodes")
+    parser.add_argument("--policy", default="elastane")
+    parser.add_argument("--seconds", type=float, default=_MEASURED_S)
+    parser.add_argument("--profile", type=Path, help="write a profile of the measured time (pstats)")
+    asked = parser.parse_args()
+    size = None
+    if asked.nodes is not None or asked.jobs is not None:
+        usual = Size()
+        size = Size(
+            asked.nodes or usual.nodes,
+            asked.jobs or usual.jobs,
+            asked.types,
+            _WARM_S,
+            asked.seconds,
+            asked.policy,
+        )
+    profile = cProfile.Profile() if asked.profile else None
     figures = Figures("live_rounds")
-    rounds(figures)
+    rounds(figures, size, profile)
+    if profile is not None:
+        profile.dump_stats(asked.profile)
     figures.finish()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from elastane.service.messages import JobSummary
 from elastane.service.protocol import Principal
 from elastane.service.store import JobRow, Store
 from elastane.testing.engines.fake_engine import FakeEngine
+from elastane.testing.engines.fake_nodes import FakePool
 from elastane.testing.engines.fake_work import Delays
 from elastane.train.reports.events import Stepped
 
@@ -71,14 +72,16 @@ class World:
         *,
         nodes: int = 2,
         slots: int = 2,
-        machines: Sequence[Node] = (),
         policy: str = "elastane",
         delays: Delays = DELAYS,
+        machines: Sequence[Node] = (),
+        pools: Mapping[str, FakePool] | None = None,
+        speeds: Mapping[str, float] | None = None,
         **settings: Any,
     ) -> None:
         self.clock = Clock()
-        machines = machines or [Node(f"n{i}", slots, "cpu") for i in range(nodes)]
-        self.engine = CrashingEngine(machines, self.clock, delays)
+        there = machines or [Node(f"n{i}", slots, "cpu") for i in range(nodes)]
+        self.engine = CrashingEngine(there, self.clock, delays, pools=pools, speeds=speeds)
         self.settings = ControlSettings(home, policy, **settings)
         self._runner = asyncio.Runner()
         self._open()

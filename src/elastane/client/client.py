@@ -23,6 +23,7 @@ from elastane.service.api.requests import (
     MakeToken,
     Move,
     Scale,
+    SetPool,
     SetQuota,
     SetRole,
 )
@@ -35,6 +36,7 @@ from elastane.service.messages import (
     NewToken,
     NodeInfo,
     PolicyInfo,
+    PoolInfo,
     QuotaInfo,
     Role,
     ServerInfo,
@@ -185,6 +187,23 @@ class Client:
     def undrain(self, node: str) -> NodeInfo:
         """Let a drained node take work again."""
         return self._do(NodeInfo, "POST", path_of("nodes", node, "undrain"))
+
+    def pools(self) -> list[PoolInfo]:
+        """All pools of nodes, with their bounds and sizes."""
+        return self._list(PoolInfo, "/pools")
+
+    def set_pool(
+        self,
+        pool: str,
+        *,
+        least: int | None = None,
+        most: int | None = None,
+        idle_s: float | None = None,
+        budget_per_hour: float | None = None,
+    ) -> PoolInfo:
+        """Bound a pool; what is None stays as it is, and a budget of -1 is no limit."""
+        wish = checked(SetPool, least=least, most=most, idle_s=idle_s, budget_per_hour=budget_per_hour)
+        return self._do(PoolInfo, "PUT", path_of("pools", pool), wish)
 
     def policy(self) -> PolicyInfo:
         """How decisions are made."""

@@ -10,7 +10,7 @@ It is fenced by its number: a report of an attempt that is not the job's latest 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -183,6 +183,45 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What an engine knows of a node besides what policies see of it (``Node``)."""
+
+    incarnation: str = ""
+    """The random name of whoever runs the node now; another one means that everything on it has ended."""
+    address: str = ""
+    """Where other nodes reach it; empty for a node of the head itself.  Nodes at one address are one machine."""
+    pool: str = ""
+    """The pool that it came from, as whoever supplies machines calls it; empty for one that nobody gives back."""
+    accelerators: tuple[str, ...] = ()
+    """The ids of its accelerators, if it has any."""
+    unfit: str = ""
+    """Why nothing may be placed there, if so."""
+    suspect: bool = False
+    """Whether it has been silent for a while: nothing new is placed there, nothing is taken away."""
+    leaving_s: float | None = None
+    """In how many seconds it will be taken away, if that is known; counted from when it was first said."""
+    cores: int = 0
+    """Cores of its machine, where ``Node`` does not account them; 0 if that is not known."""
+    memory_gb: float = 0.0
+    """Main memory of its machine, likewise."""
+    declared: bool = False
+    """Whether it belongs to the cluster even while it is away for long: it is never forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A kind of node of which there can be more or fewer: ``node`` is what one of them looks like."""
+
+    node: Node
+    now: int
+    """How many there are."""
+    least: int = 0
+    most: int = 0
+    price_per_hour: float = 0.0
+    """Of one node; 0 where nobody pays by the hour."""
+
+
+@dataclass(frozen=True, slots=True)
 class Examined:
     """What can be said of a command before it runs: how elastic it is and why, and what is missing, if anything."""
 
@@ -230,11 +269,23 @@ class Engine(Protocol):
         ...
 
     def nodes(self) -> Mapping[str, Node]:
-        """Nodes that answer now."""
+        """Nodes that are there now; what keeps work from them say ``node_facts``."""
         ...
 
     def known_nodes(self) -> Mapping[str, Node]:
-        """Nodes there should be, whether they answer or not."""
+        """Nodes that were declared or seen lately, whether they answer or not."""
+        ...
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        """More about the nodes that it knows, by name; nothing about a node is as good as ``NodeFacts()``."""
+        ...
+
+    def pools(self) -> Mapping[str, Pool]:
+        """Kinds of nodes that it can get and give back, by name; none where machines are what they are."""
+        ...
+
+    def want(self, pool: str, count: int, keep: Collection[str]) -> None:
+        """A pool shall have so many nodes from now on, ``keep`` among them.  Harmless to repeat; returns at once."""
         ...
 
     def ensure(self, wanted: Wanted) -> None:

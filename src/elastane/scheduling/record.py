@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields
+from functools import lru_cache
 from typing import Any
 
 from elastane.cluster import Grant, Node
@@ -31,7 +32,7 @@ def view_to_json(view: View) -> dict[str, Any]:
         "memory": view.memory,
         "history": list(view.finished_service_gpu_s) if has(view.visible, Info.HISTORY) else [],
         "tenants": {name: encoded(tenant) for name, tenant in view.tenants.items()},
-        "nodes": {name: encoded(node) for name, node in view.nodes.items()},
+        "nodes": {name: _node_to_json(node) for name, node in view.nodes.items()},
         "jobs": [_job_to_json(job) for job in view.jobs.values()],
         **({"missing": list(view.missing)} if view.missing else {}),
     }
@@ -83,11 +84,33 @@ def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return copied
 
 
+_APART = {"facts", "visible", "request", "grant", "abilities"}
+_AS_IT_IS = tuple(each.name for each in fields(JobView) if each.name not in _APART)
+
+
+@lru_cache(maxsize=4096)
+def _node_to_json(node: Node) -> Any:
+    """Nodes are the same in most decisions, and there may be a thousand of them; whoever gets it changes nothing."""
+    return encoded(node)
+
+
+@lru_cache(maxsize=16384)
+def _request_to_json(request: Request) -> Any:
+    return encoded(request)
+
+
+@lru_cache(maxsize=16384)
+def _grant_to_json(grant: Grant) -> Any:
+    return encoded(grant)
+
+
 def _job_to_json(job: JobView) -> dict[str, Any]:
-    values = encoded(replace(job, facts=Facts(), visible=Info.NONE))
     facts, seen = job.facts, job.visible
     return {
-        **values,
+        **{name: encoded(getattr(job, name)) for name in _AS_IT_IS},
+        "visible": Info.NONE.value,
+        "request": _request_to_json(job.request),
+        "grant": _grant_to_json(job.grant) if job.grant is not None else None,
         "abilities": job.abilities.value,
         "facts": {
             "remaining": encoded(facts.remaining) if has(seen, Info.REMAINING) else None,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from elastane.codec import encoded
+from elastane.errors import ElastaneError
 from elastane.policies.registry import make_live_policy
 from elastane.service.cluster_queries import ClusterQueries
 from elastane.service.control.plane import ControlPlane
 from elastane.service.control.policy_runner import ShadowPolicy
-from elastane.service.messages import NodeInfo, PolicyInfo, QuotaInfo
+from elastane.service.messages import NodeInfo, PolicyInfo, PoolInfo, QuotaInfo
 from elastane.service.protocol import NotFound, Principal
+from elastane.service.scaling import Bounds
 
 
 class ClusterCommands:
@@ -29,6 +34,32 @@ class ClusterCommands:
         self._plane.cluster.drain(frozenset(changed))
         self._plane.poke("node")
         return next(info for info in self._queries.nodes() if info.id == node)
+
+    def set_pool(
+        self,
+        who: Principal,  # noqa: ARG002 (the audit log has it)
+        pool: str,
+        least: int | None,
+        most: int | None,
+        idle_s: float | None,
+        budget_per_hour: float | None,
+    ) -> PoolInfo:
+        """Bound a pool; None leaves a bound as it is, and a budget below 0 lifts that limit."""
+        scaler, pools = self._plane.scaler, self._plane.engine.pools()
+        if pool not in pools:
+            told = f"there are {', '.join(sorted(pools))}" if pools else "its engine has none"
+            raise NotFound(f"there is no pool {pool} ({told})")
+        old = scaler.bounds(pool, pools[pool])
+        given = {"least": least, "most": most, "idle_s": idle_s, "budget_per_hour": budget_per_hour}
+        bounds = replace(old, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+        if bounds.budget_per_hour is not None and bounds.budget_per_hour < 0.0:
+            bounds = replace(bounds, budget_per_hour=None)
+        _check(bounds, pools[pool].price_per_hour)
+        with self._plane.store.transaction() as t:
+            hold = scaler.keep_bounds(t, pool, bounds)
+            t.append_event("pool", None, {"pool": pool, **encoded(bounds)})
+        hold()
+        return next(info for info in self._queries.pools() if info.name == pool)
 
     def set_policy(self, who: Principal, written: str) -> PolicyInfo:  # noqa: ARG002
         """Decide by another policy from now on."""
@@ -67,3 +98,13 @@ class ClusterCommands:
             )
         self._plane.poke("quota")
         return self._queries.with_use(quota)
+
+
+def _check(bounds: Bounds, price_per_hour: float) -> None:
+    if bounds.least > bounds.most:
+        raise ElastaneError(f"least: {bounds.least} nodes at least are more than {bounds.most} at most")
+    if bounds.least > bounds.ceiling(price_per_hour):
+        raise ElastaneError(
+            f"budget: {bounds.least} nodes at least cost {bounds.least * price_per_hour:g} per hour, "
+            f"more than {bounds.budget_per_hour:g}"
+        )

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from elastane import __version__
 from elastane.service.control.active_job import slots_of
 from elastane.service.control.plane import ControlPlane
-from elastane.service.messages import EventRecord, NodeInfo, PolicyInfo, QuotaInfo, ServerInfo
-from elastane.service.presenters import node_infos
+from elastane.service.messages import (
+    EventRecord,
+    NodeInfo,
+    NodeState,
+    PolicyInfo,
+    PoolInfo,
+    QuotaInfo,
+    ServerInfo,
+)
+from elastane.service.presenters import node_infos, pool_info
 from elastane.service.same_machine import this_machine
 
 
@@ -65,6 +74,9 @@ class ClusterQueries:
             "elastane_slots": float(sum(node.gpus for node in nodes.values())),
             "elastane_slots_used": float(held),
             "elastane_nodes": float(len(nodes)),
+            "elastane_nodes_by_state{state}": self._by_state(),
+            "elastane_pool_nodes{pool}": {pool.name: float(pool.now) for pool in self.pools()},
+            "elastane_pool_wanted{pool}": {pool.name: float(pool.wanted) for pool in self.pools()},
             "elastane_jobs{state}": {
                 state.value: float(count) for state, count in self._plane.store.count_by_state().items()
             },
@@ -80,10 +92,25 @@ class ClusterQueries:
             },
         }
 
+    def _by_state(self) -> dict[str, float]:
+        cluster = self._plane.cluster
+        found = dict.fromkeys(get_args(NodeState), 0.0)
+        for name in cluster.known():
+            found[cluster.standing(name).state] += 1.0
+        return found
+
     def nodes(self) -> list[NodeInfo]:
         """All nodes, with their slots and their jobs."""
         plane = self._plane
-        return node_infos(plane.known_nodes(), plane.engine.nodes(), plane.draining, list(plane.live.values()))
+        return node_infos(plane.cluster, list(plane.live.values()))
+
+    def pools(self) -> list[PoolInfo]:
+        """All pools, with their bounds and sizes."""
+        scaler = self._plane.scaler
+        return [
+            pool_info(name, pool, scaler.bounds(name, pool), scaler.wanted(name, pool))
+            for name, pool in sorted(self._plane.engine.pools().items())
+        ]
 
     def policy(self) -> PolicyInfo:
         """The policy in charge, its figures, and its shadow."""

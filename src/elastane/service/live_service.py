@@ -21,7 +21,7 @@ class LiveService:
     def __init__(self, plane: ControlPlane, warnings: Sequence[str] = ()) -> None:
         self.ends = ExpectedEnds(
             lambda: plane.live,
-            lambda: Ground(plane.engine.nodes(), plane.settings.cores, plane.clock()),
+            lambda: Ground(plane.engine.nodes(), plane.cluster.machines(), plane.clock()),
         )
         self.submit = Submission(Intake(plane), plane.store, plane.engine).submit
 
@@ -40,8 +40,9 @@ class LiveService:
             cluster.policy,
             cluster.quotas,
         )
+        self.pools = cluster.pools
         self.events, self.wait_for_events, self.gauges = cluster.events, cluster.wait_for_events, cluster.gauges
 
         change = ClusterCommands(plane, cluster)
-        self.drain, self.set_quota = change.drain, change.set_quota
+        self.drain, self.set_quota, self.set_pool = change.drain, change.set_quota, change.set_pool
         self.set_policy, self.set_shadow = change.set_policy, change.set_shadow

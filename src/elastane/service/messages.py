@@ -187,6 +187,9 @@ class Why(Message):
     instead: list[Instead] = []
 
 
+NodeState = Literal["up", "suspect", "draining", "leaving", "unfit", "lost"]
+
+
 class NodeInfo(Message):
     """A node and who is on it."""
 
@@ -194,8 +197,41 @@ class NodeInfo(Message):
     slots: int
     used: int
     accelerator: str
-    state: Literal["up", "draining", "lost"]
+    state: NodeState
+    since_s: float | None = None
+    """Since when it is lost."""
+    until_s: float | None = None
+    """When it is taken away, where that is known."""
+    why: str = ""
+    """Why nothing may be placed there."""
+    address: str = ""
+    accelerators: int = 0
+    """Devices that it has; 0 where slots are shares of its cores."""
+    accelerator_memory_gb: float | None = None
+    """Memory of each of them."""
+    cores: int | None = None
+    memory_gb: float | None = None
+    pool: str = ""
     jobs: dict[str, int] = {}
+
+
+class PoolInfo(Message):
+    """A kind of node of which there can be more or fewer."""
+
+    name: str
+    accelerator: str
+    slots: int
+    """Of one node."""
+    now: int
+    wanted: int
+    least: int
+    most: int
+    idle_s: float
+    """How long a node stays that nobody uses."""
+    price_per_hour: float = 0.0
+    """Of one node."""
+    budget_per_hour: float | None = None
+    """For all of its nodes; None is no limit."""
 
 
 class PolicyInfo(Message):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from elastane.cluster import Node
-from elastane.engines.contract import WorkerFacts, places_of
+from elastane.engines.contract import Pool, WorkerFacts, places_of
 from elastane.jobs.kinds import ONE_SIZE
 from elastane.jobs.states import State
 from elastane.service.control.active_job import LiveJob, slots_of
+from elastane.service.control.cluster_state import ClusterState
+from elastane.service.control.core_sharing import CPU, cores_of, memory_of
 from elastane.service.control.job_measurements import Learned
 from elastane.service.eta import curve_of, end_of
 from elastane.service.messages import (
@@ -18,10 +21,12 @@ from elastane.service.messages import (
     JobDetail,
     JobSummary,
     NodeInfo,
+    PoolInfo,
     Step,
     WorkerInfo,
 )
 from elastane.service.run_kinds import kind_of
+from elastane.service.scaling import Bounds
 from elastane.service.store.rows import JobRow
 from elastane.train.reports.wording import warming
 
@@ -81,6 +86,7 @@ def detail(
     foreseen: Eta | None,
     nodes: Mapping[str, Node],
     most: int,
+    accelerator: str,
     life: Sequence[EventRecord],
     processes: Sequence[WorkerFacts],
 ) -> JobDetail:
@@ -94,7 +100,7 @@ def detail(
         code=row.code,
         exit=_exit(row),
         training=learned.training,
-        curve=curve_of(learned, nodes, most, chosen),
+        curve=curve_of(learned, nodes, most, chosen, accelerator),
         life=[_step(record) for record in life if record.kind == "state"],
         processes=[WorkerInfo(name=w.name, node=w.node, pid=w.pid, doing=w.doing) for w in processes],
     )
@@ -117,22 +123,52 @@ def _step(record: EventRecord) -> Step:
     )
 
 
-def node_infos(
-    known: Mapping[str, Node], alive: Mapping[str, Node], draining: frozenset[str], jobs: Sequence[LiveJob]
-) -> list[NodeInfo]:
+def node_infos(cluster: ClusterState, jobs: Sequence[LiveJob]) -> list[NodeInfo]:
     """All nodes, with who is on them."""
-    infos = []
-    for name, node in known.items():
-        held = {job.id: places_of(job.row.grant).get(name, 0) for job in jobs}
-        used = sum(slots_of(j.spec, count) for j in jobs if (count := held[j.id]))
-        infos.append(
-            NodeInfo(
-                id=name,
-                slots=node.gpus,
-                used=used,
-                accelerator=node.gpu_type,
-                state="lost" if name not in alive else "draining" if name in draining else "up",
-                jobs={job: count for job, count in held.items() if count},
-            )
-        )
-    return infos
+    held: dict[str, dict[str, int]] = {}
+    used: Counter[str] = Counter()
+    for job in jobs:
+        for name, count in places_of(job.row.grant).items():
+            held.setdefault(name, {})[job.id] = count
+            used[name] += slots_of(job.spec, count)
+    return [
+        _node(cluster, name, node, used[name], held.get(name, {})) for name, node in cluster.known().items()
+    ]
+
+
+def _node(cluster: ClusterState, name: str, node: Node, used: int, jobs: Mapping[str, int]) -> NodeInfo:
+    facts, how = cluster.facts(name), cluster.standing(name)
+    devices = node.gpu_type != CPU
+    return NodeInfo(
+        id=name,
+        slots=node.gpus,
+        used=used,
+        accelerator=node.gpu_type,
+        state=how.state,
+        since_s=how.moment_s if how.state == "lost" else None,
+        until_s=how.moment_s if how.state == "leaving" else None,
+        why=how.why,
+        address=facts.address,
+        accelerators=node.gpus if devices else 0,
+        accelerator_memory_gb=node.gpu_memory_gb if devices else None,
+        cores=cores_of(node, facts) or None,
+        memory_gb=round(memory_of(node, facts), 1) or None,
+        pool=facts.pool,
+        jobs=dict(jobs),
+    )
+
+
+def pool_info(name: str, pool: Pool, bounds: Bounds, wanted: int) -> PoolInfo:
+    """A pool as it is, with what its owner has set."""
+    return PoolInfo(
+        name=name,
+        accelerator=pool.node.gpu_type,
+        slots=pool.node.gpus,
+        now=pool.now,
+        wanted=wanted,
+        least=bounds.least,
+        most=bounds.most,
+        idle_s=bounds.idle_s,
+        price_per_hour=pool.price_per_hour,
+        budget_per_hour=bounds.budget_per_hour,
+    )

@@ -19,6 +19,7 @@ from elastane.service.messages import (
     LogFile,
     NodeInfo,
     PolicyInfo,
+    PoolInfo,
     QuotaInfo,
     Role,
     ServerInfo,
@@ -120,6 +121,22 @@ class Service(Protocol):
 
     def drain(self, who: Principal, node: str, draining: bool) -> NodeInfo:
         """Drain a node (no new work, running work moves away), or let it take work again."""
+        ...
+
+    def pools(self) -> list[PoolInfo]:
+        """All pools, with their bounds and sizes."""
+        ...
+
+    def set_pool(
+        self,
+        who: Principal,
+        pool: str,
+        least: int | None,
+        most: int | None,
+        idle_s: float | None,
+        budget_per_hour: float | None,
+    ) -> PoolInfo:
+        """Bound a pool; None leaves a bound as it is, and a budget below 0 lifts that limit."""
         ...
 
     def policy(self) -> PolicyInfo:

@@ -22,6 +22,7 @@ from elastane.service.messages import (
     NewToken,
     NodeInfo,
     PolicyInfo,
+    PoolInfo,
     Problem,
     QuotaInfo,
     Role,
@@ -38,6 +39,20 @@ from elastane.service.protocol import Which
 
 NOW_S = 1_700_000_000.0
 """The moment at which all tests take place."""
+
+
+POOL = PoolInfo(
+    name="spot",
+    accelerator="a100",
+    slots=8,
+    now=1,
+    wanted=2,
+    least=0,
+    most=4,
+    idle_s=300.0,
+    price_per_hour=24.5,
+    budget_per_hour=50.0,
+)
 
 
 def running() -> JobDetail:
@@ -194,6 +209,9 @@ class Fake(Client):
     queues: list[list[JobSummary]] = field(default_factory=list)
     """What the queue is with every look at it, before it is simply all jobs."""
     shadow: str | None = None
+    node_list: list[NodeInfo] = field(default_factory=list)
+    """Nodes, where a test wants others."""
+    has_pools: bool = True
 
     def note(self, *call: Any) -> None:
         self.asked.append(call)
@@ -293,10 +311,28 @@ class Fake(Client):
 
     def nodes(self) -> list[NodeInfo]:
         self.note("nodes")
-        return [
+        return self.node_list or [
             NodeInfo(id="n0", slots=2, used=2, accelerator="cpu", state="up", jobs={"j1": 2}),
             NodeInfo(id="n1", slots=2, used=0, accelerator="cpu", state="draining"),
         ]
+
+    def pools(self) -> list[PoolInfo]:
+        self.note("pools")
+        return [POOL] if self.has_pools else []
+
+    def set_pool(
+        self,
+        pool: str,
+        *,
+        least: int | None = None,
+        most: int | None = None,
+        idle_s: float | None = None,
+        budget_per_hour: float | None = None,
+    ) -> PoolInfo:
+        given = {"least": least, "most": most, "idle_s": idle_s, "budget_per_hour": budget_per_hour}
+        said = {name: value for name, value in given.items() if value is not None}
+        self.note("set_pool", pool, said)
+        return POOL.model_copy(update={"name": pool, **said})
 
     def drain(self, node: str) -> NodeInfo:
         self.note("drain", node)

@@ -218,3 +218,18 @@ def test_a_changed_quota_as_json(run: Run) -> None:
 def test_a_quota_is_one_clear_wish(run: Run, server: Fake, flags: tuple[str, ...]) -> None:
     assert run("quota", "set", "vision", *flags).exit_code == 2
     assert server.asked == []
+
+
+def test_bounds_of_a_pool_are_set_and_the_rest_stays(run: Run, server: Fake) -> None:
+    result = run("pool", "set", "spot", "--most", "8", "--idle-s", "60", "--budget", "10")
+    assert result.exit_code == 0, result.stderr
+    assert server.asked[-1] == ("set_pool", "spot", {"most": 8, "idle_s": 60.0, "budget_per_hour": 10.0})
+    assert "spot" in result.stdout
+    assert run("pool", "set", "spot", "--no-budget", "--json").exit_code == 0
+    assert server.asked[-1] == ("set_pool", "spot", {"budget_per_hour": -1.0})
+
+
+@pytest.mark.parametrize("words", [(), ("--budget", "3", "--no-budget")])
+def test_nothing_to_set_and_contradictions_are_refused(run: Run, server: Fake, words: tuple[str, ...]) -> None:
+    assert run("pool", "set", "spot", *words).exit_code == 2
+    assert not server.asked

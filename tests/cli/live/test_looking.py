@@ -8,9 +8,18 @@ from collections.abc import Iterator
 import pytest
 
 from cli.live.conftest import Run
-from cli.live.fake import NOW_S, Fake, ended, not_found, queued, running, waiting_for
+from cli.live.fake import NOW_S, POOL, Fake, ended, not_found, queued, running, waiting_for
 from elastane.cli.live.curve import chart
-from elastane.service.messages import CurvePoint, Eta, EventRecord, JobDetail, ServerInfo, Why
+from elastane.service.messages import (
+    CurvePoint,
+    Eta,
+    EventRecord,
+    JobDetail,
+    NodeInfo,
+    PoolInfo,
+    ServerInfo,
+    Why,
+)
 
 QUEUE = """\
 id  name    owner  state    workers  nodes      batch  goodput  progress         ends        why
@@ -190,11 +199,40 @@ def test_eta_as_json(run: Run) -> None:
 
 def test_nodes_show_slots_and_jobs(run: Run) -> None:
     assert run("nodes").stdout == (
-        "id  state     used  accelerator  jobs\n"
-        "n0  up         2/2  cpu          j1:2\n"
-        "n1  draining   0/2  cpu          –\n"
+        "id  state     used  accelerators  jobs\n"
+        "n0  up         2/2  cpu           j1:2\n"
+        "n1  draining   0/2  cpu           –\n"
     )
     assert json.loads(run("nodes", "--json").stdout)[0]["jobs"] == {"j1": 2}
+
+
+def test_nodes_show_what_they_have_and_how_they_stand(run: Run, server: Fake) -> None:
+    gpus = {"slots": 8, "accelerator": "a100", "accelerators": 8, "accelerator_memory_gb": 80.0, "pool": "spot"}
+    server.node_list = [
+        NodeInfo(id="n0", slots=4, used=2, accelerator="cpu", state="up", cores=4, memory_gb=16.2),
+        NodeInfo(id="g0", used=8, state="leaving", until_s=NOW_S + 30, address="10.0.0.7", **gpus),
+        NodeInfo(id="g1", used=0, state="lost", since_s=NOW_S - 300, **gpus),
+        NodeInfo(id="g2", used=0, state="unfit", why="torch 2.3, not 2.4", **gpus),
+    ]
+    assert run("nodes").stdout == (
+        "id  state                      used  accelerators    cores  memory  address   pool  jobs\n"
+        "n0  up                          2/4  cpu                 4   16 GB  –         –     –\n"
+        "g0  leaving in 30 s             8/8  8 × a100 80 GB      –       –  10.0.0.7  spot  –\n"
+        "g1  lost 5 min ago              0/8  8 × a100 80 GB      –       –  –         spot  –\n"
+        "g2  unfit: torch 2.3, not 2.4   0/8  8 × a100 80 GB      –       –  –         spot  –\n"
+    )
+    assert json.loads(run("nodes", "--json").stdout)[2]["since_s"] == NOW_S - 300
+
+
+def test_pools_show_sizes_and_bounds(run: Run, server: Fake) -> None:
+    shown = (
+        "pool  node      now  wanted  least  most   idle  price/h  budget/h\n"
+        "spot  8 × a100    1       2      0     4  5 min     24.5        50\n"
+    )
+    assert run("pool").stdout == run("pool", "list").stdout == run("nodes", "--pools").stdout == shown
+    assert PoolInfo.model_validate(json.loads(run("nodes", "--pools", "--json").stdout)[0]) == POOL
+    server.has_pools = False
+    assert run("pool").stderr == "no pools: the machines of this cluster are what they are\n"
 
 
 def recorded(count: int) -> Iterator[EventRecord]:

@@ -20,6 +20,7 @@ from elastane.service.messages import (
     NewToken,
     NodeInfo,
     PolicyInfo,
+    PoolInfo,
     QuotaInfo,
     Role,
     ServerInfo,
@@ -102,6 +103,9 @@ class FakeAccounts:
         return token
 
 
+POOL = PoolInfo(name="spot", accelerator="a100", slots=8, now=1, wanted=1, least=0, most=4, idle_s=300.0)
+
+
 @dataclass
 class FakeService:
     """Jobs that never run.  Logs lie under ``home/jobs/ID/logs``."""
@@ -110,6 +114,7 @@ class FakeService:
     details: dict[str, JobDetail] = field(default_factory=dict)
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
     log: list[EventRecord] = field(default_factory=list)
+    bounds: dict[str, Any] = field(default_factory=dict)
     drained: set[str] = field(default_factory=set)
     held_quotas: dict[str, QuotaInfo] = field(default_factory=dict)
     chosen: PolicyInfo = field(default_factory=lambda: PolicyInfo(policy="elastane"))
@@ -234,6 +239,24 @@ class FakeService:
         self._node(node)
         (self.drained.add if draining else self.drained.discard)(node)
         return self._node(node)
+
+    def pools(self) -> list[PoolInfo]:
+        return [POOL.model_copy(update=self.bounds)]
+
+    def set_pool(
+        self,
+        who: Principal,
+        pool: str,
+        least: int | None,
+        most: int | None,
+        idle_s: float | None,
+        budget_per_hour: float | None,
+    ) -> PoolInfo:
+        if pool != POOL.name:
+            raise NotFound(f"there is no pool {pool}")
+        given = {"least": least, "most": most, "idle_s": idle_s, "budget_per_hour": budget_per_hour}
+        self.bounds |= {name: value for name, value in given.items() if value is not None}
+        return self.pools()[0]
 
     def policy(self) -> PolicyInfo:
         return self.chosen

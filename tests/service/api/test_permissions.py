@@ -53,6 +53,8 @@ EXPECTED: dict[str, tuple[str, str, Any, tuple[int, ...]]] = {
     "set_policy": ("PUT", f"{V1}/policy", {"policy": "tiresias"}, ADMIN_200),
     "set_shadow": ("PUT", f"{V1}/policy/shadow", {"policy": None}, ADMIN_200),
     "list_quotas": ("GET", f"{V1}/quotas", None, READ),
+    "list_pools": ("GET", f"{V1}/pools", None, READ),
+    "set_pool": ("PUT", f"{V1}/pools/spot", {"most": 2}, ADMIN_200),
     "set_quota": ("PUT", f"{V1}/quotas/a", {"slots": 2}, ADMIN_200),
     "list_users": ("GET", f"{V1}/users", None, ADMIN_200),
     "add_user": ("POST", f"{V1}/users", {"name": "new"}, ADMIN_201),

@@ -28,7 +28,7 @@ class Parts:
         self.engine = FakeEngine([Node("n0", 4, "cpu"), Node("n1", 4, "cpu")], self.clock)
         self.store = Store.open(home / "elastane.db", self.clock)
         self.store.claim()
-        self.cluster = ClusterState(self.engine, self.store)
+        self.cluster = ClusterState(self.engine, self.store, self.clock)
         self.cluster.look()
         self.past = Past(self.store)
         self.ledger = Ledger(self.store, self.past, self.cluster.accelerator, self.clock)

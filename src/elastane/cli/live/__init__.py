@@ -17,6 +17,7 @@ from elastane.cli.live import (
     nodes,
     people,
     policy,
+    pool,
     queue,
     quota,
     status,
@@ -44,6 +45,7 @@ def register(app: typer.Typer) -> None:
     app.command("events", cls=Verb, help=events.HELP)(events.command)
     app.add_typer(history.app, name="history")
     app.add_typer(policy.app, name="policy")
+    app.add_typer(pool.app, name="pool")
     app.add_typer(people.users, name="user")
     app.add_typer(people.tokens, name="token")
     app.add_typer(quota.app, name="quota")

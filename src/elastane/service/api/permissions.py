@@ -47,6 +47,8 @@ PERMISSIONS: Mapping[str, Rule] = {
     "list_nodes": Rule("viewer"),
     "drain_node": Rule("admin"),
     "undrain_node": Rule("admin"),
+    "list_pools": Rule("viewer"),
+    "set_pool": Rule("admin"),
     "show_policy": Rule("viewer"),
     "set_policy": Rule("admin"),
     "set_shadow": Rule("admin"),

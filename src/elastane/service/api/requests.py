@@ -50,6 +50,17 @@ class SetQuota(Request):
     lends: bool | None = None
 
 
+class SetPool(Request):
+    """Bounds of a pool; what is null stays as it is, and a budget of -1 is no limit."""
+
+    least: int | None = Field(default=None, ge=0, le=100_000)
+    most: int | None = Field(default=None, ge=0, le=100_000)
+    idle_s: float | None = Field(default=None, ge=0, le=1e9, description="How long a node stays that is idle.")
+    budget_per_hour: float | None = Field(
+        default=None, ge=-1, le=1e9, description="What all nodes of the pool may cost; -1 is no limit."
+    )
+
+
 class AddUser(Request):
     """A user to add."""
 

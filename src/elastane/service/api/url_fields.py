@@ -14,6 +14,7 @@ LARGEST = 2**63 - 1
 
 JobId = Annotated[str, Path(pattern=NAME, description="The job's exact id.")]
 NodeId = Annotated[str, Path(pattern=NAME, description="The node's exact id.")]
+PoolName = Annotated[str, Path(pattern=NAME, description="The pool's name, as its engine has it.")]
 TenantName = Annotated[str, Path(pattern=NAME)]
 UserName = Annotated[str, Path(pattern=NAME)]
 TokenId = Annotated[str, Path(pattern=NAME, description="The token's id, not the token.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from elastane.cluster import Grant
+from elastane.cluster import Grant, Node
 from elastane.engines.contract import places_of
 from elastane.jobs.kinds import JobClass
 from elastane.jobs.states import Event, State
@@ -15,6 +15,7 @@ from elastane.service.control.active_job import LiveJob
 from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.requested_places import named_for, waits, words
+from elastane.service.control.slots_in_use import SlotsInUse
 from elastane.service.control.transitions import Outcome, overlap
 from elastane.service.store import Transaction
 from elastane.service.wording import plainly, without_foreign
@@ -29,6 +30,10 @@ class GrantApplier:
     def apply(self, t: Transaction, decision: Decision, withheld: Mapping[str, str]) -> list[str]:
         """Make the changes that a decision means, in their order; the jobs that it changed."""
         changed = [job for job in decision.downgraded if self._downgrade(t, job)]
+        used, room = (
+            SlotsInUse(self._ledger.live.values()),
+            self._ledger.left_to_others(self._cluster.answering),
+        )
         for change in changes(self._present(decision), decision):
             job = self._ledger.live[change.job]
             match change:
@@ -40,8 +45,9 @@ class GrantApplier:
                     self._renew(t, job, change.grant)
                     continue
                 case Start() | Resize() | Move():
-                    if not self._give(t, job, change.grant):
+                    if not self._give(t, job, change.grant, used, room):
                         continue
+                    used.note(job)
             changed.append(job.id)
         return changed
 
@@ -101,10 +107,14 @@ class GrantApplier:
             row = replace(job.moved(Event.LOSE, self._clock()), ending="suspend")
             self._ledger.follow(t, job, Outcome(row, ((Event.LOSE, why),)))
 
-    def _give(self, t: Transaction, job: LiveJob, wanted: Grant) -> bool:
-        free = self._free(besides=job.id)
+    def _give(
+        self, t: Transaction, job: LiveJob, wanted: Grant, used: SlotsInUse, room: Mapping[str, Node]
+    ) -> bool:
         places = places_of(wanted)
-        if any(job.slots(count) > free.get(node, 0) for node, count in places.items()):
+        if silent := self._unheard(job, places):
+            job.waiting = f"nothing new is placed on {', '.join(silent)} at the moment"
+            return False
+        if any(job.slots(count) > _free(job, node, used, room) for node, count in places.items()):
             job.waiting = self._being_freed(job, places)
             return False
         now = self._clock()
@@ -133,6 +143,17 @@ class GrantApplier:
         job.waiting = ""
         return True
 
+    def _unheard(self, job: LiveJob, places: Mapping[str, int]) -> list[str]:
+        """Nodes that take nothing new now, on which a job would get workers."""
+        held = places_of(job.row.grant)
+        return sorted(
+            node
+            for node, count in places.items()
+            if count > held.get(node, 0)
+            and node in self._cluster.answering
+            and not self._cluster.takes_new(node)
+        )
+
     def _being_freed(self, job: LiveJob, places: Mapping[str, int]) -> str:
         """For whom a job waits that was promised these places; one that runs waits only for what its owner wants."""
         if job.row.grant is not None:
@@ -144,20 +165,14 @@ class GrantApplier:
     def shown(self, job: LiveJob, reason: str) -> str:
         """A policy's reason as it may be shown with a job."""
         reason = without_foreign(reason, job.row.tenant, self._tenant_of)
-        return plainly(reason, self._cluster.accelerator())
+        return plainly(reason, self._cluster.word())
 
     def _tenant_of(self, job: str) -> str | None:
         live = self._ledger.live.get(job)
         return None if live is None else live.row.tenant
 
-    def _free(self, besides: str) -> dict[str, int]:
-        """Slots by node that nobody else may still be using."""
-        nodes = self._ledger.left_to_others(self._cluster.answering)
-        free = {name: node.gpus for name, node in nodes.items()}
-        for job in self._ledger.live.values():
-            if job.id == besides or not (job.places or job.row.grant):
-                continue
-            for node, count in overlap(job.places, places_of(job.row.grant)).items():
-                if node in free:
-                    free[node] -= job.slots(count)
-        return free
+
+def _free(job: LiveJob, node: str, used: SlotsInUse, room: Mapping[str, Node]) -> int:
+    """Slots of a node that nobody else may still be using."""
+    there = room.get(node)
+    return there.gpus - used.by_others(job, node) if there is not None else 0

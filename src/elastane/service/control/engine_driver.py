@@ -40,6 +40,14 @@ def wanted(job: LiveJob, layout: Layout) -> Wanted:
 
 
 def _launch(job: LiveJob, layout: Layout) -> Launch:
+    """The same object as long as it says the same: it is told again after every decision."""
+    known = job.launch
+    if known is None or (known.attempt, known.kind) != (job.attempt, job.row.kind):
+        known = job.launch = _made(job, layout)
+    return known
+
+
+def _made(job: LiveJob, layout: Layout) -> Launch:
     row, spec = job.row, job.spec
     return Launch(
         attempt=job.attempt,

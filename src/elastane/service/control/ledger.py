@@ -32,6 +32,7 @@ class Ledger:
         self.store = store
         self._past, self._accelerator, self._clock = past, accelerator, clock
         self._live: dict[str, LiveJob] = {}
+        self._ended: list[str] = []
         self._unread: dict[str, str] = {}
         self._left_places: dict[str, dict[str, int]] = {}
 
@@ -68,8 +69,11 @@ class Ledger:
 
     def drop_ended(self) -> None:
         """Hold no job any longer that has ended."""
-        for job_id in [i for i, job in self._live.items() if job.row.terminal]:
-            del self._live[job_id]
+        ended, self._ended = self._ended, []
+        for job_id in ended:
+            job = self._live.get(job_id)
+            if job is not None and job.row.terminal:  # its end may not have been stored after all
+                del self._live[job_id]
 
     def follow(self, t: Transaction, job: LiveJob, outcome: Outcome) -> None:
         """Store what becomes of a job, and hold it."""
@@ -86,6 +90,7 @@ class Ledger:
             before = EDGES[before].get(event, before)
         job.row = row
         if row.terminal:
+            self._ended.append(job.id)
             self._past.keep(t, job, self._accelerator())
         if outcome.retry_in_s:
             job.retry_s = self._clock() + outcome.retry_in_s

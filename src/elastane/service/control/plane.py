@@ -32,6 +32,7 @@ from elastane.service.control.housekeeping import Housekeeping
 from elastane.service.control.ingest import ReportIngest
 from elastane.service.control.ledger import Ledger
 from elastane.service.control.policy_runner import PolicyRunner, ShadowPolicy
+from elastane.service.control.pool_scaler import PoolScaler
 from elastane.service.control.recovery import Recovery
 from elastane.service.control.round import DecisionRound, Rounds
 from elastane.service.control.settings import ControlSettings
@@ -65,15 +66,13 @@ class ControlPlane:
         policy, no_policy = _stored_policy(store, "policy")
         shadow, no_shadow = _stored_policy(store, "shadow")
         self.wakeup = Wakeup()
-        self.cluster = cluster = ClusterState(engine, store)
+        self.cluster = cluster = ClusterState(engine, store, clock, settings.forget_after_s)
         self.past = Past(store)
         self.ledger = ledger = Ledger(store, self.past, cluster.accelerator, clock)
         self.suspects = suspects = Suspects(settings.home)
         self.driver = driver = EngineDriver(engine, ledger, settings.home)
         containment = Containment(ledger, driver, suspects)
-        self.ingest = ReportIngest(
-            ledger, engine, cluster, containment, suspects, self.wakeup, clock, settings.cores
-        )
+        self.ingest = ReportIngest(ledger, engine, cluster, containment, suspects, self.wakeup, clock)
         self.applier = GrantApplier(ledger, cluster, clock)
         self.decisions = DecisionRound(
             settings,
@@ -87,6 +86,7 @@ class ControlPlane:
             policy or make_policy(settings.policy),
             ShadowPolicy(shadow) if shadow is not None else None,
         )
+        self.scaler = PoolScaler(ledger, engine, cluster, self.wakeup, lambda: self.decisions.unplaced, clock)
         self.changed = asyncio.Condition()
         """Notified after every round."""
         self._first = FirstRound()
@@ -177,14 +177,18 @@ class ControlPlane:
         self.store.claim()
         self._recovery.take_up_jobs()
         await self.engine.open()
-        asked = self.settings
-        layout = Layout(self.known_nodes(), asked.cores, asked.interval_s, asked.min_run_s)
         with self.store.transaction() as t:
-            t.set_setting("layout", layout.to_json())
-        self._recovery.judge_suspects(self.cluster.accelerator())
+            self._record_cluster(t)
+        self._recovery.judge_suspects(self.cluster.types())
         self.driver.ensure_all()
         self._recovery.find_workers(self.engine)
         self.wakeup.poke("start")
+
+    def _record_cluster(self, t: Transaction) -> None:
+        """Store what jobs run on, so that a simulation can repeat them."""
+        asked, cluster = self.settings, self.cluster
+        layout = Layout(cluster.known(), cluster.machines(), asked.interval_s, asked.min_run_s)
+        t.set_setting("layout", layout.to_json())
 
     async def close(self, *, leave_running: bool) -> str:
         """Stop deciding; jobs go on, or are saved and end.  Returns what became of them, in words."""
@@ -270,7 +274,9 @@ class ControlPlane:
         """Hear what happened, decide if there is reason to, and bring it about."""
         self.wakeup.round_begins()
         await self.ingest.take_in_turns()
-        self.ingest.look_at_nodes()
+        if self.ingest.look_at_nodes():
+            with self.store.transaction() as t:
+                self._record_cluster(t)
         now_s = self.clock()
         self._follow_clock(now_s)
         self._retry(now_s)
@@ -280,6 +286,7 @@ class ControlPlane:
         if trigger := self.wakeup.take_trigger() or ("tick" if self.rounds.is_due(now_s) else ""):
             with self.wakeup.answering(trigger):
                 await self.decisions.decide(trigger)
+        self.scaler.scale()
         self.ingest.store_training()
         await self._housekeeping.keep()
         self.suspects.clear()

@@ -20,6 +20,7 @@ from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.policy_runner import PolicyRunner, ShadowPolicy
 from elastane.service.control.requested_places import unmet, waits, words
 from elastane.service.control.settings import ControlSettings
+from elastane.service.control.slots_in_use import SlotsInUse
 from elastane.service.store import Transaction
 
 log = logging.getLogger("elastane")
@@ -70,6 +71,7 @@ class DecisionRound:
         self._settings, self._ledger, self._cluster, self._clock = settings, ledger, cluster, clock
         self._runner, self._applier, self._driver, self._containment = runner, applier, driver, containment
         self._policy, self._shadow = policy, shadow
+        self._unplaced: frozenset[str] = frozenset()
         self._rounds = Rounds(remembered(ledger.store.setting("memory"), policy))
 
     @property
@@ -87,6 +89,11 @@ class DecisionRound:
         """What is known of decisions so far."""
         return self._rounds
 
+    @property
+    def unplaced(self) -> frozenset[str]:
+        """Jobs that the last decision could have given something and did not."""
+        return self._unplaced
+
     def use_policy(self, policy: Policy, memory: object = None) -> None:
         """Decide by another policy from now on; what the last one kept would mean nothing to it."""
         self._policy, self._rounds.memory = policy, memory
@@ -103,8 +110,10 @@ class DecisionRound:
         """What a decision would be made from now, besides the jobs."""
         return Situation(
             now_s=self._clock(),
-            nodes=self._ledger.left_to_others(self._cluster.usable()),
-            known=self._cluster.known().keys(),
+            nodes=self._ledger.left_to_others(
+                self._cluster.usable(lambda: SlotsInUse(self._ledger.live.values()).by_node())
+            ),
+            known=self._cluster.expected(),
             trigger=trigger,
             memory=memory,
             seed=self._settings.seed,
@@ -117,25 +126,28 @@ class DecisionRound:
         self, policy: Policy, memory: object, trigger: str, patient: frozenset[str] = frozenset()
     ) -> Seen:
         """What this policy may see now; jobs of which no view can be made are set aside first."""
-        quotas = {quota.tenant: quota for quota in self._ledger.store.quotas()}
         try:
-            return build_view(
-                self.situation(memory, trigger), quotas, self._ledger.live.values(), policy, patient
-            )
+            return self._seen_now(policy, memory, trigger, patient)
         except SERVICE_WIDE:
             raise
         except Exception:
-            if not self._containment.set_aside_unreadable(self._cluster.accelerator()):
+            if not self._containment.set_aside_unreadable(self._cluster.types()):
                 raise
-            return build_view(
-                self.situation(memory, trigger), quotas, self._ledger.live.values(), policy, patient
-            )
+            return self._seen_now(policy, memory, trigger, patient)
+
+    def _seen_now(self, policy: Policy, memory: object, trigger: str, patient: frozenset[str]) -> Seen:
+        quotas = {quota.tenant: quota for quota in self._ledger.store.quotas()}
+        situation, jobs = self.situation(memory, trigger), self._ledger.live.values()
+        return build_view(
+            situation, quotas, jobs, policy, patient, self._cluster.leaving(), self._cluster.silent()
+        )
 
     async def decide(self, trigger: str) -> None:
         """Ask the policy in force, do what it says, and compare with the shadow policy."""
         self._rounds.due_s = self._clock() + (self._settings.interval_s or self._policy.needs.period_s or 30.0)
         self._rounds.wake_s = ()
         if not self._ledger.live:
+            self._unplaced = frozenset()
             return
         policy, shadow = self._policy, self._shadow
         seen = self.seen_by(policy, self._rounds.memory, trigger)
@@ -171,6 +183,7 @@ class DecisionRound:
         rounds.last_ms, rounds.problem, rounds.memory = answer.took_ms, "", kept["memory"]
         rounds.wake_s = tuple(answer.plan.wake_s)
         reasons = {**answer.waiting, **seen.withheld}
+        self._unplaced = frozenset(answer.waiting)
         for job in self._ledger.live.values():
             job.waiting = self._applier.shown(job, reasons.get(job.id, "")) if job.row.grant is None else ""
             job.over_quota = job.id in seen.over_quota

@@ -6,10 +6,10 @@ from fastapi import APIRouter
 
 from elastane.service.api.context import Asked
 from elastane.service.api.redaction import node_for
-from elastane.service.api.requests import ChoosePolicy, ChooseShadow, SetQuota
+from elastane.service.api.requests import ChoosePolicy, ChooseShadow, SetPool, SetQuota
 from elastane.service.api.route import GuardedRoute
-from elastane.service.api.url_fields import NodeId, TenantName
-from elastane.service.messages import NodeInfo, PolicyInfo, QuotaInfo
+from elastane.service.api.url_fields import NodeId, PoolName, TenantName
+from elastane.service.messages import NodeInfo, PolicyInfo, PoolInfo, QuotaInfo
 
 routes = APIRouter(route_class=GuardedRoute, tags=["cluster"])
 
@@ -30,6 +30,18 @@ async def drain_node(call: Asked, node: NodeId) -> NodeInfo:
 async def undrain_node(call: Asked, node: NodeId) -> NodeInfo:
     """Let a drained node take work again."""
     return call.service.drain(call.who, node, draining=False)
+
+
+@routes.get("/pools")
+async def list_pools(call: Asked) -> list[PoolInfo]:
+    """Pools of nodes, with their bounds and sizes."""
+    return call.service.pools()
+
+
+@routes.put("/pools/{pool}")
+async def set_pool(call: Asked, pool: PoolName, wish: SetPool) -> PoolInfo:
+    """Bound a pool: fewest and most nodes, how long an idle one stays, and what all may cost."""
+    return call.service.set_pool(call.who, pool, wish.least, wish.most, wish.idle_s, wish.budget_per_hour)
 
 
 @routes.get("/policy")
