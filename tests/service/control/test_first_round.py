@@ -16,6 +16,7 @@ from elastane.service.control.first_round import ATTEMPTS
 from elastane.service.control.plane import ControlPlane, ControlSettings
 from elastane.service.live_service import LiveService
 from elastane.service.store import StaleControlPlane, StoreError
+from elastane.testing.engines.fake_work import exit_for
 from service.helpers import World, started, world
 
 Round = Callable[[], Awaitable[None]]
@@ -137,7 +138,7 @@ def test_a_store_that_refuses_once_does_not_end_the_loop_and_what_was_reported_i
             patch.setattr(w.store._db, "commit", full)
             live = plane.live[job]
             w.engine._news.append(
-                Over(live.attempt, live.row.seen + 1, Cause.FAILED, "by itself", 1, w.clock())
+                Over(live.attempt, live.row.seen + 1, exit_for(Cause.FAILED, "by itself", 1), w.clock())
             )
             plane.poke("test")
             async with asyncio.timeout(30.0):
