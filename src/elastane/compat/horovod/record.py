@@ -1,7 +1,7 @@
 """What remains of a Horovod job: events about its steps and members, and checkpoints of its commits.
 
-Both go to the folder of the run that Elastane names in ``ELASTANE_RUN``; alone and without it nothing is written,
-as with Horovod.
+Both go to the folder of the run that Elastane names in ``ELASTANE_RUN`` (checkpoints to ``ELASTANE_CHECKPOINTS``, where
+that is said); alone and without it nothing is written, as with Horovod.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import torch
 import elastane
 from elastane.train.reports.events import Resized, Saved, Started
 from elastane.train.worker.async_save import AsyncSaver, SaveInterval
-from elastane.train.worker.checkpoint import CheckpointStore
 from elastane.train.worker.event_sink import Outlet
 from elastane.train.worker.membership import Change, Membership
+from elastane.train.worker.shelf import highest_stored, open_shelf
 from elastane.train.worker.state_codec import Packed
 from elastane.train.worker.telemetry import Reporter
 
@@ -55,7 +55,7 @@ class Record:
             return cls(None)
         run = Path(chosen)
         outlet = Outlet(membership, run)
-        saver = AsyncSaver(CheckpointStore(run / "checkpoints"))
+        saver = AsyncSaver(open_shelf(run))
         return cls(_Book(run, outlet, Reporter(outlet.emit, time.time), saver, SaveInterval(time.monotonic())))
 
     def counts(self, batch: int) -> None:
@@ -151,6 +151,10 @@ class Record:
             generation=m.generation,
             batch=self.batch,
         )
+
+    def stored(self) -> int:
+        """The latest generation that has left anything where checkpoints lie."""
+        return highest_stored(self._book.saver.store) if self._book is not None else 0
 
     def load(self, generation: int) -> Packed | None:
         """The newest checkpoint of this run, whose directory is this generation's from now on."""
