@@ -54,6 +54,7 @@ READERS: Mapping[str, tuple[Link, ...]] = {
     "target.direction": (("jobs", "self.direction"), ("jobs", "goal.falls"), _DECLARED),
     "checkpoint": (("service/control", "spec.checkpoint"),),
     "checkpoint.every": (("service/control", "checkpoint.every"),),
+    "checkpoints": (("service", "spec.checkpoints"), ("service/control", "spec.checkpoints")),
     "class": (("service/control", "spec.klass"),),
     "priority": (("service/control", "spec.priority"),),
     "weight": (("service/control", "spec.weight"),),

@@ -13,6 +13,10 @@ from urllib.parse import urlsplit
 
 from elastane.errors import ElastaneError
 
+VARIABLE = "ELASTANE_CHECKPOINTS"
+"""In the environment of a job's processes: where its checkpoints lie, if that was said; empty is unsaid."""
+JOB = "{job}"
+"""In a place that a job names: stands for its id."""
 SCHEMES = ("s3", "gs", "file")
 """What a job may name; each keeps what is written after the process that wrote it."""
 EXPECTED = "a URL (s3://bucket/prefix, gs://bucket/prefix or file:///folder) or an absolute path"

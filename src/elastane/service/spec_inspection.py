@@ -51,12 +51,14 @@ def _doubts(spec: JobSpec, looked: Examined) -> list[str]:
 
 def _unread(spec: JobSpec, looked: Examined) -> list[str]:
     """Say which wishes only the training library can fulfil, where a script does not seem to use it."""
-    wishes = [name for name in ("epochs", "target") if getattr(spec, name) is not None]
+    wishes = [name for name in ("epochs", "target", "checkpoints") if getattr(spec, name) is not None]
     if looked.kind == Kind.ADAPTIVE or not wishes:
         return []
-    return [
-        f"{' and '.join(wishes)}: only scripts that use elastane.train go by that; this one is {looked.kind}"
-    ]
+    return [f"{_listed(wishes)}: only scripts that use elastane.train go by that; this one is {looked.kind}"]
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _words(spec: JobSpec) -> str:

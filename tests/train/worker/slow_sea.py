@@ -1,4 +1,4 @@
-"""A store as bad as they come: lists that are old, writers that take turns in any order, crashes between any two writes."""
+"""A store as bad as they come: lists are old, writers take turns in any order, and crash between any two writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Sea:
 
 
 class Turns:
-    """Lets one of several threads make its next request, as a list of choices says; then the first, until it is done."""
+    """Lets one of several threads make its next request, as a list of choices says; then always the first."""
 
     def __init__(self, choices: Sequence[int]) -> None:
         self._choices = list(choices)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,7 +96,7 @@ def test_the_newest_whole_checkpoint_of_the_latest_history_is_read(
         assert found[-1][1] + 1 == max(serials)
     elif last.loaded:
         assert found == last.base
-    for earlier, later in zip(found, found[1:], strict=False):
+    for earlier, later in pairwise(found):
         assert earlier[0] < later[0]
 
 

@@ -24,4 +24,6 @@ class ControlSettings:
     """A job that was just started is not suspended for another before this."""
     cores: int | None = None
     """Cores that all slots share; None where slots are devices of their own."""
+    checkpoints: str = ""
+    """The place beneath which jobs save that name none themselves; empty: each in its own folder."""
     pending_per_tenant: int = Limits().pending_per_tenant

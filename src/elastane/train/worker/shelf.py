@@ -12,15 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from elastane.kit.storage_urls import local_path
+from elastane.kit.storage_urls import VARIABLE, local_path
 from elastane.train.errors import TrainError
 from elastane.train.worker.checkpoint import CheckpointStore, Loaded
 from elastane.train.worker.shelf_objects import open_objects
 from elastane.train.worker.shelf_url import UrlShelf
 from elastane.train.worker.state_codec import Packed
-
-VARIABLE = "ELASTANE_CHECKPOINTS"
-"""In a worker's environment: the place that was chosen for this job; empty is none."""
 
 
 class Shelf(Protocol):

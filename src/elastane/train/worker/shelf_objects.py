@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
+import importlib.util
 import os
 import stat
 import time
@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 from elastane.errors import ElastaneError
 from elastane.kit.atomic_files import sync
-from elastane.kit.storage_urls import checked, local_path, masked
+from elastane.kit.storage_urls import VARIABLE, checked, local_path, masked
 from elastane.train.errors import TrainError
 
 MOST_NAMES = 100_000
@@ -75,7 +75,7 @@ def open_objects(place: str) -> Objects:
     if place.startswith("memory://"):  # for trying things out: it ends with the process
         return StoreObjects(place)
     try:
-        folder = local_path(checked(place, "ELASTANE_CHECKPOINTS"))
+        folder = local_path(checked(place, VARIABLE))
     except ElastaneError as error:
         raise TrainError(str(error)) from None
     return FolderObjects(folder) if folder is not None else StoreObjects(place)
@@ -213,20 +213,26 @@ class StoreObjects:
         raise AssertionError("the last pause is none")
 
 
-def _file_system(url: str) -> tuple[Any, str]:
-    scheme = url.partition("://")[0]
-    needed = PACKAGES.get(scheme, "")
-    try:
-        for name in filter(None, ("fsspec", needed)):
-            importlib.import_module(name)
-    except ImportError:
-        packages = " ".join(filter(None, ("'elastane[remote]'", needed)))
+def check_packages(place: str) -> None:
+    """Raise TrainError if this Python lacks a package without which the place cannot be reached."""
+    scheme, is_url, _ = place.partition("://")
+    if not is_url or scheme == "file":
+        return
+    needed = ["fsspec", *filter(None, [PACKAGES.get(scheme)])]
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        packages = " ".join(("'elastane[remote]'", *needed[1:]))
         raise TrainError(
-            f"checkpoints at {masked(url)} need the package {needed or 'fsspec'}; "
+            f"checkpoints at {masked(place)} need the package {missing[-1]}; "
             f"where the job's Python is, run: pip install {packages}"
-        ) from None
+        )
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    check_packages(url)
     import fsspec
 
+    scheme = url.partition("://")[0]
     try:
         files = fsspec.filesystem(scheme, use_listings_cache=False)
         return files, str(files._strip_protocol(url)).rstrip("/")
