@@ -498,3 +498,52 @@ def test_members_have_their_time_to_enter_from_when_they_may_however_long_the_pr
     )
     assert not [each for each in coordinator.tick(159.0) if isinstance(each, Kill)]
     assert {each.worker for each in coordinator.tick(161.0) if isinstance(each, Kill)} == {"w1", "w2"}
+
+
+def begun_above(coordinator: Coordinator, stored: int, worker: str = "w1") -> tuple[int, list[dict[str, Any]]]:
+    """The first generation of a coordinator whose worker sees this one stored, and what was recorded."""
+    actions = coordinator.start(0.0)
+    actions += coordinator.hello(WorkerHello(worker), 0.0)
+    actions += coordinator.ready(worker, SIGNATURE, "", 0.0, stored=stored)
+    entries = [dict(each.entry) for each in actions if isinstance(each, Record)]
+    (plan,) = [entry["plan"] for entry in entries if entry["type"] == "plan"]
+    return plan["generation"], entries
+
+
+def test_generations_never_begin_below_what_is_stored_although_the_log_is_lost() -> None:
+    generation, entries = begun_above(Coordinator(Settings(workers=1)), 12)
+    assert generation > 12 + 100  # the lost run may have come further than it has written
+    assert [entry["type"] for entry in entries] == ["target", "spawn", "stored", "plan"]
+    again, more = begun_above(Coordinator.after(Settings(workers=1), entries), generation, "w2")
+    assert again == generation + 1
+    assert "stored" not in [entry["type"] for entry in more]
+
+
+def test_what_was_said_of_stored_generations_outlives_the_coordinator() -> None:
+    _, entries = begun_above(Coordinator(Settings(workers=1)), 12)
+    before = [entry for entry in entries if entry["type"] != "plan"]
+    adopted = Coordinator.adopt(Settings(workers=1), before, 0.0)
+    adopted.hello(WorkerHello("w1", phase=Phase.READY, signature=SIGNATURE), 1.0)
+    actions = adopted.tick(2.0)
+    plans = [each.entry["plan"] for each in actions if isinstance(each, Record) and each.entry["type"] == "plan"]
+    plans = plans or [each.to_json() for each in [adopted._transition.plan]]  # type: ignore[union-attr]
+    assert plans[0]["generation"] > 12
+
+
+@pytest.mark.parametrize("stored", [0, 2**52])
+def test_an_empty_place_and_nonsense_change_nothing(stored: int) -> None:
+    assert begun_above(Coordinator(Settings(workers=1)), stored)[0] == 1
+
+
+def test_a_change_and_a_death_go_on_above_it_and_nobody_waits_for_ever() -> None:
+    world = World(2)
+    world.settle()
+    before = world.coordinator.current
+    assert before is not None
+    world.coordinator._stored = 0
+    world.perform(world.coordinator.resize(3, world.now))
+    (newcomer,) = [name for name, w in world.coordinator.workers.items() if w.phase is Phase.WARMING]
+    world.tell("hello", WorkerHello(newcomer))
+    world.perform(world.coordinator.ready(newcomer, SIGNATURE, "", world.now, stored=50))
+    world.settle()
+    assert world.plans[-1].generation > 1050
