@@ -24,8 +24,8 @@ def test_who_sees_nothing_or_something_else_is_named(tmp_path: Path) -> None:
     assert blind == ("n1", "n2")
     assert not shared_by_all(tmp_path, lambda _path: {"n0": ""})
     assert refusal(tmp_path, blind).startswith(
-        f"there are several machines and no place for checkpoints that all of them reach: n1, n2 do not see {tmp_path}; "
-        "say where with 'elastane up --checkpoints URL'"
+        f"there are several machines and no place for checkpoints that all of them reach: "
+        f"n1, n2 do not see {tmp_path}; say where with 'elastane up --checkpoints URL'"
     )
     assert "n0, n1, n2 and 2 others do not" in refusal(tmp_path, tuple(f"n{i}" for i in range(5)))
     assert "n0 does not see" in refusal(tmp_path, ("n0",))

@@ -1,8 +1,8 @@
 """Finds out whether all nodes see the same folder, where nobody said where checkpoints lie.
 
-A job that loses its node goes on elsewhere, from its last checkpoint.  So with several machines its checkpoints have to lie
-where all of them look.  A folder of the head will do if a file that is written there has the same content on every node;
-that a path exists there says nothing, for it may be another disk.
+A job that loses its node goes on elsewhere, from its last checkpoint.  So with several machines its checkpoints have to
+lie where all of them look.  A folder of the head will do if a file that is written there has the same content on every
+node; that a path exists there says nothing, for it may be another disk.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def refusal(path: Path, blind: tuple[str, ...]) -> str:
     shown = ", ".join(blind[:_SHOWN]) + (f" and {len(blind) - _SHOWN} others" if len(blind) > _SHOWN else "")
     verb = "does" if len(blind) == 1 else "do"
     return (
-        f"there are several machines and no place for checkpoints that all of them reach: {shown} {verb} not see {path}; "
-        "say where with 'elastane up --checkpoints URL' (s3://, gs://, or a folder that is mounted everywhere), "
-        "or with checkpoints: in the job"
+        "there are several machines and no place for checkpoints that all of them reach: "
+        f"{shown} {verb} not see {path}; say where with 'elastane up --checkpoints URL' (s3://, gs://, or a folder "
+        "that is mounted everywhere), or with checkpoints: in the job"
     )
 
 

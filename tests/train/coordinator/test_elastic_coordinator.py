@@ -199,6 +199,7 @@ events = st.lists(
         st.tuples(st.just("kill"), st.integers(0, 9)),
         st.tuples(st.just("deliver"), st.integers(1, 12)),
         st.tuples(st.just("train"), st.just(0)),
+        st.tuples(st.just("stored"), st.integers(0, 5000)),
     ),
     max_size=25,
 )
@@ -212,7 +213,9 @@ def test_every_history_of_deaths_and_resizes_ends_in_the_wanted_membership(
     world = World(seed, workers, shadow)
     target = workers
     for what, number in history:
-        if what == "resize":
+        if what == "stored":
+            world.coordinator._go_on_above(number)
+        elif what == "resize":
             target = number
             world.perform(world.coordinator.resize(number, world.now))
         elif what == "kill":
@@ -523,11 +526,11 @@ def test_what_was_said_of_stored_generations_outlives_the_coordinator() -> None:
     _, entries = begun_above(Coordinator(Settings(workers=1)), 12)
     before = [entry for entry in entries if entry["type"] != "plan"]
     adopted = Coordinator.adopt(Settings(workers=1), before, 0.0)
-    adopted.hello(WorkerHello("w1", phase=Phase.READY, signature=SIGNATURE), 1.0)
-    actions = adopted.tick(2.0)
-    plans = [each.entry["plan"] for each in actions if isinstance(each, Record) and each.entry["type"] == "plan"]
-    plans = plans or [each.to_json() for each in [adopted._transition.plan]]  # type: ignore[union-attr]
-    assert plans[0]["generation"] > 12
+    actions = adopted.hello(WorkerHello("w1", phase=Phase.READY, signature=SIGNATURE), 1.0)
+    (plan,) = [
+        each.entry["plan"] for each in actions if isinstance(each, Record) and each.entry["type"] == "plan"
+    ]
+    assert plan["generation"] > 12 + 100
 
 
 @pytest.mark.parametrize("stored", [0, 2**52])
@@ -535,15 +538,16 @@ def test_an_empty_place_and_nonsense_change_nothing(stored: int) -> None:
     assert begun_above(Coordinator(Settings(workers=1)), stored)[0] == 1
 
 
-def test_a_change_and_a_death_go_on_above_it_and_nobody_waits_for_ever() -> None:
-    world = World(2)
+@pytest.mark.parametrize("seed", range(20))
+def test_changes_and_deaths_go_on_above_what_a_newcomer_sees(seed: int) -> None:
+    world = World(seed, 2, True)
     world.settle()
-    before = world.coordinator.current
-    assert before is not None
-    world.coordinator._stored = 0
+    world.coordinator._go_on_above(50)  # whatever is under way
     world.perform(world.coordinator.resize(3, world.now))
-    (newcomer,) = [name for name, w in world.coordinator.workers.items() if w.phase is Phase.WARMING]
-    world.tell("hello", WorkerHello(newcomer))
-    world.perform(world.coordinator.ready(newcomer, SIGNATURE, "", world.now, stored=50))
     world.settle()
+    assert len(world.members()) == 3
     assert world.plans[-1].generation > 1050
+    world.exit(world.workers[world.members()[0]], clean=False)
+    world.settle()
+    assert len(world.members()) == 3
+    assert world.plans[-1].generation > 1051
