@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from elastane.train.errors import TrainError
+from elastane.train.errors import PlaceAway, TrainError
 from elastane.train.worker import shelf_url
 from elastane.train.worker.shelf_names import Claim, Listing, sealed
-from elastane.train.worker.shelf_objects import FolderObjects, open_objects
+from elastane.train.worker.shelf_objects import FolderObjects, StoreAway, open_objects
 from elastane.train.worker.shelf_url import UrlShelf
 from elastane.train.worker.state_codec import Packed, pack, unpack
 
@@ -207,6 +207,22 @@ def test_trouble_with_reading_is_no_reason_to_go_back_further(
     monkeypatch.setattr(shelf._objects, "get", broken)
     with pytest.raises(TrainError, match=r"cannot read .*: Input/output error"):
         shelf.load()
+
+
+def test_a_service_that_does_not_answer_is_told_apart_from_a_full_disk(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = at(place)
+
+    def away(*_: Any) -> None:
+        raise StoreAway("EndpointConnectionError: at https://me:pw@host")
+
+    monkeypatch.setattr(shelf._objects, "put", away)
+    with pytest.raises(
+        PlaceAway, match=r"cannot save step 2 to .*: EndpointConnectionError: at https://…@host$"
+    ):
+        save(shelf, 2)
+    assert at(place).load() is None
 
 
 # Hostile.

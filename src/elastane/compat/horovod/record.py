@@ -6,6 +6,7 @@ that is said); alone and without it nothing is written, as with Horovod.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -16,7 +17,8 @@ from pathlib import Path
 import torch
 
 import elastane
-from elastane.train.reports.events import Resized, Saved, Started
+from elastane.train.errors import PlaceAway
+from elastane.train.reports.events import Resized, Saved, Started, Warned
 from elastane.train.worker.async_save import AsyncSaver, SaveInterval
 from elastane.train.worker.event_sink import Outlet
 from elastane.train.worker.membership import Change, Membership
@@ -45,6 +47,7 @@ class Record:
         """Samples of a step over all workers, if an ``ElasticSampler`` has said so."""
         self._book = book
         self._told = -1
+        self._warned: PlaceAway | None = None
         self._leads = False
 
     @classmethod
@@ -119,7 +122,8 @@ class Record:
         if book is None:
             return
         if last:
-            book.saver.flush()
+            with contextlib.suppress(PlaceAway):  # this is the next try
+                book.saver.flush()
         if last or book.interval.due(time.monotonic()):
             self._save(book, step, picture(), membership.generation)
         if last:
@@ -136,6 +140,10 @@ class Record:
         book.interval.saved(time.monotonic(), time.monotonic() - began)
 
     def _tell_saved(self, book: _Book) -> None:
+        problem = book.saver.problem
+        if isinstance(problem, PlaceAway) and problem is not self._warned:
+            self._warned = problem
+            book.reporter.emit(Warned(time.time(), f"{problem}; training goes on, and saves again later"))
         facts = book.saver.last
         if facts is not None and facts.step != self._told:
             self._told = facts.step

@@ -34,6 +34,10 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 Answer = TypeVar("Answer")
 
 
+class StoreAway(OSError):
+    """A service that did not answer although it was asked several times."""
+
+
 class Objects(Protocol):
     """Named blobs in one place.  Trouble with the place is an ``OSError`` that names no secrets."""
 
@@ -207,8 +211,11 @@ class StoreObjects:
             except FileNotFoundError as error:
                 raise FileNotFoundError(masked(str(error))) from None
             except Exception as error:  # services and their libraries have exceptions of all kinds
-                if pause_s is None or isinstance(error, PermissionError):
-                    raise OSError(masked(f"{type(error).__name__}: {error}")) from None
+                words = masked(f"{type(error).__name__}: {error}")
+                if isinstance(error, PermissionError):
+                    raise PermissionError(words) from None
+                if pause_s is None:
+                    raise StoreAway(words) from None
                 self._sleep(pause_s)
         raise AssertionError("the last pause is none")
 

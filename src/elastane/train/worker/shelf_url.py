@@ -31,7 +31,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from elastane.kit.storage_urls import masked
-from elastane.train.errors import TrainError
+from elastane.train.errors import PlaceAway, TrainError
 from elastane.train.worker.checkpoint import Loaded, checked_info, separate
 from elastane.train.worker.shelf_names import (
     FORMAT,
@@ -53,7 +53,7 @@ from elastane.train.worker.shelf_names import (
     unsealed,
     whole,
 )
-from elastane.train.worker.shelf_objects import Objects
+from elastane.train.worker.shelf_objects import Objects, StoreAway
 from elastane.train.worker.state_codec import Packed, clone_tensors
 
 PART_BYTES = 1 << 28
@@ -323,7 +323,8 @@ class UrlShelf:
         try:
             yield
         except OSError as error:
-            raise TrainError(masked(f"{what}: {error.strerror or error}")) from error
+            kind = PlaceAway if isinstance(error, StoreAway) else TrainError
+            raise kind(masked(f"{what}: {error.strerror or error}")) from error
 
 
 def _groups(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
