@@ -13,6 +13,7 @@ from elastane.train.worker import shelf_objects
 from elastane.train.worker.shelf_objects import (
     FolderObjects,
     Objects,
+    StoreAway,
     StoreObjects,
     check_packages,
     open_objects,
@@ -136,14 +137,14 @@ def test_a_store_that_is_out_of_order_for_a_moment_is_asked_again() -> None:
 )
 def test_in_the_end_it_is_told_without_secrets(error: Exception, times: int) -> None:
     objects, slept = store(error, times)
-    with pytest.raises(OSError, match=r"^RuntimeError: at https://…@host/\?X-Amz-Signature=… down$"):
+    with pytest.raises(StoreAway, match=r"^RuntimeError: at https://…@host/\?X-Amz-Signature=… down$"):
         objects.sizes()
     assert slept == list(shelf_objects.PAUSES_S)
 
 
 def test_who_may_not_enter_is_told_at_once() -> None:
     objects, slept = store(PermissionError("Forbidden"), 9)
-    with pytest.raises(OSError, match="Forbidden"):
+    with pytest.raises(PermissionError, match="Forbidden"):
         objects.sizes()
     assert not slept
 
