@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -145,3 +146,48 @@ def test_lists_that_are_a_minute_old_are_waited_for_and_nothing_begins_anew() ->
     passer_by = UrlShelf(boat, "sea", sleep=boat.sleep)
     assert lineage(passer_by) == [[1, 4]]
     assert boat.slept
+
+
+def saved(sea: Sea, generation: int, steps: int) -> UrlShelf:
+    """A shelf that was claimed and written to."""
+    shelf = UrlShelf(Boat(sea), "sea")
+    shelf.own(generation)
+    for step in range(steps):
+        shelf.save(step, pack({"lineage": [[generation, step]]}), {}, generation)
+    return shelf
+
+
+def test_by_a_list_without_its_own_checkpoint_a_writer_removes_nothing() -> None:
+    sea = Sea()
+    saved(sea, 1, 2)
+    boat = Boat(sea, lags=[0, 1])  # before and after it writes
+    UrlShelf(boat, "sea", keep=1).save(2, pack({"lineage": [[1, 2]]}), {}, 1)
+    assert len(manifests(sea)) == 3
+    UrlShelf(Boat(sea), "sea", keep=1).save(3, pack({"lineage": [[1, 3]]}), {}, 1)
+    assert len(manifests(sea)) == 1
+
+
+def test_a_writer_that_sees_the_claim_too_late_removes_nothing_and_is_told() -> None:
+    sea = Sea()
+    stale = saved(sea, 1, 2)
+    new = UrlShelf(Boat(sea), "sea")
+    new.own(2)
+    found = manifests(sea)
+    stale._objects._lags.extend([len(sea.before) - 1])  # type: ignore[attr-defined]  # it looks, and sees no claim yet
+    with pytest.raises(TrainError, match=r"a newer generation \(2\) owns this place"):
+        stale.save(9, pack({"lineage": [[1, 9]]}), {}, 1)
+    assert set(found) < set(manifests(sea))
+    assert lineage(new) == [[1, 1]]
+
+
+def test_a_leader_of_before_removes_nothing_of_the_next_generation() -> None:
+    """A change of members makes no claim; its checkpoints are newer all the same."""
+    sea = Sea()
+    before = saved(sea, 1, 2)
+    after = UrlShelf(Boat(sea), "sea")
+    for step in (2, 3, 4):
+        after.save(step, pack({"lineage": [[2, step]]}), {}, 2)
+    newest = manifests(sea)
+    before.save(3, pack({"lineage": [[1, 3]]}), {}, 1)
+    assert set(newest) < set(manifests(sea))
+    assert lineage(after) == [[2, 4]]
