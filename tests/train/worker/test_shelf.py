@@ -82,6 +82,8 @@ def test_a_directory_knows_its_latest_generation(tmp_path: Path) -> None:
     assert store.highest() == 3
     store.raise_fence(9)
     assert store.highest() == 9
+    (tmp_path / f"fence-{10**30}").touch()
+    assert highest_stored(store) == 2**52
 
 
 def test_the_reasons_why_some_were_passed_over_are_told(tmp_path: Path) -> None:

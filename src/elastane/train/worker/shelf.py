@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from elastane.kit.storage_urls import VARIABLE, local_path
 from elastane.train.errors import TrainError
 from elastane.train.worker.checkpoint import CheckpointStore, Loaded
+from elastane.train.worker.shelf_names import LATEST_GENERATION
 from elastane.train.worker.shelf_objects import open_objects
 from elastane.train.worker.shelf_url import UrlShelf
 from elastane.train.worker.state_codec import Packed
@@ -106,6 +107,6 @@ def open_shelf(run: Path, environment: Mapping[str, str] = os.environ) -> Shelf:
 def highest_stored(shelf: Shelf) -> int:
     """What a worker tells its coordinator; 0 if the place does not answer, which the start will say in words."""
     try:
-        return shelf.highest()
+        return min(shelf.highest(), LATEST_GENERATION)  # what lies there may be nonsense
     except TrainError:
         return 0
