@@ -38,6 +38,7 @@ READERS: Mapping[str, tuple[Link, ...]] = {
             "name": "name",
             "accelerators": "accelerators",
             "checkpoint": "checkpoint",
+            "checkpoints": "checkpoints",
             "class": "klass",
             "priority": "priority",
             "weight": "weight",

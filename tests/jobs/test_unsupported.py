@@ -43,6 +43,30 @@ def test_a_default_that_is_spelled_out_is_no_wish() -> None:
 
 
 @pytest.mark.parametrize("field", ["env", "exported"])
+def test_where_checkpoints_lie_is_said_in_one_place(field: str) -> None:
+    with pytest.raises(
+        SpecError,
+        match=rf"^{field}\.ELASTANE_CHECKPOINTS: .* sets this variable itself, from checkpoints; leave",
+    ):
+        submitted_spec({"command": "x", field: {"ELASTANE_CHECKPOINTS": "/x"}})
+
+
+@pytest.mark.parametrize("place", ["relative", "ftp://host/x", "", 7, "memory://x"])
+def test_a_place_that_is_none_is_refused_by_its_field(place: object) -> None:
+    with pytest.raises(SpecError) as caught:
+        submitted_spec({"command": "x", "checkpoints": place})
+    (problem,) = caught.value.problems
+    assert problem.path == "checkpoints"
+    assert problem.text.startswith("checkpoints: ")
+
+
+def test_a_password_in_a_place_is_refused_and_not_shown() -> None:
+    with pytest.raises(SpecError, match=r"^checkpoints: .*a URL without a password") as caught:
+        submitted_spec({"command": "x", "checkpoints": "s3://me:pw123@bucket/x"})
+    assert "pw123" not in str(caught.value)
+
+
+@pytest.mark.parametrize("field", ["env", "exported"])
 def test_nobody_sets_what_elastane_itself_declares(field: str) -> None:
     with pytest.raises(SpecError, match=rf"^{field}\.ELASTANE_DECLARED: Elastane sets this variable itself"):
         submitted_spec({"command": "x", field: {"ELASTANE_DECLARED": "{}"}})

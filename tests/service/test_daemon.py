@@ -35,8 +35,8 @@ class System:
             command, env=environment, cwd=self.home.parent, capture_output=True, text=True, timeout=PATIENCE_S
         )
 
-    def up(self) -> None:
-        done = self.run("up", "--detach", "--slots=2", "--interval=1")
+    def up(self, *more: str) -> None:
+        done = self.run("up", "--detach", "--slots=2", "--interval=1", *more)
         assert done.returncode == 0, done.stderr
 
     @property
@@ -141,6 +141,33 @@ def test_jobs_are_saved_by_down_and_go_on_at_the_next_up(system: System, tmp_pat
     (system.home / "jobs" / training / "run" / "enough").touch()
     until(lambda: system.client.job(training).state == "succeeded")
     assert set(out.read_text().split()) == {"1"}
+
+
+@pytest.mark.slow
+def test_a_job_keeps_the_place_beneath_the_systems_that_it_was_submitted_with(
+    system: System, tmp_path: Path
+) -> None:
+    system.run("down")
+    system.up(f"--checkpoints=file://{tmp_path}/elsewhere")
+    out = tmp_path / "counts"
+    command = [sys.executable, str(COUNTING), str(out), "--pause=0.01"]
+    training = system.client.submit({"command": command}, directory=str(tmp_path)).id
+    until(lambda: (system.client.job(training).training or None) is not None)
+    assert system.run("down").returncode == 0
+    (place,) = (tmp_path / "elsewhere").iterdir()
+    assert place.name.startswith(f"{training}-")
+    assert list(place.glob("*.manifest"))
+    system.up()  # without a word about checkpoints
+    until(lambda: system.client.job(training).attempt == 2)
+    run = system.home / "jobs" / training / "run"
+    (run / "enough").touch()
+    until(lambda: system.client.job(training).state == "succeeded")
+    assert set(out.read_text().split()) == {"1"}
+    assert not (run / "checkpoints").exists()
+    assert len([path for path in place.iterdir() if path.name.startswith("claim-")]) == 1
+    refused = system.run("up", "--detach", "--checkpoints=relative")
+    assert refused.returncode == 2
+    assert "--checkpoints: got 'relative'; expected a URL" in " ".join(refused.stderr.split())
 
 
 LEASHED = """

@@ -13,6 +13,7 @@ from elastane.cluster import Node
 from elastane.engines.contract import Examined
 from elastane.errors import ElastaneError
 from elastane.jobs.states import State
+from elastane.service.control.active_job import LiveJob
 from elastane.service.control.intake import Intake, NewJob
 from elastane.service.store import JobRow, Store
 from elastane.service.submission import Submission
@@ -65,12 +66,15 @@ class Asked(FakeEngine):
 class Part:
     """The part under test, and what it was given."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, checkpoints: str = "") -> None:
         self.clock = Clock()
         self.store = Store.open(home / "elastane.db", self.clock)
         self.engine = Asked([Node("n0", 2, "cpu")], self.clock)
         self.intake = NotingIntake()
-        self.part = Submission(cast("Intake", self.intake), self.store, self.engine)
+        self.live: list[LiveJob] = []
+        self.part = Submission(
+            cast("Intake", self.intake), self.store, self.engine, checkpoints, lambda: self.live
+        )
 
     def submit(self, key: str | None = None, directory: str = "/data", **spec: Any) -> Any:
         return asyncio.run(self.part.submit(ANN, {**SPEC, **spec}, directory, key))
@@ -103,3 +107,40 @@ def test_what_cannot_run_never_reaches_the_intake(part: Part) -> None:
     with pytest.raises(ElastaneError, match=r"command: there is no script train\.py"):
         part.submit()
     assert not part.intake.taken
+
+
+def test_a_job_that_names_no_place_gets_one_of_its_own_beneath_the_systems(tmp_path: Path) -> None:
+    part = Part(tmp_path, "s3://bucket/all/")
+    part.submit()
+    part.submit(checkpoints="gs://mine/x")
+    own, other, named = (*(part.submit() and part.intake.taken[-1] for _ in range(2)), part.intake.taken[1])
+    assert own.values["checkpoints"] == own.spec.checkpoints
+    assert own.spec.checkpoints.startswith("s3://bucket/all/{job}-")
+    assert own.spec.checkpoints != other.spec.checkpoints
+    assert named.spec.checkpoints == "gs://mine/x"
+
+
+def test_without_a_place_of_the_system_jobs_save_where_they_always_did(part: Part) -> None:
+    part.submit()
+    assert part.intake.taken[0].spec.checkpoints is None
+
+
+def test_two_jobs_at_once_cannot_save_in_the_same_place(part: Part) -> None:
+    part.submit(checkpoints="/mnt/x")
+    part.live.append(LiveJob.of(_row(part.intake.taken[0])))
+    with pytest.raises(
+        ElastaneError, match=r"^checkpoints: those of job j7, which has not ended, lie at /mnt/x/; name"
+    ):
+        part.submit(checkpoints="/mnt/x/")
+    part.submit(checkpoints="/mnt/x/{job}")
+    part.live.clear()
+    part.submit(checkpoints="file:///mnt/x")
+
+
+def test_a_place_for_a_script_that_does_not_use_the_library_is_said_to_be_unused(part: Part) -> None:
+    part.engine.answer = Examined("resizable", "a test says so")
+    warnings = part.submit(checkpoints="/mnt/x", epochs=3).warnings
+    assert (
+        "epochs and checkpoints: only scripts that use elastane.train go by that; this one is resizable"
+        in warnings
+    )

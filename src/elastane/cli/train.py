@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
+from elastane.kit.storage_urls import VARIABLE as CHECKPOINTS
+from elastane.kit.storage_urls import checked
 from elastane.train.errors import TrainError
 
 if TYPE_CHECKING:
@@ -52,6 +54,12 @@ def run(
     chaos: list[str] = typer.Option([], help="Break something: kill:45s, kill-leader:45s or stop:45s."),
     mode: str = typer.Option(None, help="fixed, adaptive or consistent, unless the script says so."),
     run_dir: Path = typer.Option(None, "--run", help="Folder of the run; one that exists is resumed."),
+    checkpoints: str = typer.Option(
+        None,
+        envvar=CHECKPOINTS,
+        metavar="URL",
+        help="Where to save: s3://, gs://, file:// or an absolute path [default: RUN/checkpoints].",
+    ),
     adopt: bool = typer.Option(False, help="Take over the workers of --run, whose supervisor has died."),
     threads: int = typer.Option(1, min=1, help="Threads of each worker."),
     preload: str = typer.Option("", help="Modules to import before workers are forked, as in sklearn,pandas."),
@@ -82,6 +90,7 @@ def run(
     from elastane.train.run_folder import default_run
     from elastane.train.torch_range import check_torch
     from elastane.train.transport_choice import wished
+    from elastane.train.worker.shelf_objects import check_packages
 
     _refuse_commands([script, *(arguments or ())], module=module)
     if not module and not Path(script).is_file():
@@ -93,6 +102,8 @@ def run(
     wishes = parse_wishes(resize, chaos)
     devices = _devices(share_devices) if choice.kind is JobKind.ADAPTIVE else OwnDevices()
     devices.check(max([workers, *(wish.workers for wish in wishes)]))
+    if checkpoints:
+        check_packages(checked(checkpoints, "--checkpoints"))
     options = JobOptions(
         script=script if module else str(Path(script).resolve()),
         arguments=tuple(arguments or ()),
@@ -105,7 +116,10 @@ def run(
             lease_s=lease,
             hello_s=hello,
         ),
-        environment={"ELASTANE_MODE": mode} if mode else {},
+        environment={
+            **({"ELASTANE_MODE": mode} if mode else {}),
+            **({CHECKPOINTS: checkpoints} if checkpoints else {}),
+        },
         directory=Path.cwd(),
         module=module,
         threads=threads,
@@ -159,6 +173,8 @@ def how_to_resume(options: JobOptions, workers: int, script: str, mode: str | No
     words = ["elastane", "train", "--run", str(options.run)]
     words += [f"--workers={workers}"] if workers > 1 else []
     words += [f"--mode={mode}"] if mode else []
+    place = options.environment.get(CHECKPOINTS)
+    words += [f"--checkpoints={place}"] if place else []
     return shlex.join([*words, *(["-m"] if options.module else []), script, *options.arguments])
 
 

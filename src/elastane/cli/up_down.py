@@ -42,6 +42,11 @@ def up(
     tenant_user: list[str] = typer.Option(
         None, metavar="TENANT=USER", help="With --jobs-as tenant: a tenant's user that is there already."
     ),
+    checkpoints: str = typer.Option(
+        None,
+        metavar="URL",
+        help="Where jobs save that name no place: s3://, gs://, file:// or an absolute path that all nodes reach.",
+    ),
     max_pending: int = typer.Option(10_000, min=1, help="Jobs that a tenant may have waiting."),
     max_tokens: int = typer.Option(50, min=1, help="Tokens that a user may have."),
     home: Path = typer.Option(None, help="Where everything is kept [default: $ELASTANE_HOME or ~/.elastane]."),
@@ -51,6 +56,7 @@ def up(
 ) -> None:
     """Starts the live system on this machine."""
     from elastane.engines.local.job_users import JobsAs
+    from elastane.kit.storage_urls import checked
     from elastane.policies.registry import make_policy
     from elastane.service.home import TOKEN, UpOptions, check_reach, default_home, start_detached
     from elastane.service.limits import Limits
@@ -72,6 +78,7 @@ def up(
         restore,
         limits=Limits(max_tokens, max_pending),
         jobs_as=JobsAs.chosen(jobs_as, tenant_user or ()),
+        checkpoints=checked(checkpoints, "--checkpoints") if checkpoints else "",
     )
     check_reach(options)
 
@@ -122,6 +129,7 @@ def _again(options: UpOptions) -> list[str]:
     words += [f"--{name}={value}" for name, value in given.items() if value is not None]
     words += [f"--jobs-as={options.jobs_as.who}"]
     words += [f"--tenant-user={tenant}={user}" for tenant, user in options.jobs_as.mapped.items()]
+    words += [f"--checkpoints={options.checkpoints}"] if options.checkpoints else []
     words += ["--insecure"] if options.insecure else []
     return [*words, "--restore"] if options.restore else words
 

@@ -57,6 +57,8 @@ class Launch:
     worker_memory_gb: float = 0.0
     """Memory that each worker may take, where the system can see to it; 0 is no limit."""
     checkpoint_s: float | None = None
+    checkpoints: str = ""
+    """A path or URL where the training library saves; empty: in ``run``."""
     tenant: str = "default"
     declared: Declared = Declared()
     """What its owner says about its training; all its processes find it in their environment."""

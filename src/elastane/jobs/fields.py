@@ -10,8 +10,9 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from elastane.errors import ElastaneError
-from elastane.jobs.problems import expected
+from elastane.jobs.problems import conflict, expected
 from elastane.jobs.units import BANDWIDTH, DURATION, SIZE, Quantity
+from elastane.kit.storage_urls import WITHOUT_SECRETS, problem_of
 
 _CENTURY_S = 100 * 365.25 * 86400
 _DEADLINE = f"{DURATION.expected}, or a time with its zone such as 2030-01-31T18:00Z"
@@ -38,6 +39,15 @@ def _printable(text: str) -> str:
     if "\0" in text or re.search("[\ud800-\udfff]", text):
         raise expected("text without NUL or broken characters")
     return text
+
+
+def _place(written: str) -> str:
+    problem = problem_of(written)
+    if problem == WITHOUT_SECRETS:
+        raise conflict(f"expected {problem}")  # not shown: it would be told on
+    if problem:
+        raise expected(problem)
+    return written
 
 
 def _variable(name: str) -> str:
@@ -90,6 +100,9 @@ Text = Annotated[str, Field(max_length=32_768), AfterValidator(_printable)]
 
 Filled = Annotated[Text, Field(min_length=1)]
 """A text that may not be empty."""
+
+Place = Annotated[str, Field(max_length=2000), AfterValidator(_place)]
+"""A URL or an absolute path, as ``kit.storage_urls`` has it."""
 
 Names = Annotated[tuple[Name, ...], BeforeValidator(_single_to_list), Field(max_length=64)]
 """One name or a list of them."""

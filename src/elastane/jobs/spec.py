@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from elastane.jobs.command import Command, name_of
-from elastane.jobs.fields import Count, Deadline, Environment, Filled, Name, Names, Section
+from elastane.jobs.fields import Count, Deadline, Environment, Filled, Name, Names, Place, Section
 from elastane.jobs.kinds import ONE_SIZE, JobClass, Kind
 from elastane.jobs.parts import (
     BatchSize,
@@ -54,6 +54,11 @@ class JobSpec(Section):
     epochs: Count | None = Field(default=None, description="Passes over the data after which training ends.")
     target: Target | None = Field(default=None, description="Metric that ends training early once reached.")
     checkpoint: Checkpoint = Field(default=Checkpoint(), description="How work is kept safe.")
+    checkpoints: Place | None = Field(
+        default=None,
+        description="Where scripts that use elastane.train save: s3://, gs://, file:// or an absolute path that all"
+        " nodes reach; {job} stands for the job's id. None: the system's own place.",
+    )
     klass: Annotated[JobClass, Field(strict=False)] = Field(
         default=JobClass.NORMAL, alias="class", description="guaranteed, normal or opportunistic."
     )

@@ -13,6 +13,7 @@ from elastane.jobs.declared import VARIABLE
 from elastane.jobs.loading import parse_spec
 from elastane.jobs.problems import Problem, SpecError
 from elastane.jobs.spec import JobSpec
+from elastane.kit import storage_urls
 
 UNSUPPORTED: Mapping[str, str] = {
     "value": "no policy of the live system weighs what a completion is worth",
@@ -25,6 +26,8 @@ UNSUPPORTED: Mapping[str, str] = {
     "checkpoint.keep": "the training library always keeps two checkpoints",
 }
 """Fields by their path in a spec, and why each is refused."""
+
+_RESERVED: Mapping[str, str] = {VARIABLE: "epochs, target and batch", storage_urls.VARIABLE: "checkpoints"}
 
 
 def submitted_spec(values: object, source: str = "") -> JobSpec:
@@ -54,8 +57,7 @@ def _is_set(section: BaseModel, path: str) -> bool:
 
 def _reserved(spec: JobSpec) -> Iterator[Problem]:
     for field, variables in (("env", spec.env), ("exported", spec.exported)):
-        if VARIABLE in variables:
-            path = f"{field}.{VARIABLE}"
-            yield Problem(
-                path, f"{path}: Elastane sets this variable itself, from epochs, target and batch; leave it out"
-            )
+        for name, source in _RESERVED.items():
+            if name in variables:
+                path = f"{field}.{name}"
+                yield Problem(path, f"{path}: Elastane sets this variable itself, from {source}; leave it out")

@@ -78,6 +78,7 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
             options.policy,
             options.interval_s,
             min_run_s=options.min_run_s,
+            checkpoints=options.checkpoints,
             pending_per_tenant=options.limits.pending_per_tenant,
         ),
         store,

@@ -54,6 +54,8 @@ class UpOptions:
     """Go back to the last good copy of the store first."""
     limits: Limits = Limits()
     jobs_as: JobsAs = JobsAs()
+    checkpoints: str = ""
+    """The place beneath which jobs save that name none themselves; empty: each in its own folder."""
 
 
 def default_home() -> Path:

@@ -23,7 +23,9 @@ class LiveService:
             lambda: plane.live,
             lambda: Ground(plane.engine.nodes(), plane.cluster.machines(), plane.clock()),
         )
-        self.submit = Submission(Intake(plane), plane.store, plane.engine).submit
+        self.submit = Submission(
+            Intake(plane), plane.store, plane.engine, plane.settings.checkpoints, lambda: plane.live.values()
+        ).submit
 
         jobs = JobQueries(plane, self.ends)
         self.jobs, self.job, self.owner_of, self.why = jobs.jobs, jobs.job, jobs.owner_of, jobs.why

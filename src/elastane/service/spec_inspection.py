@@ -51,12 +51,19 @@ def _doubts(spec: JobSpec, looked: Examined) -> list[str]:
 
 def _unread(spec: JobSpec, looked: Examined) -> list[str]:
     """Say which wishes only the training library can fulfil, where a script does not seem to use it."""
-    wishes = [name for name in ("epochs", "target", "batch") if getattr(spec, name) is not None]
-    if not wishes or (looked.kind == Kind.ADAPTIVE and looked.heeds):
+    adaptive = looked.kind == Kind.ADAPTIVE
+    unread = ("epochs", "target", "batch") if not (adaptive and looked.heeds) else ()
+    wishes = [
+        name for name in (*unread, *(() if adaptive else ("checkpoints",))) if getattr(spec, name) is not None
+    ]
+    if not wishes:
         return []
-    listed = f"{', '.join(wishes[:-1])} and {wishes[-1]}" if len(wishes) > 1 else wishes[0]
-    this = looked.kind if looked.kind != Kind.ADAPTIVE else "adaptive by elastane.compat"
-    return [f"{listed}: only scripts that use elastane.train go by that; this one is {this}"]
+    this = looked.kind if not adaptive else "adaptive by elastane.compat"
+    return [f"{_listed(wishes)}: only scripts that use elastane.train go by that; this one is {this}"]
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _words(spec: JobSpec) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from elastane.jobs import JobSpec
 from elastane.jobs.kinds import Kind
 from elastane.jobs.loading import dump_json
 from elastane.jobs.unsupported import submitted_spec
+from elastane.kit.storage_urls import JOB, joined, same
+from elastane.service.control.active_job import LiveJob
 from elastane.service.control.intake import Intake, NewJob
 from elastane.service.messages import Submitted
 from elastane.service.protocol import Principal
@@ -29,8 +32,16 @@ from elastane.service.wording import counted
 class Submission:
     """Lets in what the engine can run: ``intake`` stores it, ``store`` knows request keys of before."""
 
-    def __init__(self, intake: Intake, store: Store, engine: Engine) -> None:
+    def __init__(
+        self,
+        intake: Intake,
+        store: Store,
+        engine: Engine,
+        checkpoints: str = "",
+        live: Callable[[], Iterable[LiveJob]] = tuple,
+    ) -> None:
         self._intake, self._store, self._engine = intake, store, engine
+        self._checkpoints, self._live = checkpoints, live
 
     async def submit(
         self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
@@ -66,10 +77,30 @@ class Submission:
         )
         wanted, warnings = as_looked_at(given, looked)
         self._check(wanted)
+        wanted = self._placed(wanted)
         if looked.missing:
             raise ElastaneError(f"command: {looked.missing}")
         values = json.loads(dump_json(wanted))
         return NewJob(who.user, key, wanted, values, place, looked.kind, looked.why, warnings)
+
+    def _placed(self, spec: JobSpec) -> JobSpec:
+        """The spec with a place for checkpoints that is the job's own, for good: wherever later jobs save.
+
+        Raises:
+            ElastaneError: it names one where another job's lie.
+        """
+        place = spec.checkpoints
+        if place is None:
+            # More than the id: a system that has lost its home counts from 1 again.
+            own = joined(self._checkpoints, f"{JOB}-{secrets.token_hex(4)}")
+            return spec.model_copy(update={"checkpoints": own}) if self._checkpoints else spec
+        for job in self._live() if JOB not in place else ():
+            if job.spec.checkpoints is not None and same(job.spec.checkpoints, place):
+                raise ElastaneError(
+                    f"checkpoints: those of job {job.id}, which has not ended, lie at {place}; "
+                    f"name another place, as with {joined(place, JOB)}"
+                )
+        return spec
 
     def _check(self, spec: JobSpec) -> None:
         """Refuse a job that the cluster could not run even if it were empty."""

@@ -9,6 +9,10 @@ class TrainError(ElastaneError):
     """A mistake in the script or its settings; shown in the log and as the worker's exit cause."""
 
 
+class PlaceAway(TrainError):
+    """The place of the checkpoints does not answer now: what was saved is still there, and it may answer later."""
+
+
 class MembershipChanged(Exception):
     """A collective could not finish because a member died or left; handled inside the library."""
 

@@ -168,8 +168,12 @@ def test_a_loss_that_nobody_can_mend_ends_the_script_with_its_cause() -> None:
         train(hvd.elastic.ObjectState())
 
 
-def test_a_stopped_run_goes_on_where_it_was_committed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ELASTANE_RUN", str(tmp_path))
+@pytest.mark.parametrize("place", ["", "file://{}/place"])
+def test_a_stopped_run_goes_on_where_it_was_committed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str
+) -> None:
+    monkeypatch.setenv("ELASTANE_RUN", str(tmp_path / "run"))
+    monkeypatch.setenv("ELASTANE_CHECKPOINTS", place.format(tmp_path))
     before = signal.getsignal(signal.SIGTERM)
 
     def session(stop_at: int | None) -> list[int]:
@@ -195,6 +199,9 @@ def test_a_stopped_run_goes_on_where_it_was_committed(monkeypatch: pytest.Monkey
 
     try:
         assert session(4) == [0, 1, 2, 3, -1]
+        assert (tmp_path / "run" / "checkpoints").exists() == (not place)
+        if place:
+            monkeypatch.setenv("ELASTANE_RUN", str(tmp_path / "another"))
         assert session(None) == [4, 5]
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -88,3 +88,22 @@ def test_a_job_finds_what_its_owner_declared_and_not_what_else_is_set(tmp_path: 
             assert json.loads(seen[VARIABLE]) == {"epochs": 3}
 
     live(story)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+@pytest.mark.parametrize("place", ["", "file:///mnt/x"])
+def test_a_job_finds_where_its_checkpoints_shall_lie(tmp_path: Path, adaptive: bool, place: str) -> None:
+    script = tmp_path / "show.py"
+    script.write_text(WARM)
+    command = (str(script),) if adaptive else ("-c", SHOW)
+
+    async def story() -> None:
+        async with house(tmp_path, nodes=1) as living:
+            job = replace(living.launch("j1", 1, sys.executable, *command), checkpoints=place)
+            living.want(job, {"n0": 1})
+            log = job.run / "logs" / "w1.log"
+            await living.until(lambda: log.exists() and "}\n" in log.read_text())
+            seen = json.loads(next(line for line in log.read_text().splitlines() if line.startswith("{")))
+            assert seen.get("ELASTANE_CHECKPOINTS", "") == place
+
+    live(story)

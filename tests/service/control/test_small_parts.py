@@ -68,6 +68,14 @@ def test_a_job_that_is_to_end_is_wanted_without_a_grant(tmp_path: Path, ending: 
         assert (leaving.grant, leaving.ending) == (None, meant)
 
 
+def test_the_place_of_a_jobs_checkpoints_has_its_id(tmp_path: Path) -> None:
+    with parts(tmp_path) as p:
+        job = p.job(HELD)
+        assert wanted(job, Layout(tmp_path)).launch.checkpoints == ""
+        job.spec = job.spec.model_copy(update={"checkpoints": "s3://bucket/{job}-ab"})
+        assert wanted(job, Layout(tmp_path)).launch.checkpoints == f"s3://bucket/{job.id}-ab"
+
+
 def test_the_engine_hears_only_of_jobs_that_have_processes(tmp_path: Path) -> None:
     with parts(tmp_path) as p:
         runs, waits = p.job(HELD), p.job()

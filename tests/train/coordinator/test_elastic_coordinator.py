@@ -199,6 +199,7 @@ events = st.lists(
         st.tuples(st.just("kill"), st.integers(0, 9)),
         st.tuples(st.just("deliver"), st.integers(1, 12)),
         st.tuples(st.just("train"), st.just(0)),
+        st.tuples(st.just("stored"), st.integers(0, 5000)),
     ),
     max_size=25,
 )
@@ -212,7 +213,9 @@ def test_every_history_of_deaths_and_resizes_ends_in_the_wanted_membership(
     world = World(seed, workers, shadow)
     target = workers
     for what, number in history:
-        if what == "resize":
+        if what == "stored":
+            world.coordinator._go_on_above(number)
+        elif what == "resize":
             target = number
             world.perform(world.coordinator.resize(number, world.now))
         elif what == "kill":
@@ -498,3 +501,53 @@ def test_members_have_their_time_to_enter_from_when_they_may_however_long_the_pr
     )
     assert not [each for each in coordinator.tick(159.0) if isinstance(each, Kill)]
     assert {each.worker for each in coordinator.tick(161.0) if isinstance(each, Kill)} == {"w1", "w2"}
+
+
+def begun_above(coordinator: Coordinator, stored: int, worker: str = "w1") -> tuple[int, list[dict[str, Any]]]:
+    """The first generation of a coordinator whose worker sees this one stored, and what was recorded."""
+    actions = coordinator.start(0.0)
+    actions += coordinator.hello(WorkerHello(worker), 0.0)
+    actions += coordinator.ready(worker, SIGNATURE, "", 0.0, stored=stored)
+    entries = [dict(each.entry) for each in actions if isinstance(each, Record)]
+    (plan,) = [entry["plan"] for entry in entries if entry["type"] == "plan"]
+    return plan["generation"], entries
+
+
+def test_generations_never_begin_below_what_is_stored_although_the_log_is_lost() -> None:
+    generation, entries = begun_above(Coordinator(Settings(workers=1)), 12)
+    assert generation > 12 + 100  # the lost run may have come further than it has written
+    assert [entry["type"] for entry in entries] == ["target", "spawn", "stored", "plan"]
+    again, more = begun_above(Coordinator.after(Settings(workers=1), entries), generation, "w2")
+    assert again == generation + 1
+    assert "stored" not in [entry["type"] for entry in more]
+
+
+def test_what_was_said_of_stored_generations_outlives_the_coordinator() -> None:
+    _, entries = begun_above(Coordinator(Settings(workers=1)), 12)
+    before = [entry for entry in entries if entry["type"] != "plan"]
+    adopted = Coordinator.adopt(Settings(workers=1), before, 0.0)
+    actions = adopted.hello(WorkerHello("w1", phase=Phase.READY, signature=SIGNATURE), 1.0)
+    (plan,) = [
+        each.entry["plan"] for each in actions if isinstance(each, Record) and each.entry["type"] == "plan"
+    ]
+    assert plan["generation"] > 12 + 100
+
+
+@pytest.mark.parametrize("stored", [0, 2**52])
+def test_an_empty_place_and_nonsense_change_nothing(stored: int) -> None:
+    assert begun_above(Coordinator(Settings(workers=1)), stored)[0] == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_changes_and_deaths_go_on_above_what_a_newcomer_sees(seed: int) -> None:
+    world = World(seed, 2, True)
+    world.settle()
+    world.coordinator._go_on_above(50)  # whatever is under way
+    world.perform(world.coordinator.resize(3, world.now))
+    world.settle()
+    assert len(world.members()) == 3
+    assert world.plans[-1].generation > 1050
+    world.exit(world.workers[world.members()[0]], clean=False)
+    world.settle()
+    assert len(world.members()) == 3
+    assert world.plans[-1].generation > 1051

@@ -15,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastane.train.errors import TrainError
+from elastane.train.errors import PlaceAway, TrainError
 from elastane.train.worker.async_save import AsyncSaver, SaveFacts, SaveInterval, daly_interval
 from elastane.train.worker.checkpoint import CheckpointStore
 from elastane.train.worker.state_codec import Packed, pack, unpack
@@ -52,6 +52,26 @@ class Ticks:
 @pytest.fixture
 def store(tmp_path: Path) -> GatedStore:
     return GatedStore(tmp_path)
+
+
+def test_a_place_that_does_not_answer_is_tried_again_and_ends_training_only_at_its_end(
+    store: GatedStore,
+) -> None:
+    saver = AsyncSaver(store)
+    store.leave.set()
+    store.error = PlaceAway("cannot save step 1 to s3://b: timed out")
+    assert saver.submit(1, pack({"w": torch.zeros(1)}), {})
+    while saver.busy:
+        store.entered.wait(0.01)
+    assert saver.problem is store.error
+    assert saver.submit(2, pack({"w": torch.ones(1)}), {})  # nothing is raised: training goes on
+    with pytest.raises(PlaceAway, match="timed out"):
+        saver.flush()
+    store.error = None
+    assert saver.submit(3, pack({"w": torch.ones(1)}), {})
+    saver.flush()
+    assert saver.problem is None
+    assert saved_weights(store) == [1.0]
 
 
 def weights_of(packed: Packed | None) -> list[float]:

@@ -1,11 +1,12 @@
 """Records a Horovod job: events about its steps and members, and checkpoints of its commits.
 
-Both go to the folder of the run that Elastane names in ``ELASTANE_RUN``; alone and without it nothing is written,
-as with Horovod.
+Both go to the folder of the run that Elastane names in ``ELASTANE_RUN`` (checkpoints to ``ELASTANE_CHECKPOINTS``, where
+that is said); alone and without it nothing is written, as with Horovod.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -16,11 +17,12 @@ from pathlib import Path
 import torch
 
 import elastane
-from elastane.train.reports.events import Resized, Saved, Started
+from elastane.train.errors import PlaceAway
+from elastane.train.reports.events import Resized, Saved, Started, Warned
 from elastane.train.worker.async_save import AsyncSaver, SaveInterval
-from elastane.train.worker.checkpoint import CheckpointStore
 from elastane.train.worker.event_sink import Outlet
 from elastane.train.worker.membership import Change, Membership
+from elastane.train.worker.shelf import highest_stored, open_shelf
 from elastane.train.worker.state_codec import Packed
 from elastane.train.worker.telemetry import Reporter
 
@@ -45,6 +47,7 @@ class Record:
         """Samples of a step over all workers, if an ``ElasticSampler`` has said so."""
         self._book = book
         self._told = -1
+        self._warned: PlaceAway | None = None
         self._leads = False
 
     @classmethod
@@ -55,7 +58,7 @@ class Record:
             return cls(None)
         run = Path(chosen)
         outlet = Outlet(membership, run)
-        saver = AsyncSaver(CheckpointStore(run / "checkpoints"))
+        saver = AsyncSaver(open_shelf(run))
         return cls(_Book(run, outlet, Reporter(outlet.emit, time.time), saver, SaveInterval(time.monotonic())))
 
     def counts(self, batch: int) -> None:
@@ -119,7 +122,8 @@ class Record:
         if book is None:
             return
         if last:
-            book.saver.flush()
+            with contextlib.suppress(PlaceAway):  # this is the next try
+                book.saver.flush()
         if last or book.interval.due(time.monotonic()):
             self._save(book, step, picture(), membership.generation)
         if last:
@@ -136,6 +140,10 @@ class Record:
         book.interval.saved(time.monotonic(), time.monotonic() - began)
 
     def _tell_saved(self, book: _Book) -> None:
+        problem = book.saver.problem
+        if isinstance(problem, PlaceAway) and problem is not self._warned:
+            self._warned = problem
+            book.reporter.emit(Warned(time.time(), f"{problem}; training goes on, and saves again later"))
         facts = book.saver.last
         if facts is not None and facts.step != self._told:
             self._told = facts.step
@@ -151,6 +159,10 @@ class Record:
             generation=m.generation,
             batch=self.batch,
         )
+
+    def stored(self) -> int:
+        """The latest generation that has left anything where checkpoints lie."""
+        return highest_stored(self._book.saver.store) if self._book is not None else 0
 
     def load(self, generation: int) -> Packed | None:
         """The newest checkpoint of this run, whose directory is this generation's from now on."""

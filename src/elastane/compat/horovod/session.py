@@ -69,6 +69,10 @@ class Session:
     def restore(self, generation: int = 0) -> None:
         """Nothing: the first ``sync`` looks for a checkpoint, when the state it belongs to is known."""
 
+    def stored_generation(self) -> int:
+        """The latest generation that has left anything where checkpoints lie."""
+        return self.record.stored()
+
     def rewind(self) -> None:
         """Nothing: a script's own commits say what its state is."""
 

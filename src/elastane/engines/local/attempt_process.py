@@ -23,6 +23,7 @@ from elastane.engines.local.log_rotation import rotate
 from elastane.engines.local.paths import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
 from elastane.engines.local.remedies import with_remedy
 from elastane.engines.local.survive_errors import Trouble
+from elastane.kit.storage_urls import VARIABLE as CHECKPOINTS
 from elastane.train.coordinator.device_locks import WORKER_DEVICES
 from elastane.train.coordinator.job_user import Identity
 from elastane.train.coordinator.script_kind import Choice, JobKind
@@ -115,6 +116,7 @@ class AttemptProcess:
         outside = bool(what.python) and self._choice.kind is not JobKind.ADAPTIVE
         source = source_of(what, Path(launch.directory), launch.environment)
         saving = {"ELASTANE_CHECKPOINT_EVERY": str(launch.checkpoint_s)} if launch.checkpoint_s else {}
+        place = {CHECKPOINTS: launch.checkpoints} if launch.checkpoints else {}
         settings = Settings(
             workers=max(1, sum(self._places.values())),
             max_workers=launch.most_workers,
@@ -136,6 +138,7 @@ class AttemptProcess:
                 **launch.environment,
                 **what.wrapped.environment,
                 **launch.declared.environment(),
+                **place,
                 WORKER_DEVICES: str(launch.worker_slots),
             },
             directory=Path(launch.directory),

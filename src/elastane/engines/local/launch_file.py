@@ -47,6 +47,7 @@ def launch_from_json(values: Mapping[str, Any]) -> tuple[Launch, dict[str, int]]
         worker_slots=float(values.get("worker_slots", 1.0)),
         worker_memory_gb=float(values.get("worker_memory_gb", 0.0)),
         checkpoint_s=values["checkpoint_s"],
+        checkpoints=str(values.get("checkpoints", "")),
         tenant=values["tenant"],
         declared=declared_from_json(values.get("declared", {})),
         python=str(values.get("python", "")),

@@ -9,6 +9,7 @@ from elastane.engines.local.paths import Layout
 from elastane.jobs.declared import declared_by
 from elastane.jobs.kinds import Kind
 from elastane.jobs.parts import Checkpoint
+from elastane.kit.storage_urls import JOB
 from elastane.service.control.active_job import LiveJob
 from elastane.service.control.ledger import Ledger
 
@@ -66,5 +67,6 @@ def _made(job: LiveJob, layout: Layout) -> Launch:
         worker_memory_gb=job.worker.memory_gb,
         # Unless its owner wants another, the training library finds an interval from what saving costs.
         checkpoint_s=spec.checkpoint.every if spec.checkpoint.every != Checkpoint().every else None,
+        checkpoints=(spec.checkpoints or "").replace(JOB, row.id),
         tenant=row.tenant,
     )

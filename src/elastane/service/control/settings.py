@@ -24,4 +24,6 @@ class ControlSettings:
     """A job that was just started is not suspended for another before this."""
     forget_after_s: float = 3600.0
     """How long a node is shown as lost that nobody has declared or drained."""
+    checkpoints: str = ""
+    """The place beneath which jobs save that name none themselves; empty: each in its own folder."""
     pending_per_tenant: int = Limits().pending_per_tenant

@@ -55,6 +55,11 @@ from elastane.train.coordinator.worker_table import Phase, Worker, first_differe
 from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind, given_up
 from elastane.train.transport_choice import UNTOLD, MemberDevice
 
+_LATEST_STORED = 2**50
+"""What a worker tells of later generations is nonsense."""
+_UNWRITTEN = 1000
+"""Changes of members since the last checkpoint: what an earlier run may have seen at most."""
+
 
 class Coordinator:
     """Decides over the members of one adaptive job."""
@@ -69,6 +74,7 @@ class Coordinator:
         self._transition: Transition = Steady()
         self._communicators = Communicators(settings.transport)
         self._published = 0
+        self._stored = 0
         self._published_s = 0.0
         self._dropped: set[str] = set()
         self._let_gone: set[str] = set()
@@ -162,11 +168,13 @@ class Coordinator:
         stream: str,
         now_s: float,
         device: MemberDevice = UNTOLD,
+        stored: int = 0,
     ) -> list[Action]:
-        """A worker has built its model and may be planned in."""
+        """A worker has built its model and may be planned in; checkpoints of generation ``stored`` are there."""
         worker = self._seen(name, now_s)
         if worker is None or worker.phase is not Phase.WARMING:
             return self._settle(now_s)
+        self._go_on_above(stored)
         limit = virtual_ranks(signature)
         reference = self._reference()
         problem = first_difference(signature, reference) if reference else None
@@ -185,6 +193,18 @@ class Coordinator:
             self._warn(f"{self.target} workers were asked for, but there are {limit} virtual ranks to share")
             self.target = limit
         return self._settle(now_s)
+
+    def _go_on_above(self, stored: int) -> None:
+        """Begin no generation below what was stored, although this log does not know of it: it would never be read."""
+        if self._latest < stored <= _LATEST_STORED:
+            # A run whose log was lost may have come further than it has written, and may still be at it.
+            self._stored = stored + _UNWRITTEN
+            self._out.append(Record({"type": "stored", "generation": self._stored}))
+
+    @property
+    def _latest(self) -> int:
+        """The latest generation that anybody knows of; the next plan's is above it."""
+        return max(self._published, self._stored)
 
     def built(self, name: str, generation: int, now_s: float, lacking: str = "") -> list[Action]:
         """A worker has connected the group of a plan that is being prepared; ``lacking``: but no communicator."""
@@ -359,7 +379,7 @@ class Coordinator:
         if known.target is not None:
             self.target = known.target
         self.workers, self.current, self.outcome = known.workers, known.current, known.outcome
-        self._born, self._published = known.born, known.published
+        self._born, self._published, self._stored = known.born, known.published, known.stored
         self._transition = Adopting(now_s + settings.lease_s)
         return self
 
@@ -554,7 +574,7 @@ class Coordinator:
         if any(w.parked < self._published for w in involved):
             return
         if involved:
-            self._publish(recovery_plan(self._published + 1, involved, self.current), now_s)
+            self._publish(recovery_plan(self._latest + 1, involved, self.current), now_s)
         else:
             self._transition, self.current = Steady(), None
 
@@ -609,7 +629,7 @@ class Coordinator:
         ready = [w for w in self._alive() if w.phase is Phase.READY][: self.target]
         warming = any(w.phase is Phase.WARMING for w in self._alive())
         if ready and (len(ready) == self.target or not warming):
-            self._publish(start_plan(self._published + 1, ready), now_s)
+            self._publish(start_plan(self._latest + 1, ready), now_s)
 
     def _change(self, current: Plan, now_s: float, *, plain_copy: bool) -> None:
         change = wanted_change(current, self.workers, self.target, self._dropped, plain_copy=plain_copy)
@@ -620,12 +640,12 @@ class Coordinator:
         waits = change.waits(self.target, now_s, patience_s)
         if not waits and (change.joiners or change.leavers):
             shadow = self.settings.shadow
-            plan = change_plan(self._published + 1, change, shadow=shadow, plain_copy=plain_copy)
+            plan = change_plan(self._latest + 1, change, shadow=shadow, plain_copy=plain_copy)
             self._publish(plan, now_s, plain_copy=plain_copy)
         elif (
             not waits or now_s - self._published_s >= patience_s
         ):  # who comes soon brings a new transport anyway
-            rebuilt = self._communicators.rebuilding(self._published + 1, current, self.workers)
+            rebuilt = self._communicators.rebuilding(self._latest + 1, current, self.workers)
             if rebuilt is not None:
                 self._publish(rebuilt, now_s, plain_copy=plain_copy)
 

@@ -33,8 +33,8 @@ def told(coordinator: Coordinator, name: str, message: FromWorker, now: float) -
     match message:
         case WorkerBeat(step, doing, cpu_s):
             return coordinator.beat(name, step, doing, now, cpu_s)
-        case Ready(signature, stream, device):
-            return coordinator.ready(name, signature, stream, now, device)
+        case Ready(signature, stream, device, stored):
+            return coordinator.ready(name, signature, stream, now, device, stored)
         case Built(generation, lacking):
             return coordinator.built(name, generation, now, lacking[:_LONGEST_WHY])
         case CaughtUp(generation):

@@ -92,6 +92,8 @@ class Ready(Message, frozen=True, tag="ready"):
     signature: dict[str, Any]
     stream: str
     device: MemberDevice = UNTOLD
+    stored: Count = 0
+    """The latest generation that it sees where checkpoints lie; a worker of an earlier version does not look."""
 
 
 class Built(Message, frozen=True, tag="built"):

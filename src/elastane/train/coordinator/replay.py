@@ -21,6 +21,8 @@ class Known:
     """Workers that were ever started: names are never used twice."""
     published: int = 0
     """The latest generation."""
+    stored: int = 0
+    """Generations up to this one belong to runs whose log was lost."""
     current: Plan | None = None
     outcome: Finish | None = None
     workers: dict[str, Worker] = field(default_factory=dict)
@@ -52,16 +54,20 @@ def _take_in(known: Known, entry: Mapping[str, Any]) -> None:
         case "plan":
             known.current = Plan.from_json(entry["plan"])
             known.published = known.current.generation
+        case "stored":
+            known.stored = int(entry["generation"])
         case "finish":
             known.outcome = finish_of(entry)
 
 
 def counted(entries: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
-    """Workers that were ever started, and the latest generation."""
+    """Workers that were ever started, and the latest generation of this or a lost log."""
     born = published = 0
     for entry in entries:
         if entry["type"] == "spawn":
             born += 1
         elif entry["type"] == "plan":
             published = int(entry["plan"]["generation"])
+        elif entry["type"] == "stored":
+            published = max(published, int(entry["generation"]))
     return born, published

@@ -40,7 +40,6 @@ from elastane.train.script.refusals import advice
 from elastane.train.script.target import TargetWatch
 from elastane.train.worker.async_save import AsyncSaver, SaveInterval
 from elastane.train.worker.batch_split import Mode
-from elastane.train.worker.checkpoint import CheckpointStore
 from elastane.train.worker.checkpoint_schedule import Keeper
 from elastane.train.worker.consensus import Agreement
 from elastane.train.worker.event_sink import Outlet
@@ -51,6 +50,7 @@ from elastane.train.worker.phased import PhasedLoop
 from elastane.train.worker.position import Position
 from elastane.train.worker.recipe import Recipe
 from elastane.train.worker.replica_state import TrainingState
+from elastane.train.worker.shelf import highest_stored, open_shelf
 from elastane.train.worker.step_cut import LoopSettings
 from elastane.train.worker.telemetry import Reporter
 
@@ -103,7 +103,7 @@ class Session:
             self.run, settings, self.membership, self.position, self.loaders, lambda: self.adaptation
         )
         self._wishes = options.wishes
-        self._store = CheckpointStore(self.run / "checkpoints")
+        self._store = open_shelf(self.run)
         # On a CPU survivors can always end a broken collective, and one of them has the state.
         self._snapshots = offered() if not self.device.is_cpu else None
         self._interval = SaveInterval(time.monotonic(), options.checkpoint_every)
@@ -245,7 +245,13 @@ class Session:
             self.position,
             self.agreement,
             keeper,
-            Host(self.restore, self.progress.facts, self.progress.started, versions),
+            Host(
+                self.restore,
+                self.progress.facts,
+                self.progress.started,
+                versions,
+                lambda: highest_stored(self._store),
+            ),
         )
         return PhasedLoop(parts) if self.recipe.phased else Loop(parts)
 
@@ -313,10 +319,10 @@ class Session:
     # Checkpoints.
 
     def restore(self, generation: int) -> None:
-        """Go back to the latest checkpoint, if there is one; its folder is this generation's from then on."""
+        """Go back to the latest checkpoint, if there is one; its place is this generation's from then on."""
         if generation:
             self._store.own(generation)
-        loaded = self._store.load() if self._store.directory.exists() else None
+        loaded = self._store.load()
         for reason in self._store.skipped:
             self.outlet.warn(f"a checkpoint was passed over: {reason}")
         if generation and self._snapshots is not None:

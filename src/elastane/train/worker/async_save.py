@@ -30,9 +30,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elastane.train.errors import TrainError
-from elastane.train.worker.checkpoint import CheckpointStore
+from elastane.train.errors import PlaceAway, TrainError
 from elastane.train.worker.node_snapshots import NodeSnapshots
+from elastane.train.worker.shelf import Shelf
 from elastane.train.worker.state_codec import Clone, Packed, clone_tensors, nbytes, start_clone
 
 OVERHEAD = 0.01
@@ -64,7 +64,7 @@ class AsyncSaver:
 
     def __init__(
         self,
-        store: CheckpointStore,
+        store: Shelf,
         clock: Callable[[], float] = time.monotonic,
         memory: NodeSnapshots | None = None,
     ) -> None:
@@ -97,10 +97,13 @@ class AsyncSaver:
         """Copy the state and begin to write it; False, and nothing happens, if a write is still under way.
 
         Without ``to_disk`` it goes into the node's memory only.
-        Raises what made the write before fail, once; nothing is copied then.
+        Raises what made the write before fail, once; nothing is copied then.  Of a place that did not answer only
+        ``problem`` tells: this is the next try.
         """
         if self.busy:
             return False
+        if isinstance(self._untold, PlaceAway):
+            self._untold = None
         self._tell()
         started = self._clock()
         clone = start_clone(packed, into=self._spare)

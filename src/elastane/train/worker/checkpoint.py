@@ -60,7 +60,8 @@ class Loaded:
     step: int
     packed: Packed
     info: Mapping[str, Any]
-    path: Path
+    path: Path | str
+    """Where it lies, or what it is called there."""
     generation: int = 0
 
 
@@ -86,7 +87,7 @@ class CheckpointStore:
         """
         if not 0 <= step < 10**_DIGITS or generation < 0:
             raise TrainError(f"no checkpoint can have step {step} and generation {generation}")
-        facts = {"format": FORMAT, "step": step, "generation": generation, "info": _checked(info)}
+        facts = {"format": FORMAT, "step": step, "generation": generation, "info": checked_info(info)}
         what = f"cannot save step {step} to {self.directory}"
         with self._one_at_a_time, _disk_errors(what), self._stopped_by_fence(generation):
             self._make_directory()
@@ -128,6 +129,10 @@ class CheckpointStore:
         """The oldest generation that may save; 0 if no fence was ever raised."""
         return max((number for _, number in self._named(_FENCE)), default=0)
 
+    def highest(self) -> int:
+        """The latest generation of which a checkpoint or a fence is there; 0 if there is none."""
+        return max((self.fence(), *(_place(path)[0] for path, _ in self._named(_FINISHED))))
+
     def steps(self) -> list[int]:
         """Steps that have a checkpoint, ascending, whether good or not."""
         return sorted({number for _, number in self._named(_FINISHED)})
@@ -161,7 +166,7 @@ class CheckpointStore:
 
     def _write(self, target: Path, packed: Packed, facts: Mapping[str, Any]) -> None:
         try:
-            save_file(_separate(packed.tensors), target / _TENSORS)
+            save_file(separate(packed.tensors), target / _TENSORS)
         except SafetensorError as error:
             raise OSError(str(error)) from error
         (target / _TREE).write_bytes(_json(packed.tree))
@@ -279,7 +284,7 @@ def _step_of(path: Path) -> int:
     return int(path.name.split("-")[1])
 
 
-def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """As safetensors wants them: on the CPU, in one piece each, no two in the same memory."""
     result: dict[str, Tensor] = {}
     used: set[int] = set()
@@ -296,7 +301,7 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
-def _checked(info: Mapping[str, Any]) -> Any:
+def checked_info(info: Mapping[str, Any]) -> Any:
     """The info as it will be read: JSON knows neither tuples nor keys that are numbers."""
     try:
         return json.loads(_json(dict(info)))

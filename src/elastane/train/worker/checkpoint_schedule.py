@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
-from elastane.train.reports.events import Saved
+from elastane.train.errors import PlaceAway
+from elastane.train.reports.events import Saved, Warned
 from elastane.train.worker.async_save import AsyncSaver, SaveInterval
 from elastane.train.worker.replica_state import TrainingState
 from elastane.train.worker.telemetry import Reporter
@@ -24,6 +26,7 @@ class Keeper:
         self._state = state
         self._reporter = reporter
         self._told = -1
+        self._warned: PlaceAway | None = None
         self._snapshots = SaveInterval(time.monotonic(), min_s=SNAPSHOT_LEAST_S, max_s=SNAPSHOT_MOST_S)
 
     def prepare(self) -> None:
@@ -49,7 +52,8 @@ class Keeper:
     def save(self, step: int, epoch: int, generation: int, *, wait: bool) -> None:
         """Save this boundary; in the background unless ``wait``."""
         if wait:
-            self._saver.flush()
+            with contextlib.suppress(PlaceAway):  # this is the next try
+                self._saver.flush()
         began = time.monotonic()
         self._saver.submit(step, self._state.take(), {"epoch": epoch}, generation)
         # What a device pauses is known later: the copy before tells it well enough.
@@ -59,7 +63,13 @@ class Keeper:
             self.tell()
 
     def tell(self) -> None:
-        """Report the last checkpoint that was completed, once."""
+        """Report the last checkpoint that was completed, and why one was not, once."""
+        problem = self._saver.problem
+        if isinstance(problem, PlaceAway) and problem is not self._warned:
+            self._warned = problem
+            self._reporter.emit(
+                Warned(self._reporter.wall(), f"{problem}; training goes on, and saves again later")
+            )
         facts = self._saver.last
         if facts is not None and facts.step != self._told:
             self._told = facts.step

@@ -129,6 +129,10 @@ class LoopCrew:
         """Go back to the latest checkpoint."""
         self._host.restore(generation)
 
+    def stored_generation(self) -> int:
+        """The latest generation that has left anything where checkpoints lie."""
+        return self._host.stored()
+
     def rewind(self) -> None:
         """Put model buffers back to their values before the step under way; its forwards have changed them."""
         if self._hooks.under_way():

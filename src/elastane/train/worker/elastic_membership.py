@@ -146,7 +146,7 @@ class ElasticMembership(Membership):
         stream, device = self._receiver.address, told_of(self.device, self._host)
         link.account.update(phase="ready", signature=signature, stream=stream, device=device)
         link.doing = "outside"
-        link.tell(Ready(signature, stream, device))
+        link.tell(Ready(signature, stream, device, crew.stored_generation()))
         while not self._enter_first(crew):
             link.account.update(phase="ready")
 

@@ -30,6 +30,8 @@ class Host:
     """The event that says that a run begins."""
     versions: Mapping[str, Any] = field(default_factory=dict)
     """Versions that must be equal between workers."""
+    stored: Callable[[], int] = int
+    """The latest generation that has left anything where checkpoints lie."""
 
 
 class LeaderDuties:

@@ -67,6 +67,10 @@ class Crew(Protocol):
         """Go back to the last checkpoint, if there is one, for this generation (only one worker is asked)."""
         ...
 
+    def stored_generation(self) -> int:
+        """The latest generation that has left anything where checkpoints lie; 0 if none has."""
+        ...
+
     def rewind(self) -> None:
         """Undo what a step under way has done to the model: others may be about to take its state over."""
         ...
