@@ -7,6 +7,7 @@ to ask for ``p.grad`` first, and that is noticed: for so long, and no longer, ``
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,16 +35,18 @@ class GradientReads:
     def open(self) -> None:
         """From now on they are noticed."""
         self.noticed = False
-        if self not in _watching:
-            _watching.append(self)
-            torch.Tensor.grad = _NOTICING  # type: ignore[assignment]
+        with _lock:
+            if self not in _watching:
+                _watching.append(self)
+                torch.Tensor.grad = _NOTICING  # type: ignore[assignment]
 
     def close(self) -> None:
         """They are not any more; harmless to repeat."""
-        if self in _watching:
-            _watching.remove(self)
-            if not _watching:
-                del torch.Tensor.grad
+        with _lock:
+            if self in _watching:
+                _watching.remove(self)
+                if not _watching:
+                    del torch.Tensor.grad
 
     def look(self, tensor: Tensor) -> None:
         """Somebody has asked for this tensor's gradient."""
@@ -51,6 +54,7 @@ class GradientReads:
 
 
 _watching: list[GradientReads] = []
+_lock = threading.Lock()
 _unnoticed = 0
 
 
