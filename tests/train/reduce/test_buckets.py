@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +24,7 @@ def test_every_number_is_in_one_bucket_and_the_last_come_first(sizes: list[int],
     )
     assert made[0].stop == layout.size
     assert made[-1].start == 0
-    assert all(later.stop == earlier.start for earlier, later in zip(made, made[1:], strict=False))
+    assert all(later.stop == earlier.start for earlier, later in itertools.pairwise(made))
     assert sorted(index for bucket in made for index in bucket.places) == list(range(len(sizes)))
     for bucket, least in zip(made[:-1], [first] + [each] * len(made), strict=False):
         smallest = min(layout.places[index].stop - layout.places[index].start for index in bucket.places[:1])

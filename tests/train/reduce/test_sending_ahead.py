@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -91,7 +92,7 @@ class Net(nn.Module):
         super().__init__()
         with SEEDING:  # workers are threads
             torch.manual_seed(seed)
-            self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False))
+            self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
             self.spare = nn.Linear(widths[0], widths[-1])
 
     def forward(self, x: Tensor, *, spare: bool = True, keep: str = "") -> Tensor:
@@ -222,7 +223,14 @@ def test_the_bits_are_those_of_a_reduction_behind_the_pass(case: Case, world: in
 
 
 def plain(use: str, **other: Any) -> Case:
-    settings: dict[str, Any] = {"units": 1, "bucket_bytes": 40, "seed": 1, "odd_rank": 0, "summed": False, **other}
+    settings: dict[str, Any] = {
+        "units": 1,
+        "bucket_bytes": 40,
+        "seed": 1,
+        "odd_rank": 0,
+        "summed": False,
+        **other,
+    }
     return Case(widths=(5, 6, 4), use=use, **settings)
 
 
@@ -238,7 +246,7 @@ def test_only_scripts_that_change_their_ways_are_ever_stale(use: str, monkeypatc
 
     monkeypatch.setattr(Flight, "send", send)
     stale = crew(2).run(lambda group: steady_train(group, use))
-    assert stale[0] == (use in ("through data", "thrown away", "now and then"))
+    assert stale[0] == (use in ("through data", "thrown away"))
 
 
 def steady_train(group: Gloo, use: str) -> bool:
@@ -340,7 +348,11 @@ def test_buckets_in_order_of_arrival_are_found_out(monkeypatch: pytest.MonkeyPat
 
     def by_arrival(watch: Any) -> None:
         for number, bucket in enumerate(watch._buckets):
-            if watch._sending and not watch._missing[number] and number not in watch.__dict__.setdefault("gone", set()):
+            if (
+                watch._sending
+                and not watch._missing[number]
+                and number not in watch.__dict__.setdefault("gone", set())
+            ):
                 watch.gone.add(number)
                 watch._next += 1
                 watch._send(bucket, [watch._seen[index] for index in bucket.places])
@@ -399,6 +411,7 @@ def test_another_collective_in_the_middle_of_a_step_ends_the_order_first() -> No
         reducer.body_over()
         reducer.finish(group.rank)
         stale = reducer.stale
+        reducer.tail_of(1)
         reducer.reduce(collective, 1)
         vector = reducer.repeat(collective)
         assert torch.allclose(vector.gradients, torch.cat([each.reshape(-1) for each in expected]))

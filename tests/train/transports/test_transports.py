@@ -256,7 +256,9 @@ def test_a_communicator_that_fails_behind_its_making_is_none_and_the_device_can_
     def body(rank: int, meeting: Meeting) -> Any:
         other = staged(rank, 1, meeting)
         faults = Faults(**{fault: True})
-        transport = nccl_like(rank, 1, meeting, faults, Patience(connect_s=0.3 if fault != "breaks_in_connect" else 60))
+        transport = nccl_like(
+            rank, 1, meeting, faults, Patience(connect_s=0.3 if fault != "breaks_in_connect" else 60)
+        )
         try:
             transport.connect()
         except NoTransport as reason:

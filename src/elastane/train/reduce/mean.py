@@ -34,7 +34,7 @@ _SPARE = 1024
 class _LastUnit:
     """The gradients of a worker's last unit, as its backward made them, and its samples."""
 
-    pieces: Sequence[Tensor | None]
+    pieces: list[Tensor]
     count: int
 
 
@@ -187,15 +187,16 @@ class MeanReducer(BaseReducer):
 
     def complete(self, group: Collective) -> None:
         """Send the rest of the order as it is; if that is anything, it was not what the units will come to."""
-        if len(self._buckets) == 1 or self._narrow or self._flight.sent == len(self._buckets):
+        if len(self._buckets) == 1 or self._narrow:
             return
         if self._watch is not None:
             self._watch.stop()
         if not self._flight.sent:
             self._result = self._target()
-        self._send_rest(group)
+        if self._flight.sent < len(self._buckets):
+            self._interrupted = True
+            self._send_rest(group)
         self._flight.order()
-        self._interrupted = True
 
     def believed(self) -> None:
         """Let the last unit's gradients go."""
@@ -238,7 +239,7 @@ class MeanReducer(BaseReducer):
             self._weight = last.count
 
     def _target(self) -> GradientVector:
-        """Where the result of this step is made: beside the sum of earlier units, which is kept until it is believed."""
+        """Where this step's result is made: beside the sum of earlier units, which is kept until it is believed."""
         if not self._weight:
             return self._vector
         if self._other is None:
@@ -247,16 +248,16 @@ class MeanReducer(BaseReducer):
 
     @torch.no_grad()
     def _write(self, bucket: Bucket, pieces: Sequence[Tensor | None] | None, count: int) -> None:
-        """This worker's part of the mean, for one bucket; bit for bit what taking, adding and scaling the whole gives."""
+        """This worker's part of the mean, for one bucket: the bits that adding and scaling the whole would give."""
         whole, share = slice(bucket.start, bucket.stop), (self._weight or count) / self._shares.total
         out = self._result.full[whole]
         if not share:
             out.zero_()
             return
         views = [self._result.views[index] for index in bucket.places]
-        dense = pieces and [
+        dense = [
             torch.zeros_like(view) if piece is None else piece.to(view.dtype)
-            for piece, view in zip(pieces, views, strict=True)
+            for piece, view in zip(pieces or (), views, strict=pieces is not None)
         ]
         if dense and self._weight:
             sums = [self._vector.views[index] for index in bucket.places]

@@ -68,7 +68,7 @@ def nccl_version() -> tuple[int, ...] | None:
 
 
 def process_group(kind: str, store: Any, rank: int, world: int, c10d: Any = dist) -> Any:
-    """A group of c10d that has not connected yet; the first sum behind ``eager_connect_single_device`` takes seconds."""
+    """A group of c10d that has not connected yet; the first sum behind its ``eager_connect…`` takes seconds."""
     problem = lacking(kind, c10d)
     if problem:
         raise NoTransport(problem)
