@@ -57,7 +57,7 @@ class BackwardWatch:
         self._next = 0
         self._steady, self._patience = 0, PATIENCE
         hooks = [
-            parameter.register_post_accumulate_grad_hook(partial(_call, weakref.ref(self), index))
+            _hooked(parameter, partial(_call, weakref.ref(self), index))
             for index, parameter in enumerate(self._parameters)
         ]
         weakref.finalize(self, _remove, hooks)
@@ -153,6 +153,10 @@ def _call(watch: weakref.ref[BackwardWatch], index: int, _parameter: Tensor) -> 
     found = watch()
     if found is not None:
         found.arrived(index)
+
+
+def _hooked(parameter: Tensor, call: Callable[[Tensor], None]) -> torch.utils.hooks.RemovableHandle:
+    return parameter.register_post_accumulate_grad_hook(call)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _remove(hooks: Sequence[torch.utils.hooks.RemovableHandle]) -> None:

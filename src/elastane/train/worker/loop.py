@@ -30,6 +30,7 @@ from elastane.train.reduce.gradients import GradientLayout, GradientVector
 from elastane.train.reduce.mean import MeanReducer
 from elastane.train.reduce.ordered import OrderedReducer
 from elastane.train.reports.events import Warned
+from elastane.train.traffic import Traffic
 from elastane.train.transport_choice import TRANSPORT, wished
 from elastane.train.worker.batch_split import Mode
 from elastane.train.worker.checkpoint_schedule import Keeper
@@ -60,7 +61,7 @@ def reducer_of(settings: LoopSettings, recipe: Recipe, layout: GradientLayout) -
     """The reducer that keeps the promise of a mode."""
     if settings.mode is Mode.CONSISTENT:
         return OrderedReducer(layout, settings.units(recipe))
-    return MeanReducer(layout)
+    return MeanReducer(layout, narrow=settings.traffic is Traffic.BF16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class Loop:
         # Bits are those of a kind of device; means are equal up to rounding on any.
         same = self.membership.device.signature() if self.settings.mode is Mode.CONSISTENT else {}
         hooks = LoopHooks(
-            {"mode": mode, "seed": seed, "virtual": virtual, **same},
+            {"mode": mode, "seed": seed, "virtual": virtual, "traffic": self.settings.traffic.value, **same},
             lambda: self.begun == self.position.step,
             self._members_changed,
         )
