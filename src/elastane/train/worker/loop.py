@@ -546,6 +546,8 @@ class Loop:
     def finish(self) -> None:
         """The end of training: nobody leaves while another may still need his part of the last step."""
         self._body_ends()
+        with contextlib.suppress(MembershipChanged):  # the script may have ended in the middle of a step
+            self.complete_order()
         self.membership.doing("outside", self.step)
         self.meet_the_absent()
         self._leader.at_the_end(self.position)
