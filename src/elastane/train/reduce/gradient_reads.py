@@ -19,7 +19,7 @@ _RAW: Any = torch._C.TensorBase.grad
 
 
 def gradient_of(tensor: Tensor) -> Tensor | None:
-    """``tensor.grad``, unnoticed."""
+    """Reads ``tensor.grad`` without being noticed."""
     found: Tensor | None = _RAW.__get__(tensor)
     return found
 
