@@ -13,7 +13,7 @@ from fakegpu.comm import Communicator
 class _OnSharedDevice(Communicator):
     """Workers of a test may share one pretend device, which real ones may not."""
 
-    def _refuse_duplicates(self) -> None:
+    def _refuse_duplicates(self, _gloo: Any) -> None:
         pass
 
 

@@ -3,7 +3,9 @@
 What it enforces, and NCCL does too: contiguous tensors of this rank's one device; two ranks on one physical
 device are refused; a collective is asynchronous on a stream of its own, and ``wait`` makes the current stream
 wait and returns at once; a missing peer is a hang, not an error; ``abort`` (from any thread) ends it, leaves
-garbage in the output, *completes* the stream, and makes the communicator unusable.  Connecting is collective.
+garbage in the output, *completes* the stream, and makes the communicator unusable.  Connecting is collective, and
+does not block: ``eager_connect_single_device`` returns at once, and the first collective waits on the host until the
+communicator is there, and tells what went wrong meanwhile.
 ``Faults`` adds what real ones do on bad days.
 
 Under the policy *eager*, ``wait`` itself blocks: the one deviation.
@@ -36,6 +38,9 @@ class Faults:
 
     hangs_in_connect: bool = False
     out_of_memory: bool = False
+    breaks_in_connect: bool = False
+    never_first: bool = False
+    """The first collective hangs, though the communicator is there."""
     abort_never_returns: bool = False
 
 
@@ -71,27 +76,59 @@ class Communicator:
         self._aborted = threading.Event()
         self._gloo: Any = None
         self._fds: dict[int, str] = {}
+        self._before: threading.Thread | None = None
+        self._problem: Exception | None = None
         self._abort_lock = threading.Lock()
 
     def eager_connect_single_device(self, device: torch.device) -> None:
+        """Begins to connect."""
         self.device = device.index
+        self._before = threading.Thread(target=self._connect, args=(device,), daemon=True)
+        self._before.start()
+
+    def _connect(self, device: torch.device) -> None:
+        try:
+            self._meet_others(device)
+        except (RuntimeError, torch.OutOfMemoryError) as error:
+            self._problem = error
+
+    def _meet_others(self, device: torch.device) -> None:
+        torch.accelerator.set_device_index(self.device)
         self.connecting.set()
         if self._faults.out_of_memory:
             torch.empty(1 << 60, dtype=torch.uint8, device=device)
         if self._faults.hangs_in_connect:
             self._aborted.wait()
             raise RuntimeError("NCCL-like: aborted while connecting")
+        if self._faults.breaks_in_connect:
+            raise RuntimeError("NCCL-like: unhandled system error")
         before = _sockets()
         prefixed = dist.PrefixStore("communicator", self._store)
-        self._gloo = dist.ProcessGroupGloo(prefixed, self._rank, self._world, timedelta(hours=1))
+        gloo = dist.ProcessGroupGloo(prefixed, self._rank, self._world, timedelta(hours=1))
         self._fds = {fd: name for fd, name in _sockets().items() if before.get(fd) != name}
-        self._refuse_duplicates()
+        self._refuse_duplicates(gloo)
         self.stream = self.extension.new_stream(self.device, True)
+        self._gloo = gloo
 
-    def _refuse_duplicates(self) -> None:
+    def _wait_ready(self) -> None:
+        """As ``NCCLComm::waitReady``: whoever is first waits, on the host."""
+        before, self._before = self._before, None
+        if before is None:
+            return
+        while before.is_alive() and not self._aborted.is_set():
+            before.join(0.01)
+        if self._aborted.is_set():
+            raise RuntimeError("NCCL-like: communicator was aborted")
+        if self._problem is not None:
+            raise self._problem
+        if self._faults.never_first:
+            self._aborted.wait()
+            raise RuntimeError("NCCL-like: communicator was aborted")
+
+    def _refuse_duplicates(self, gloo: Any) -> None:
         mine = torch.tensor([zlib.crc32(socket.gethostname().encode()), self.extension.physical(self.device)])
         everyone = torch.empty(2 * self._world, dtype=torch.int64)
-        self._gloo._allgather_base(everyone, mine, AllgatherOptions()).wait()
+        gloo._allgather_base(everyone, mine, AllgatherOptions()).wait()
         pairs = [tuple(pair) for pair in everyone.view(-1, 2).tolist()]
         if len(set(pairs)) < len(pairs):
             raise RuntimeError(f"NCCL-like: Duplicate GPU detected: ranks on devices {pairs}")
@@ -118,6 +155,7 @@ class Communicator:
 
     def _launch(self, tensors: Sequence[Tensor], outputs: Sequence[Tensor], run: Callable[[], Any]) -> _Work:
         """The collective on this communicator's stream, after what the current stream has been given so far."""
+        self._wait_ready()
         self._check(tensors)
         here = self.extension.current_stream(self.device)
         self.extension.stream_waits(self.device, self.stream, here, self.extension.tip(self.device, here))

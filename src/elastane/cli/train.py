@@ -70,6 +70,10 @@ def run(
     transport: str = typer.Option(
         "staged", envvar="ELASTANE_TRANSPORT", help="Gradients between GPUs: staged, nccl or auto."
     ),
+    traffic: str = typer.Option(
+        None,
+        help="Type in which gradients travel: fp32, or bf16 for half the bytes, unless the script says so.",
+    ),
     share_devices: bool = typer.Option(False, "--share-devices", help="Several workers may use the same GPU."),
     kind: str = typer.Option("auto", help="auto (by what SCRIPT uses), adaptive, resizable or command."),
     module: bool = typer.Option(False, "-m", help="SCRIPT is a module name, as with python -m."),
@@ -89,9 +93,11 @@ def run(
     from elastane.train.reports.summary import summarise
     from elastane.train.run_folder import default_run
     from elastane.train.torch_range import check_torch
+    from elastane.train.traffic import TRAFFIC, traffic_of
     from elastane.train.transport_choice import wished
     from elastane.train.worker.shelf_objects import check_packages
 
+    traffic_of(traffic, consistent=mode == "consistent")
     _refuse_commands([script, *(arguments or ())], module=module)
     if not module and not Path(script).is_file():
         raise TrainError(f"there is no script {script}")
@@ -117,8 +123,9 @@ def run(
             hello_s=hello,
         ),
         environment={
-            **({"ELASTANE_MODE": mode} if mode else {}),
-            **({CHECKPOINTS: checkpoints} if checkpoints else {}),
+            key: said
+            for key, said in (("ELASTANE_MODE", mode), (CHECKPOINTS, checkpoints), (TRAFFIC, traffic))
+            if said
         },
         directory=Path.cwd(),
         module=module,
@@ -175,6 +182,8 @@ def how_to_resume(options: JobOptions, workers: int, script: str, mode: str | No
     words += [f"--mode={mode}"] if mode else []
     place = options.environment.get(CHECKPOINTS)
     words += [f"--checkpoints={place}"] if place else []
+    traffic = options.environment.get("ELASTANE_TRAFFIC")
+    words += [f"--traffic={traffic}"] if traffic else []
     return shlex.join([*words, *(["-m"] if options.module else []), script, *options.arguments])
 
 

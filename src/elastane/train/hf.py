@@ -29,6 +29,7 @@ from torch.utils.data import IterableDataset, RandomSampler, SequentialSampler
 
 from elastane.train.accelerate_device import place_accelerate
 from elastane.train.errors import TrainError
+from elastane.train.reduce.gradient_reads import harmless_reads
 from elastane.train.script.api import Job
 from elastane.train.script.framework_loop import WholeSteps
 from elastane.train.worker.batch_split import Mode
@@ -155,7 +156,9 @@ class ElasticTrainer(_Trainer):  # type: ignore[misc]
         """Only looks: the usual way scales by one, and newcomers may still be sent these gradients."""
         if grad_norm is not None:
             return grad_norm
-        return torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+        with harmless_reads():
+            gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        return torch.nn.utils.get_total_norm(gradients)
 
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"

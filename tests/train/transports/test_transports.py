@@ -227,6 +227,51 @@ def test_a_device_without_memory_gets_no_communicator_and_can_be_used_on(fakegpu
 
 
 @on_late
+def test_a_communicator_is_not_called_connected_before_everybody_is(fakegpu: ModuleType) -> None:
+    """Its making returns at once on rank 0, long before rank 1 has begun."""
+
+    def body(rank: int, meeting: Meeting) -> Any:
+        transport = nccl_like(rank, 2, meeting)
+        if rank == 1:
+            meeting.wait_for("looked", [0])
+            transport.connect()
+            return "connected"
+        connecting = threading.Thread(target=transport.connect)
+        connecting.start()
+        connecting.join(0.5)
+        early = not connecting.is_alive()
+        meeting.reached("looked", 0)
+        connecting.join()
+        transport.enter()
+        return early
+
+    assert ranks.run(2, body) == [False, "connected"]
+
+
+@on_late
+@pytest.mark.parametrize("fault", ["breaks_in_connect", "never_first", "hangs_in_connect"])
+def test_a_communicator_that_fails_behind_its_making_is_none_and_the_device_can_be_used_on(
+    fakegpu: ModuleType, fault: str
+) -> None:
+    def body(rank: int, meeting: Meeting) -> Any:
+        other = staged(rank, 1, meeting)
+        faults = Faults(**{fault: True})
+        transport = nccl_like(
+            rank, 1, meeting, faults, Patience(connect_s=0.3 if fault != "breaks_in_connect" else 60)
+        )
+        try:
+            transport.connect()
+        except NoTransport as reason:
+            vector = torch.ones(2, device="fakegpu")
+            other.all_reduce(vector)
+            return [str(reason), vector.sum().item()]
+
+    late = "a communicator was not connected within 0.3 s"
+    told = {"breaks_in_connect": "NCCL-like: unhandled system error"}.get(fault, late)
+    assert ranks.run(1, body) == [[told, 2.0]]
+
+
+@on_late
 def test_a_plan_that_is_superseded_ends_the_connecting(fakegpu: ModuleType) -> None:
     def body(rank: int, meeting: Meeting) -> Any:
         backend = Communicator(meeting.store("nccl"), rank, 2, Faults(hangs_in_connect=True))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from elastane.train.reduce.contract import Shares
+from elastane.train.reduce.contract import Ahead, Collective, Shares
 from elastane.train.reduce.gradients import GradientLayout, GradientVector
 
 Observe = Callable[[Tensor], None]
@@ -40,6 +40,34 @@ class BaseReducer:
         if self._shares.owner[unit] != self._rank:
             raise RuntimeError(f"unit {unit} belongs to rank {self._shares.owner[unit]}, not {self._rank}")
         self._layout.clear()
+
+    # Reducers that send nothing ahead.
+
+    @property
+    def steady(self) -> bool:
+        """Nothing is sent ahead."""
+        return False
+
+    @property
+    def stale(self) -> bool:
+        """Nothing was sent ahead."""
+        return False
+
+    def go_ahead(self, unit: int, ahead: Ahead) -> None:
+        """All gradients of a step are sent behind its last unit."""
+
+    def body_over(self) -> None:
+        """No hook of ours is open."""
+
+    def complete(self, group: Collective) -> None:
+        """No order has been begun."""
+
+    def repeat(self, group: Collective) -> GradientVector:
+        """Nobody asks for it."""
+        raise NotImplementedError
+
+    def believed(self) -> None:
+        """Nothing is kept for a repetition."""
 
     def tail_of(self, size: int) -> Tensor:
         """Zeros beside the gradients, to be filled in before ``reduce``."""

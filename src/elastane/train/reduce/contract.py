@@ -39,6 +39,36 @@ class Collective(Protocol):
         ...
 
 
+class Begun(Protocol):
+    """A sum under way."""
+
+    def order(self) -> None:
+        """What the current stream gets from now on comes after it; raises ``MembershipChanged`` if it has broken."""
+        ...
+
+
+class Sender(Protocol):
+    """What begins sums and does not wait for them, one after the other in the order of the calls."""
+
+    rank: int
+    world: int
+
+    def reduce(self, vector: Tensor) -> Begun:
+        """Begin to sum over all members, in place; ``vector`` must be left alone until that is ordered."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """How the buckets of a worker's last unit may be reduced while its backward pass runs."""
+
+    by: Sender
+    sending: bool
+    """Send them; else only see whether that could have been done."""
+    divide: int = 1
+    """Gradients are of a sum over so many samples."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shares:
     """The units of one step: how many samples each has, and which rank owns it."""
@@ -86,6 +116,24 @@ class Reducer(Protocol):
         """This unit's backward comes next: no parameter has a gradient."""
         ...
 
+    def go_ahead(self, unit: int, ahead: Ahead) -> None:
+        """The unit just started is this worker's last: its gradients may be sent as they come."""
+        ...
+
+    def body_over(self) -> None:
+        """The script is done with the unit; nothing is sent ahead any more."""
+        ...
+
+    @property
+    def steady(self) -> bool:
+        """Whether gradients come here in such a way that they can be sent ahead."""
+        ...
+
+    @property
+    def stale(self) -> bool:
+        """Whether something else was sent ahead than what the units have come to: all have to ``repeat``."""
+        ...
+
     def finish(self, unit: int) -> None:
         """The unit's backward is done: take its gradients away (a unit with 0 samples counts nothing)."""
         ...
@@ -97,6 +145,18 @@ class Reducer(Protocol):
         writes only its own, the others are zero, so the sum is exact).  ``tail_of`` says where to write.
         The vector stays as it is until the next step finishes a unit.
         """
+        ...
+
+    def repeat(self, group: Collective) -> GradientVector:
+        """Reduce the gradients once more, without the tail, and not from what was sent ahead."""
+        ...
+
+    def complete(self, group: Collective) -> None:
+        """Send whatever has not been sent of this step's order: another collective is about to begin."""
+        ...
+
+    def believed(self) -> None:
+        """The mean is to be believed: what it was made of is not needed any more."""
         ...
 
     def tail_of(self, size: int) -> Tensor:

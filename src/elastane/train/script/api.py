@@ -33,6 +33,7 @@ from elastane.train.script.process import ProcessHooks
 from elastane.train.script.refusals import refuse_optimizer, refuse_unsuited
 from elastane.train.script.results import numbers, plain
 from elastane.train.script.session import AdaptWishes, Session, SessionOptions
+from elastane.train.traffic import TRAFFIC, traffic_of
 from elastane.train.worker.batch_split import Mode
 from elastane.train.worker.reductions import CallCounter
 from elastane.train.worker.replica_state import Stateful
@@ -57,6 +58,7 @@ def init(
     lr_rule: LearningRateRule | str | None = None,
     threads: int | None = None,
     device: str | torch.device | None = None,
+    traffic: str | None = None,
 ) -> Job:
     """Begin a job, which runs alone, under torchrun or under Elastane.
 
@@ -64,12 +66,14 @@ def init(
     learning rate follow the workers) or ``consistent`` (bitwise the same for any number of workers; ``virtual``
     ranks share the batch).  ``run`` is where reports and checkpoints go, and where an earlier run is resumed
     from.  ``checkpoint_every`` is in seconds; by default it is chosen from what a checkpoint costs.  ``device`` is
-    where to train, by default an accelerator if this worker has one: put the model on ``job.device``.
+    where to train, by default an accelerator if this worker has one: put the model on ``job.device``.  ``traffic`` is
+    the type in which gradients travel between workers: ``fp32`` (the default), or ``bf16`` for half the bytes.
     """
     chosen = _mode(mode or os.environ.get("ELASTANE_MODE", "fixed"))
     shared = virtual if virtual is not None else int(os.environ.get("ELASTANE_VIRTUAL", DEFAULT_VIRTUAL))
     if shared < 1:
         raise TrainError(f"virtual: must be 1 or more, not {shared}")
+    narrow = traffic_of(traffic or os.environ.get(TRAFFIC), consistent=chosen is Mode.CONSISTENT)
     here = choose(device)
     here.use()
     arrange_threads(chosen, threads)
@@ -77,7 +81,7 @@ def init(
         keep_freed_memory()
     return Job(
         SessionOptions(
-            LoopSettings(chosen, seed, shared if chosen is Mode.CONSISTENT else 0),
+            LoopSettings(chosen, seed, shared if chosen is Mode.CONSISTENT else 0, narrow),
             run,
             checkpoint_every if checkpoint_every is not None else _asked_interval(),
             AdaptWishes(batch_rule, lr_rule),

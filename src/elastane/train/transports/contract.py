@@ -24,8 +24,20 @@ class NoTransport(Exception):
     """This transport cannot be had here (one line says why); another one can."""
 
 
+class HostSum(Protocol):
+    """A sum of tensors of the host under way."""
+
+    def finish(self) -> None:
+        """Wait; raises ``MembershipChanged`` unless the sum is whole."""
+        ...
+
+
 class HostGroup(Collective, Protocol):
     """What moves tensors of the host: the worker's gloo group."""
+
+    def start_all_reduce(self, tensor: Tensor) -> HostSum:
+        """Begin to sum over all members, in place."""
+        ...
 
     def kill(self) -> None:
         """End any collective that is under way; harmless to repeat."""

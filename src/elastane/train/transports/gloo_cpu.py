@@ -8,23 +8,22 @@ from typing import ClassVar
 from torch import Tensor
 
 from elastane.train.reduce.contract import Collective
-from elastane.train.transports.contract import Done, HostGroup, Pending, Transport, TransportKind
-from elastane.train.transports.lane import Errand, Lane
+from elastane.train.transports.contract import Done, HostGroup, HostSum, Pending, Transport, TransportKind
 
 
 class _Sum(Pending):
-    def __init__(self, errand: Errand[None]) -> None:
-        self._errand = errand
+    def __init__(self, started: HostSum, vector: Tensor) -> None:
+        self._started, self._vector = started, vector
 
     def order(self) -> None:
-        self._errand.result()
+        self._started.finish()
 
     def finish(self) -> None:
-        self._errand.result()
+        self._started.finish()
 
 
 class GlooCpu(Transport):
-    """Blocking calls are the group's own; only ``reduce`` has a thread."""
+    """Calls are the group's own; gloo pairs collectives by the order in which they began, so none waits for another."""
 
     kind: ClassVar[TransportKind] = TransportKind.GLOO_CPU
 
@@ -32,8 +31,6 @@ class GlooCpu(Transport):
         super().__init__(group.rank, group.world)
         self._group = group
         self._aborted = False
-        self._lane = Lane("gloo-lane")
-        self._last: Errand[None] | None = None
 
     @property
     def aborted(self) -> bool:
@@ -41,13 +38,11 @@ class GlooCpu(Transport):
         return self._aborted
 
     def reduce(self, vector: Tensor) -> Pending:
-        """Begins to sum a vector over all members with the gloo group."""
-        self._last = self._lane.send(lambda: self._group.all_reduce(vector))
-        return _Sum(self._last)
+        """Begins to sum a vector over all members, in threads of gloo."""
+        return _Sum(self._group.start_all_reduce(vector), vector)
 
     def all_reduce(self, tensor: Tensor) -> None:
-        """Sum, in the calling thread."""
-        self._catch_up()
+        """Sums over all members, and waits."""
         self._group.all_reduce(tensor)
 
     @property
@@ -69,21 +64,13 @@ class GlooCpu(Transport):
 
     def all_gather(self, output: Tensor, tensor: Tensor) -> None:
         """Gathers equal blocks of all members with the gloo group."""
-        self._catch_up()
         self._group.all_gather(output, tensor)
 
     def all_to_all(
         self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int]
     ) -> None:
         """Exchanges blocks between all members with the gloo group."""
-        self._catch_up()
         self._group.all_to_all(output, tensor, output_splits, input_splits)
-
-    def _catch_up(self) -> None:
-        """Collectives happen in one order everywhere: what was begun comes first."""
-        if self._last is not None:
-            self._last.result()
-            self._last = None
 
     def abort(self) -> None:
         """Shut the group's sockets."""
@@ -91,5 +78,4 @@ class GlooCpu(Transport):
         self._group.kill()
 
     def close(self) -> None:
-        """End the thread; the group is its owner's."""
-        self._lane.close()
+        """The group is its owner's."""

@@ -24,10 +24,11 @@ SETTINGS = {
     "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
     "TORCH_NCCL_PROPAGATE_ERROR": "0",
     "TORCH_NCCL_NAN_CHECK": "0",
-    "TORCH_NCCL_NONBLOCKING_TIMEOUT": "60",
+    "TORCH_NCCL_NONBLOCKING_TIMEOUT": "50",
     "NCCL_RUNTIME_CONNECT": "0",
 }
-"""Nobody but us ends a collective; creation does not wait for ever; rings are connected while it is created."""
+"""Nobody but us ends a collective; creation does not wait for ever (PyTorch gives it up before our own deadline does,
+since it may hold a lock that an abort needs); rings are connected while it is created."""
 NEVER = timedelta(days=30)
 """PyTorch's deadline of a collective: ours is the one that counts."""
 OLDEST = (2, 26)
@@ -67,7 +68,7 @@ def nccl_version() -> tuple[int, ...] | None:
 
 
 def process_group(kind: str, store: Any, rank: int, world: int, c10d: Any = dist) -> Any:
-    """A group of c10d that has not connected yet; its ``eager_connect_single_device`` takes seconds."""
+    """A group of c10d that has not connected yet; the first sum behind its ``eager_connect…`` takes seconds."""
     problem = lacking(kind, c10d)
     if problem:
         raise NoTransport(problem)

@@ -6,6 +6,8 @@ error, and an abort lets the stream go on as if all were well, over garbage.  He
 * It is built in the background while another transport is in use; its first collective comes after ``enter``.
 * The flag ``aborted`` is set before the communicator is aborted.  A host that has waited looks at it before it
   believes.
+* It is made without blocking, so that its making returns at once and whatever is asked of it first waits until it is
+  connected.  Nobody but ``connect`` may be the first: it makes a small sum, on a stream of its own, and waits for it.
 * Every wait of the host has a deadline of ours, at which the communicator is aborted.
 * An abort runs in a thread of its own.  If it does not come back in time, no thread of this process can be
   trusted to reach the device again: the worker is told to give itself up, and the others go on without it.
@@ -75,10 +77,10 @@ class NcclLike(Transport):
         self._device = device
         self._give_up = give_up
         self._patience = patience
-        self._connected = self._entered = self._aborted = False
+        self._connected = self._entered = self._aborted = self._overdue = False
         self._lock = threading.Lock()
         self._abort_ended = threading.Event()
-        self._alarm = Alarm(self.abort)
+        self._alarm = Alarm(self._ring)
 
     @property
     def aborted(self) -> bool:
@@ -92,15 +94,36 @@ class NcclLike(Transport):
         try:
             with self._alarm.within(self._patience.connect_s):
                 self._backend.eager_connect_single_device(self._device.as_torch())
+                self.check()  # nobody knows what an aborted one does when it is asked for something
+                found = self._first_sum()
+                problem = "" if found == self.world else "the first sum of a communicator was wrong"
         except torch.OutOfMemoryError:
             problem = "not enough memory on the device for a communicator"
+        except MembershipChanged:
+            problem = "aborted"
         except RuntimeError as error:
             problem = (str(error) or "no reason given").splitlines()[0]
+        if self._overdue:
+            raise NoTransport(f"a communicator was not connected within {self._patience.connect_s:g} s")
         self.check()
         if problem:
             self.abort()
             raise NoTransport(problem)
         self._connected = True
+
+    def _first_sum(self) -> float:
+        """The number of members, as they add it up on a stream that training does not use."""
+        stream = self._device.new_stream()
+        if stream is None:
+            raise NoTransport("a communicator needs a device")
+        with stream:
+            one = torch.ones(1, device=self._device.as_torch())
+            self._backend.allreduce([one], AllreduceOptions()).wait()
+            return float(one)
+
+    def _ring(self) -> None:
+        self._overdue = True
+        self.abort()
 
     def enter(self) -> None:
         """Collectives may begin: whatever the device was given before has ended."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from elastane.train.adapt.statistics import Scale
 from elastane.train.errors import TrainError
+from elastane.train.reduce.gradient_reads import harmless_reads
 from elastane.train.reduce.gradients import GradientLayout, GradientVector
 from elastane.train.worker.clipping_hooks import Detour
 
@@ -110,7 +111,8 @@ class Clipping:
         """Ask for a limit to the norm; the norm of this worker's part is returned."""
         chosen = self._chosen(parameters)
         self._ask(_Request(frozenset(map(id, chosen)), float(limit), float(norm_type), finite))
-        pieces = [p.grad.detach() for p in chosen if p.grad is not None]
+        with harmless_reads():
+            pieces = [p.grad.detach() for p in chosen if p.grad is not None]
         dense = [piece.to_dense() if piece.layout is not torch.strided else piece for piece in pieces]
         return total_norm(dense, float(norm_type)) / self._scale() if dense else torch.tensor(0.0)
 

@@ -94,6 +94,26 @@ def _sockets() -> dict[int, str]:
     return found
 
 
+class Started:
+    """A collective of gloo under way in its own threads."""
+
+    def __init__(self, work: Any, problem: str) -> None:
+        self._work = work
+        self._problem = problem
+
+    def finish(self) -> None:
+        """Wait for it; raises MembershipChanged if the group has broken."""
+        work, self._work = self._work, None
+        if not self._problem and work is not None:
+            try:
+                work.wait()
+            except RuntimeError as error:
+                self._problem = str(error) or "broken"
+        # Raised outside the handler: its traceback would keep the group alive, and its sockets open.
+        if self._problem:
+            raise MembershipChanged(self._problem.splitlines()[0])
+
+
 class Group:
     """A connected group; ``Collective`` for reducers."""
 
@@ -118,6 +138,10 @@ class Group:
     def all_reduce(self, tensor: Tensor) -> None:
         """Sum over all members, in place."""
         self._finish(lambda: self._backend.allreduce([tensor]))
+
+    def start_all_reduce(self, tensor: Tensor) -> Started:
+        """Begin to sum over all members, in place; several may be under way, in the order in which they began."""
+        return self._start(lambda: self._backend.allreduce([tensor]))
 
     def all_gather(self, output: Tensor, tensor: Tensor) -> None:
         """The members' tensors, one after the other."""
@@ -151,17 +175,15 @@ class Group:
         return bytes(body.numpy())
 
     def _finish(self, issue: Any) -> None:
-        problem = ""
+        self._start(issue).finish()
+
+    def _start(self, issue: Any) -> Started:
+        work, problem = None, "the group is over" if self._killed else ""
         try:
-            if self._killed:
-                raise RuntimeError("the group is over")
-            work = issue()
-            work.wait()
+            work = None if problem else issue()
         except RuntimeError as error:
             problem = str(error) or "broken"
-        # Raised outside the handler: its traceback would keep the group alive, and its sockets open.
-        if problem:
-            raise MembershipChanged(problem.splitlines()[0])
+        return Started(work, problem)
 
     def kill(self) -> None:
         """End any collective that is under way, here and at the neighbours; harmless to repeat."""

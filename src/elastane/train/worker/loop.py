@@ -8,6 +8,7 @@ Between steps lies the *boundary*: members change, checkpoints are taken, nothin
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import deque
@@ -24,11 +25,12 @@ from elastane.train.data.blocks import unit_spans
 from elastane.train.data.keys import Purpose, key_of
 from elastane.train.data.rng import seed_all
 from elastane.train.errors import MembershipChanged, Released, TrainError
-from elastane.train.reduce.contract import Reducer, Shares
+from elastane.train.reduce.contract import Ahead, Reducer, Shares
 from elastane.train.reduce.gradients import GradientLayout, GradientVector
 from elastane.train.reduce.mean import MeanReducer
 from elastane.train.reduce.ordered import OrderedReducer
 from elastane.train.reports.events import Warned
+from elastane.train.traffic import Traffic
 from elastane.train.transport_choice import TRANSPORT, wished
 from elastane.train.worker.batch_split import Mode
 from elastane.train.worker.checkpoint_schedule import Keeper
@@ -41,7 +43,7 @@ from elastane.train.worker.leader_duties import Host, LeaderDuties
 from elastane.train.worker.leader_results import LeaderResults
 from elastane.train.worker.loss_guard import LossGuard
 from elastane.train.worker.membership import Membership
-from elastane.train.worker.piggyback_table import Column, Row, Table
+from elastane.train.worker.piggyback_table import STALE, STEADY, Column, Row, Table
 from elastane.train.worker.position import Position
 from elastane.train.worker.recipe import Recipe
 from elastane.train.worker.reductions import Reductions
@@ -59,7 +61,7 @@ def reducer_of(settings: LoopSettings, recipe: Recipe, layout: GradientLayout) -
     """The reducer that keeps the promise of a mode."""
     if settings.mode is Mode.CONSISTENT:
         return OrderedReducer(layout, settings.units(recipe))
-    return MeanReducer(layout)
+    return MeanReducer(layout, narrow=settings.traffic is Traffic.BF16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,9 @@ class Loop:
         self.gears = Gearbox(state, lambda layout: reducer_of(settings, recipe, layout))
         self.skips = SkippedParts()
         self.crew = self._crew_of(state, host)
-        collectives = ScriptCollectives(membership, self.position, self.skips, self.crew, self.meet_the_absent)
+        collectives = ScriptCollectives(
+            membership, self.position, self.skips, self.crew, self.meet_the_absent, self.complete_order
+        )
         self.results = LeaderResults(membership, collectives)
         self.reductions = Reductions(membership, self.position, collectives, self)
         self.loss_guard = LossGuard(
@@ -124,6 +128,7 @@ class Loop:
         self._pending: deque[int] = deque()
         self._unit: int | None = None
         self._left_inside = False
+        self._ahead = False  # all workers are known to send their gradients ahead
         self._times = StepTimes(membership.device)
         state.select(self.gears.selection(self._settle))
 
@@ -132,7 +137,7 @@ class Loop:
         # Bits are those of a kind of device; means are equal up to rounding on any.
         same = self.membership.device.signature() if self.settings.mode is Mode.CONSISTENT else {}
         hooks = LoopHooks(
-            {"mode": mode, "seed": seed, "virtual": virtual, **same},
+            {"mode": mode, "seed": seed, "virtual": virtual, "traffic": self.settings.traffic.value, **same},
             lambda: self.begun == self.position.step,
             self._members_changed,
         )
@@ -166,6 +171,7 @@ class Loop:
 
     def _members_changed(self) -> None:
         """Ranks, shares and the split of the batch are new."""
+        self._ahead = False  # newcomers have not heard it
         self.skips.take_source()  # whoever was ahead has passed its state on
         if self.adaptation is not None:
             self._resplit(self.adaptation)
@@ -290,7 +296,26 @@ class Loop:
         gear.reducer.start(unit)
         if changed is not None:
             changed.reducer.start(unit)
+        elif not self._pending and not self.skips.closing:
+            self._go_ahead(gear, unit)
         return self._body_begins(unit)
+
+    def _go_ahead(self, gear: Gear, unit: int) -> None:
+        """The last unit of a step: its gradients may be reduced while its backward pass runs."""
+        if self.membership.transport is None:
+            return
+        if self._ahead:
+            self.membership.yield_gradients()
+        divide = self.shares.counts[unit] if 0 in self.recipe.sums else 1
+        gear.reducer.go_ahead(unit, Ahead(self.membership.transport, self._ahead, divide))
+
+    def complete_order(self) -> None:
+        """Members are about to meet elsewhere in the middle of a step: what some have sent ahead, all send now.
+
+        All of them know whether anybody sends ahead, so either all do this or none.
+        """
+        if self._ahead and self.half_done and self.membership.reduces_by is not None:
+            self.gears.current.reducer.complete(self.membership.reduces_by)
 
     def _body_begins(self, unit: int) -> tuple[int, int]:
         """The script's loop body runs from here to ``opt.step()``, or until it leaves the loop."""
@@ -302,6 +327,7 @@ class Loop:
         return (offset, count) if count else (0, 1)  # run on a sample that counts nothing
 
     def _body_ends(self) -> None:
+        self.gears.current.reducer.body_over()
         self.recipe.clipping.close()
         self.loss_guard.close()
 
@@ -344,6 +370,9 @@ class Loop:
         if not self.half_done:
             return
         gear = self.gears.current
+        # A group that breaks here shows at the next step.
+        with contextlib.suppress(MembershipChanged):
+            self.complete_order()
         self._left_inside = bool(gear.reducer.finished)
         self._unit = None
         self._pending.clear()
@@ -449,6 +478,8 @@ class Loop:
         gear, changed = self.gears.current, self.gears.changed
         row = self.agreement.row(self.step, gear.layout, self.adaptation, self._times.said())
         row.numbers[Column.TRAINED] = float((changed or gear).trained.mark)
+        if changed is None:
+            row.numbers[Column.AHEAD] = STALE if gear.reducer.stale else STEADY * gear.reducer.steady
         self.skips.say(row.numbers, self.shares)
         vector, table = self._exchange(gear, row)
         if len(set(table.all(Column.TRAINED))) > 1:
@@ -473,6 +504,7 @@ class Loop:
 
     def _apply(self, vector: GradientVector, table: Table, passes_s: list[float], sync_s: float) -> None:
         samples, made, adaptation = self.shares.total, self.begun + 1, self.adaptation
+        self._ahead = set(table.all(Column.AHEAD)) == {STEADY}
         skipped = self.skips.hear(table)
         if not skipped:
             self._updates.learn(vector, table, self.shares, adaptation)
@@ -514,6 +546,8 @@ class Loop:
     def finish(self) -> None:
         """The end of training: nobody leaves while another may still need his part of the last step."""
         self._body_ends()
+        with contextlib.suppress(MembershipChanged):  # the script may have ended in the middle of a step
+            self.complete_order()
         self.membership.doing("outside", self.step)
         self.meet_the_absent()
         self._leader.at_the_end(self.position)

@@ -46,7 +46,12 @@ class Column(IntEnum):
     SKIPPED = 15
     """Samples of parts that the script skipped here, and whether it never came by ``opt.step()`` (``skipping``)."""
     ABSENT = 16
+    AHEAD = 17
+    """Whether gradients come alike here, so that they can be sent ahead (1), or some were that are not final (2)."""
 
+
+STEADY, STALE = 1.0, 2.0
+"""Values of ``Column.AHEAD``."""
 
 FIXED = len(Column)
 

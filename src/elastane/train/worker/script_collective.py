@@ -29,12 +29,15 @@ class ScriptCollectives:
         skips: SkippedParts,
         crew: Crew,
         meet: Callable[[], None],
+        clear: Callable[[], None] = _nothing,
     ) -> None:
+        """``clear`` ends what is under way over the same group."""
         self._membership = membership
         self._position = position
         self._skips = skips
         self._crew = crew
         self._meet = meet
+        self._clear = clear
 
     def until(
         self, there: Callable[[], bool], attempt: Callable[[], None], prepare: Callable[[], None] = _nothing
@@ -54,6 +57,7 @@ class ScriptCollectives:
             prepare()
             problem, began = "", time.perf_counter()
             try:
+                self._clear()
                 attempt()
             except MembershipChanged as error:
                 problem = str(error)

@@ -8,6 +8,7 @@ from typing import Protocol
 from elastane.cluster import Batch
 from elastane.train.adapt.controller import Adaptation
 from elastane.train.reduce.contract import Shares
+from elastane.train.traffic import Traffic
 from elastane.train.worker.batch_split import Mode, consistent_shares, divided_shares
 from elastane.train.worker.recipe import Recipe
 
@@ -35,6 +36,7 @@ class LoopSettings:
     mode: Mode
     seed: int
     virtual: int
+    traffic: Traffic = Traffic.FP32
 
     def units(self, recipe: Recipe) -> int:
         """Units of a step in consistent mode: none is larger than a batch of the loader."""

@@ -17,7 +17,7 @@ from elastane.train.reduce.gradients import GradientVector
 from elastane.train.worker.gearbox import Gear
 from elastane.train.worker.host_tail import HostTail
 from elastane.train.worker.membership import Membership
-from elastane.train.worker.piggyback_table import Row, Table, width
+from elastane.train.worker.piggyback_table import STALE, Column, Row, Table, width
 
 
 class Question(Protocol):
@@ -67,11 +67,18 @@ def exchange(
     vector = gear.reducer.reduce(m.reduces_by, len(tail))
     asked = question.ask(vector.gradients)
     read, answer = host.fetched(vector.tail, head, m.believe, asked)
+    table = Table.read(read[:table_size], m.world)
+    if STALE in table.all(Column.AHEAD):
+        assert m.reduces_by is not None
+        vector = gear.reducer.repeat(m.reduces_by)
+        asked = question.ask(vector.gradients)
+        read, answer = host.fetched(vector.tail, head, m.believe, asked)
+    gear.reducer.believed()
     if answer is not None:
         question.hear(answer.tolist())
     gear.buffers.read(read[table_size:flags_end].tolist(), vector.tail[head : len(tail)])
     gear.layout.hear(read[flags_end:].tolist())
-    return vector, Table.read(read[:table_size], m.world)
+    return vector, table
 
 
 def _put_there(tail: Tensor, row: Row) -> None:
