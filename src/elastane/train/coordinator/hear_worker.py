@@ -15,6 +15,7 @@ from elastane.train.coordinator.messages import (
     Lagging,
     Leave,
     Left,
+    Parts,
     Ready,
     WorkerBeat,
 )
@@ -47,6 +48,8 @@ def told(coordinator: Coordinator, name: str, message: FromWorker, now: float) -
             return coordinator.entered(name, generation, step, now)
         case Failed(generation, applied, why):
             return coordinator.failed(name, generation, applied, why, now)
+        case Parts(samples):
+            return coordinator.parts(name, samples, now)
         case Left():
             return coordinator.left(name, now)
         case Leave():

@@ -21,6 +21,8 @@ class Known:
     """Workers that were ever started: names are never used twice."""
     published: int = 0
     """The latest generation."""
+    most: int = 0
+    """Samples that fitted into memory after more did not (``Plan.most``)."""
     current: Plan | None = None
     outcome: Finish | None = None
     workers: dict[str, Worker] = field(default_factory=dict)
@@ -52,6 +54,8 @@ def _take_in(known: Known, entry: Mapping[str, Any]) -> None:
         case "plan":
             known.current = Plan.from_json(entry["plan"])
             known.published = known.current.generation
+        case "limit":
+            known.most = int(entry["samples"])
         case "finish":
             known.outcome = finish_of(entry)
 
@@ -65,3 +69,9 @@ def counted(entries: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
         elif entry["type"] == "plan":
             published = int(entry["plan"]["generation"])
     return born, published
+
+
+def fitted(entries: Iterable[Mapping[str, Any]]) -> int:
+    """Samples that fitted into memory after more did not; 0: no limit was met."""
+    found = [int(entry["samples"]) for entry in entries if entry["type"] == "limit"]
+    return found[-1] if found else 0
