@@ -103,9 +103,7 @@ def test_accumulated_batches_and_several_optimizers(tmp_path: Path, more: str) -
 
 def test_adaptive_batches_stay_below_what_ran_out(tmp_path: Path) -> None:
     words = ["--fits=20", "--after=5", "--epochs=20", "--max-batch=256"]
-    outcome = train(
-        "hungry.py", tmp_path / "run", str(tmp_path / "result"), *words, workers=1, mode="adaptive"
-    )
+    outcome = train("hungry.py", tmp_path / "run", str(tmp_path / "result"), *words, workers=1, mode="adaptive")
     assert outcome.ended.outcome == "finished", outcome.printed[-20:]
     assert halvings(outcome)
     late = [samples for step, parts in steps_of(tmp_path).items() if step > 10 for _, samples in parts]
@@ -114,7 +112,9 @@ def test_adaptive_batches_stay_below_what_ran_out(tmp_path: Path) -> None:
 
 def test_consistent_mode_says_in_one_line_what_to_do(tmp_path: Path) -> None:
     words = ["--fits=3", "--after=5"]
-    outcome = train("hungry.py", tmp_path / "run", str(tmp_path / "result"), *words, workers=2, mode="consistent")
+    outcome = train(
+        "hungry.py", tmp_path / "run", str(tmp_path / "result"), *words, workers=2, mode="consistent"
+    )
     assert outcome.ended.outcome == "failed"
     assert "consistent mode has parts of a fixed size" in outcome.ended.cause
     assert "virtual=N" in outcome.ended.cause

@@ -7,6 +7,7 @@ by ``DIES`` and ``DIES_BEFORE_STEP``, or is whoever first takes a token away fro
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import signal
 from pathlib import Path
@@ -34,4 +35,5 @@ def _takes_token() -> bool:
     return False
 
 
+faulthandler.register(signal.SIGUSR1)  # the gate asks where workers are that do not go on
 Updates.make = _make_or_die  # type: ignore[method-assign]

@@ -11,7 +11,9 @@ import argparse
 import asyncio
 import json
 import random
+import shutil
 import signal
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -27,6 +29,8 @@ from train.running import SCRIPTS, Outcome
 SCRIPT = SCRIPTS / "on_device.py"
 SIZES = (2, 4, 3)
 PATIENCE_S = 600.0
+STUCK_S = 100.0
+"""A run that waits so long for anything hangs: it says where, and ends."""
 _REBUILT_S = 20.0
 """So long a kill waits for a communicator."""
 
@@ -56,22 +60,24 @@ class Slaughter:
 
     async def _strike(self, in_window: bool) -> None:
         coordinator = self._server.coordinator
-        await self._until(lambda: coordinator.settled)
+        await self._until(lambda: coordinator.settled, what="all workers")
         if self.nccl and self.chance.random() < 2 / 3:
-            await self._until(self._connected, _REBUILT_S)
+            await self._until(self._connected, what="")
         step = coordinator.step
-        await self._until(lambda: coordinator.step > step)
+        await self._until(lambda: coordinator.step > step, what="a step")
         await asyncio.sleep(self.chance.uniform(0.0, 0.1))
         transport = coordinator.current.transport.value if coordinator.current is not None else ""
         before = {worker.name for worker in coordinator.workers.values() if worker.alive}
         members = coordinator.current.members if coordinator.current is not None else ()
         if in_window:
             (self.tokens / "token").touch()
-            await self._until(lambda: any(not coordinator.workers[name].alive for name in before))
+            await self._until(
+                lambda: any(not coordinator.workers[name].alive for name in before), what="a death"
+            )
         else:
             victim = self.chance.choice(members)
             self._server.signal(victim, signal.SIGKILL)
-            await self._until(lambda: not coordinator.workers[victim].alive)
+            await self._until(lambda: not coordinator.workers[victim].alive, what=f"the end of {victim}")
         self.struck.append({"window": in_window, "transport": transport, "members": len(members)})
 
     def _connected(self) -> bool:
@@ -79,10 +85,19 @@ class Slaughter:
         settled = self._server.coordinator.settled
         return settled and plan is not None and plan.transport is TransportKind.NCCL_LIKE
 
-    async def _until(self, condition: Any, patience_s: float = PATIENCE_S) -> None:
-        give_up_s = time.monotonic() + patience_s
+    async def _until(self, condition: Any, what: str) -> None:
+        """Wait; for ``what`` until it is certain that it will not come, for nothing in particular a while."""
+        give_up_s = time.monotonic() + (STUCK_S if what else _REBUILT_S)
         while not condition() and time.monotonic() < give_up_s:
             await asyncio.sleep(0.01)
+        if what and not condition():
+            coordinator = self._server.coordinator
+            alive = [str(worker) for worker in coordinator.workers.values() if worker.alive]
+            state = f"{coordinator._transition}; current {coordinator.current}; workers: {'; '.join(alive)}"
+            for name in coordinator.workers:
+                self._server.signal(name, signal.SIGUSR1)
+            await asyncio.sleep(2.0)
+            raise RuntimeError(f"{what} did not come; {state}")
 
 
 def one_run(folder: Path, transport: TransportWish, policy: str, seed: int, kills: int, windows: int) -> dict:
@@ -143,7 +158,13 @@ def main() -> None:
     options = parser.parse_args()
     wish = TransportWish(options.transport)
     with tempfile.TemporaryDirectory(prefix="elastane-gate-") as folder:
-        found = one_run(Path(folder), wish, options.policy, options.seed, options.kills, options.windows)
+        try:
+            found = one_run(Path(folder), wish, options.policy, options.seed, options.kills, options.windows)
+        except (Exception, asyncio.CancelledError):
+            kept = Path("build/bench") / f"devices-{options.transport}-{options.policy}-{options.seed}"
+            shutil.copytree(Path(folder) / "run", kept, dirs_exist_ok=True)
+            print(f"what is left of the run is in {kept}", file=sys.stderr)
+            raise
     print(json.dumps(found))
 
 

@@ -114,8 +114,13 @@ def train(
             await _allow_the_end(supervisor, run)
 
         watch = asyncio.create_task(disturb())
+        job = asyncio.create_task(asyncio.wait_for(supervisor.run(), patience_s))
+        watch.add_done_callback(lambda done: done.cancelled() or not done.exception() or job.cancel())
         try:
-            return await asyncio.wait_for(supervisor.run(), patience_s)
+            return await job
+        except asyncio.CancelledError:
+            await watch  # it says why
+            raise
         finally:
             watch.cancel()
 

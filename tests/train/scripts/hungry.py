@@ -62,7 +62,12 @@ def look() -> float:
 for _ in job.epochs(options.epochs):
     for inputs, labels in data:
         samples = len(inputs)
-        if options.fits and job.step >= options.after and samples > options.fits and options.error != "evaluation":
+        if (
+            options.fits
+            and job.step >= options.after
+            and samples > options.fits
+            and options.error != "evaluation"
+        ):
             run_out(samples)
         kept = None
         if options.mb and job.device.type != "cpu":

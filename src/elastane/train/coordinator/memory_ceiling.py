@@ -51,7 +51,9 @@ class MemoryCeiling:
             return None
         by_itself = cause.signal is None  # the kernel may choose its victim because of others
         if _fixed_parts(worker):
-            return Hopeless(_FIXED.format(name=worker.name, samples=samples, cause=cause)) if by_itself else None
+            return (
+                Hopeless(_FIXED.format(name=worker.name, samples=samples, cause=cause)) if by_itself else None
+            )
         if self.most and samples > self.most and worker.entered < self._since:
             return Known()
         if samples <= 1:

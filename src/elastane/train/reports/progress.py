@@ -19,7 +19,16 @@ from rich.table import Table
 from rich.text import Text
 
 from elastane.train.reports.eta import Eta
-from elastane.train.reports.events import Diverged, Ended, Event, Limited, Stepped, Straggler, Warned, WorkerLost
+from elastane.train.reports.events import (
+    Diverged,
+    Ended,
+    Event,
+    Limited,
+    Stepped,
+    Straggler,
+    Warned,
+    WorkerLost,
+)
 from elastane.train.reports.script_output import LineKeeper
 from elastane.train.reports.wording import finite, progress_parts, sentence
 
