@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from elastane.train.coordinator.scripted_events import Wish
-from elastane.train.reports.events import Warned
+from elastane.train.reports.events import Limited, Warned
 from elastane.train.transport_choice import TransportWish
 from train.devices.pretend import HERE, TESTS, Machine, alone, train
 from train.running import SCRIPTS, Outcome
@@ -169,3 +170,35 @@ def test_trainers_of_other_libraries_grow_and_lose_a_worker(tmp_path: Path, libr
     finished(outcome)
     facts = json.loads(found.read_text())
     assert facts["worlds"] == [2, 3, 2, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.devices
+@pytest.mark.parametrize(
+    ("mode", "policy", "transport"),
+    [("fixed", "late", TransportWish.STAGED), ("adaptive", "thread", TransportWish.NCCL)],
+)
+def test_a_device_that_runs_full_in_a_step_halves_the_parts_of_all(
+    tmp_path: Path, mode: str, policy: str, transport: TransportWish
+) -> None:
+    """100 MB of memory, 5.5 a sample: two parts of 8 fit (the last may not be freed yet), of 16 not."""
+    result = tmp_path / "result"
+    words = ["--mb=5.5", "--epochs=3", *(["--max-batch=64"] if mode == "adaptive" else [])]
+    outcome = train(
+        SCRIPTS / "hungry.py",
+        tmp_path / "run",
+        str(result),
+        *words,
+        machine=Machine(2, policy, memory_mb=100),
+        workers=2,
+        mode=mode,
+        transport=transport,
+    )
+    finished(outcome)
+    told = [(event.before, event.after) for event in outcome.events if isinstance(event, Limited)]
+    assert told == [(16, 8)]
+    assert all("OutOfMemoryError" in lost.cause for lost in outcome.lost)
+    if mode == "fixed":
+        alone(SCRIPTS / "hungry.py", tmp_path / "cpu", str(tmp_path / "plain"), *words, mode=mode)
+        for mine, plain in zip(torch.load(result), torch.load(tmp_path / "plain"), strict=True):
+            torch.testing.assert_close(mine, plain, rtol=1e-4, atol=1e-5)

@@ -63,7 +63,7 @@ class MemoryCeiling:
 
 
 _FIXED = (
-    "out of memory with {samples} samples on {name}: consistent mode has parts of a fixed size, so they are not halved; "
+    "out of memory with {samples} samples on {name}: consistent mode has parts of a fixed size, which are not halved; "
     "say et.init(virtual=N) with a larger N, or a smaller batch_size ({cause})"
 )
 _LAST = "out of memory with a single sample on {name}: there is nothing left to halve ({cause})"

@@ -134,7 +134,7 @@ class WorkerLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class Limited(Event):
-    """A worker ran out of memory in a step with parts of ``before`` samples; from now on they have at most ``after``."""
+    """A worker ran out of memory in a step with parts of ``before`` samples; from now on ``after`` is the most."""
 
     worker: str
     before: int

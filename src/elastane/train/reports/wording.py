@@ -48,10 +48,8 @@ def _sentence(event: Event) -> str | None:
         case WorkerLost():
             return f"lost worker {event.worker} at step {event.step:,}: {event.cause}"
         case Limited():
-            return (
-                f"out of memory with {amount(event.before)} samples on {event.worker} at step {event.step:,}: going on with "
-                f"{amount(event.after)} at most, in more passes"
-            )
+            where = f"with {event.before:,} samples on {event.worker} at step {event.step:,}"
+            return f"out of memory {where}: going on with {event.after:,} at most, in more passes"
         case Straggler():
             share = event.rate / event.median if event.median else math.nan
             return f"worker {event.worker} is slow: {share:.0%} of the median compute rate"

@@ -1,7 +1,7 @@
 """``Departure`` tells a loop that was left by ``break`` from one whose body raised the error that ends the script.
 
-To the loader both are the same: its generator is closed, with no word why.  But the generator is closed by the frame that
-held it, and that frame stands then at the instruction that an error's traceback names, too.
+To the loader both are the same: its generator is closed, with no word why.  But the generator is closed by the frame
+that held it, and that frame stands then at the instruction that an error's traceback names, too.
 """
 
 from __future__ import annotations
