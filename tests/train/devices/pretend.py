@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-
 import elastane
 from elastane.train.coordinator.own_devices import OwnDevices
 from elastane.train.coordinator.scripted_events import Wish
@@ -21,6 +19,7 @@ from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Ended
 from elastane.train.transport_choice import TransportWish
 from fakegpu import build
+from fakegpu.lacking import without
 from train.running import Outcome, _allow_the_end
 
 PATIENCE_S = 100.0
@@ -69,7 +68,7 @@ def needs_pretend_gpu() -> None:
     try:
         build.extension()
     except build.CannotBuild as reason:
-        pytest.skip(str(reason))
+        without(reason)
 
 
 def train(

@@ -47,7 +47,7 @@ def same_bits_alone(script: Path, result: Path, folder: Path, *words: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.devices
-@pytest.mark.parametrize("policy", ["late", "thread"])
+@pytest.mark.parametrize("policy", [pytest.param("late", marks=pytest.mark.devices_ci), "thread"])
 def test_changes_and_deaths_do_not_change_a_bit(tmp_path: Path, policy: str) -> None:
     result = tmp_path / "result"
     outcome = train(ON_DEVICE, tmp_path / "run", str(result), machine=Machine(4, policy), wishes=GROW_AND_KILL)
@@ -79,7 +79,7 @@ def test_a_death_between_the_reduction_and_the_step_does_not_change_a_bit(tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.devices
-@pytest.mark.parametrize("policy", ["late", "thread"])
+@pytest.mark.parametrize("policy", ["late", pytest.param("thread", marks=pytest.mark.devices_ci)])
 def test_with_communicators_a_death_is_survived_over_gloo_and_then_they_are_rebuilt(
     tmp_path: Path, policy: str
 ) -> None:
@@ -217,7 +217,7 @@ def test_trainers_of_other_libraries_grow_and_lose_a_worker(
 @pytest.mark.devices
 @pytest.mark.parametrize(
     ("mode", "policy", "transport"),
-    [("fixed", "late", STAGED), ("adaptive", "thread", NCCL)],
+    [pytest.param("fixed", "late", STAGED, marks=pytest.mark.devices_ci), ("adaptive", "thread", NCCL)],
 )
 def test_a_device_that_runs_full_in_a_step_halves_the_parts_of_all(
     tmp_path: Path, mode: str, policy: str, transport: TransportWish
