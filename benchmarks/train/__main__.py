@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.harness import Suite, run
 from benchmarks.train.accuracy import accuracy
 from benchmarks.train.against_ddp import ddp
+from benchmarks.train.devices import devices
 from benchmarks.train.joining import snapshot, warmup
 from benchmarks.train.kills import kills
 from benchmarks.train.leaks import leaks
@@ -25,6 +26,7 @@ SUITE = Suite(
         "ddp": ddp,
         "consistent": consistent,
         "measuring": measuring,
+        "devices": devices,
     },
 )
 

@@ -17,6 +17,7 @@ from elastane.accelerators import Accelerator, Found, discover, visible_as
 from elastane.accelerators.amd import amd_devices
 from elastane.accelerators.probe import probe, torch_builds
 from fakegpu import build
+from fakegpu.lacking import without
 
 A100 = "Pretend A100-SXM4-40GB"
 FOUR = ";".join(f"GPU-{i}{i}{i},{A100},40960" for i in range(4))
@@ -32,7 +33,7 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Ask:
     try:
         library = build.nvml() / "libnvidia-ml.so.1"
     except build.CannotBuild as reason:
-        pytest.skip(str(reason))
+        without(reason)
 
     def asked(devices: str | None, **environment: str) -> Found:
         if devices is None:
@@ -139,7 +140,7 @@ def test_pytorch_tells_of_other_devices_in_a_process_that_is_thrown_away(tmp_pat
     try:
         build.extension()
     except build.CannotBuild as reason:
-        pytest.skip(str(reason))
+        without(reason)
     (tmp_path / "sitecustomize.py").write_text("from fakegpu.torch_device import install\ninstall()\n")
     tests = Path(__file__).parent.parent
     environment = {

@@ -17,6 +17,7 @@ from elastane.cli.doctor import devices, lines, surroundings
 from elastane.cli.doctor.findings import Finding, State
 from elastane.cli.main import app
 from fakegpu import build
+from fakegpu.lacking import without
 
 A100 = Accelerator("GPU-1", "A100", 40.0)
 PARTS = Found((Accelerator("MIG-a", "A100 1g", 5.0, "GPU-1"), Accelerator("MIG-b", "A100 1g", 5.0, "GPU-1")))
@@ -59,7 +60,7 @@ def test_devices_without_a_pytorch_for_them_are_wrong_and_none_is_initialised(tm
     try:
         folder = build.nvml()
     except build.CannotBuild as reason:
-        pytest.skip(str(reason))
+        without(reason)
     code = (
         "import sys\nfrom elastane.cli.main import app\n"
         f"try: app(['doctor', '--json', '--home', {str(tmp_path)!r}])\n"

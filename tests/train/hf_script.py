@@ -49,7 +49,7 @@ trainer = ElasticTrainer(
         save_steps=20,
         save_total_limit=1,
         report_to=[],
-        use_cpu=True,
+        use_cpu=job.device.type == "cpu",
     ),
     job=job,
     train_dataset=rows,

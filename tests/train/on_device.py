@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from fakegpu import build
+from fakegpu.lacking import without
 
 _TESTS = Path(__file__).parent.parent
 _SITE = """
@@ -21,7 +20,7 @@ def pretend_gpus(folder: Path, policy: str = "late", **settings: str) -> dict[st
     try:
         build.extension()
     except build.CannotBuild as reason:
-        pytest.skip(str(reason))
+        without(reason)
     site = folder / "site"
     site.mkdir(exist_ok=True)
     (site / "sitecustomize.py").write_text(_SITE.format(policy=policy))

@@ -63,7 +63,10 @@ class Phases:
             digest = hashlib.sha256()
             for name, tensor in sorted(model.state_dict().items()):
                 digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
-            found = {"hash": digest.hexdigest(), "step": self._job.step, "worlds": self.worlds[1:], **facts}
+            weights = [value for p in model.parameters() for value in p.detach().cpu().flatten().tolist()]
+            where = {"device": self._job.device.type, "weights": weights}
+            words = {"hash": digest.hexdigest(), "step": self._job.step, "worlds": self.worlds[1:]}
+            found = {**words, **where, **facts}
             Path(path).write_text(json.dumps(found))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
@@ -14,9 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from elastane.train.batch_mover import BatchMover, moved_to
-from elastane.train.device import DEVICE, Device, choose
+from elastane.train.device import DEVICE, Device, Mark, choose
 from elastane.train.device_checks import check_batch, check_model, device_of
 from elastane.train.errors import TrainError
+from elastane.train.worker.host_tail import HostTail
+from elastane.train.worker.step_times import StepTimes
+from train.waits import counted
 
 on_late = pytest.mark.parametrize("fakegpu", ["late"], indirect=True)
 on_eager = pytest.mark.parametrize("fakegpu", ["eager"], indirect=True)
@@ -206,6 +210,87 @@ def test_a_mover_that_forgets_a_rule_is_found_out(fakegpu: ModuleType, forgotten
         stream.synchronize()
     device.current_stream().synchronize()
     assert read.tolist() != [1.0] * 4
+
+
+@on_late
+@pytest.mark.parametrize("forgotten", ["", "wait", "record"])
+def test_the_mover_itself_needs_each_of_its_rules(
+    fakegpu: ModuleType, forgotten: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device("fakegpu", 0)
+    mover, read = BatchMover(device), device.pinned(4, torch.float32)
+    device.synchronize()
+    if forgotten == "wait":
+        monkeypatch.setattr(Mark, "hold_back", lambda _mark, _stream: None)
+    if forgotten == "record":
+        monkeypatch.setattr(torch.Tensor, "record_stream", lambda _tensor, _stream: None)
+    batch = mover.start(torch.full((4,), 1.0)).arrived()
+    read.copy_(batch, non_blocking=True)
+    del batch  # the script is done with it
+    stream = mover._stream
+    assert stream is not None
+    if forgotten != "wait":
+        stream.synchronize()  # it lends its memory again
+    torch.accelerator.current_stream().synchronize()
+    assert (read.tolist() == [1.0] * 4) == (not forgotten)
+
+
+@on_late
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_row_under_way_is_not_written_over(fakegpu: ModuleType, forgotten: bool) -> None:
+    """A reduction that failed has not waited for its row: the next one must not use the pinned memory too early."""
+    device = Device("fakegpu", 0)
+    host = HostTail(device)
+    first, second = (torch.zeros(4, device="fakegpu") for _ in range(2))
+    device.synchronize()
+    for tail, value in ((first, 1.0), (second, 2.0)):
+        if forgotten:
+            host._sent = None
+        host.opened(tail, 4).fill_(value)
+        host.send(tail, 4)
+    device.synchronize()
+    assert second.tolist() == [2.0] * 4
+    assert (first.tolist() == [1.0] * 4) == (not forgotten)
+
+
+@on_late
+def test_times_of_a_step_are_told_a_step_late_and_without_a_wait(fakegpu: ModuleType) -> None:
+    device = Device("fakegpu", 0)
+    times, x = StepTimes(device), torch.ones(4, device="fakegpu")
+    told = []
+    for _ in range(3):
+        times.begin()
+        for _ in range(2):
+            times.unit_begins()
+            x.mul_(1.0)
+            times.unit_ends()
+        times.reduction_begins()
+        with counted() as waits:
+            told.append(list(times.said()))
+        assert not waits
+        moment = device.mark()
+        moment.wait()
+        passes, reduction_s = times.commit(moment)
+        assert len(passes) == 2
+        assert min(*passes, reduction_s) >= 0.0
+        kept = passes
+    assert [len(each) for each in told] == [0, 2, 2]
+    assert times.said() == kept
+
+
+def test_times_on_a_cpu_are_those_of_this_step() -> None:
+    times = StepTimes(Device())
+    times.begin()
+    times.unit_begins()
+    time.sleep(0.02)
+    times.unit_ends()
+    (spent_s,) = times.said()
+    assert spent_s >= 0.02
+    times.reduction_begins()
+    time.sleep(0.02)
+    passes, reduction_s = times.commit(None)
+    assert passes == [spent_s]
+    assert reduction_s >= 0.02
 
 
 @on_eager

@@ -16,6 +16,7 @@ from torch.utils.data import TensorDataset
 
 import elastane.train as et
 from elastane.train.errors import TrainError
+from elastane.train.worker import consensus, loop
 from fakegpu import ranks
 from fakegpu.ranks import Meeting
 from train.members import become_member, nccl_like, parameters_of, staged
@@ -34,8 +35,8 @@ def network(job: et.Job) -> nn.Module:
     )
 
 
-def job_of(mode: str, folder: Path, **settings: Any) -> tuple[et.Job, Any, Any, Any]:
-    job = et.init(mode, run=folder, checkpoint_every=3600.0, **settings)
+def job_of(mode: str, folder: Path, every_s: float = 3600.0) -> tuple[et.Job, Any, Any, Any]:
+    job = et.init(mode, run=folder, checkpoint_every=every_s)
     model = job.model(network(job), loss="mean")
     opt = job.optimizer(torch.optim.AdamW(model.parameters(), lr=1e-3), max_grad_norm=1.0)
     x = torch.randn(16 * STEPS, 8)
@@ -69,6 +70,54 @@ def test_one_wait_per_step_alone(fakegpu: ModuleType, mode: str, tmp_path: Path)
     found = waits_of(job, model, opt, data)
     assert job.step == STEPS
     assert [dict(waits) for waits in found[WARM:]] == [{"event": 1}] * (STEPS - WARM)
+
+
+@on_late
+@pytest.mark.parametrize("overflow", [False, True])
+def test_a_loss_scaler_costs_no_second_wait(fakegpu: ModuleType, overflow: bool, tmp_path: Path) -> None:
+    """Whether the gradient is finite comes with the table; a step that is not is left out, and the scale halved."""
+    job, model, opt, data = job_of("fixed", tmp_path)
+    scaler = job.scaler(torch.amp.GradScaler("fakegpu", init_scale=8.0, growth_interval=1000))
+    next(job.epochs(1))
+    found, batches, last = [], iter(data), [0.0]
+    for step in range(STEPS):
+        before = [p.detach().cpu() for p in model.parameters()]
+        with counted() as waits:
+            for inputs, labels in batches:
+                with torch.autocast("fakegpu", dtype=torch.float16):
+                    loss = F.cross_entropy(model(inputs), labels)
+                scaler.scale(loss * (float("inf") if overflow and step == STEPS - 1 else 1.0)).backward()
+                scaler.step(opt)
+                scaler.update()
+                if job.stepped:
+                    break
+        found.append(dict(waits))
+        last = before
+    assert found[WARM:] == [{"event": 1}] * (STEPS - WARM)
+    unchanged = all(torch.equal(a, p.detach().cpu()) for a, p in zip(last, model.parameters(), strict=True))
+    assert unchanged == overflow
+    assert scaler.get_scale() == (4.0 if overflow else 8.0)
+
+
+@on_late
+@pytest.mark.parametrize("seldom", ["adaptive", "digests", "checkpoints"])
+def test_steps_that_do_more_cost_no_more_waits(
+    fakegpu: ModuleType, seldom: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if seldom == "digests":
+        monkeypatch.setattr(consensus, "DIGEST_EVERY", 2)
+        monkeypatch.setattr(loop, "DIGEST_EVERY", 2)
+    every = 0.001 if seldom == "checkpoints" else 3600.0
+
+    def body(rank: int, meeting: Meeting) -> Any:
+        mode = "adaptive" if seldom == "adaptive" else "fixed"
+        job, model, opt, data = job_of(mode, tmp_path / str(rank), every)
+        become_member(job, rank, 2, meeting, staged)
+        next(job.epochs(1))
+        return [dict(waits) for waits in waits_of(job, model, opt, data)][WARM:]
+
+    first, second = ranks.run(2, body)
+    assert first == second == [{"event": 1}] * (STEPS - WARM)
 
 
 def waits_of_two(mode: str, make: Any, folder: Path) -> list[Any]:

@@ -27,7 +27,7 @@ class ExitKind(StrEnum):
     """It ended by itself, with another exit code."""
     SIGNAL = "signal"
     OUT_OF_MEMORY = "out of memory"
-    """A Python script ended by an exception of a type that means that memory ran out."""
+    """A Python script ended by an exception of a type that means that memory ran out, or the kernel ended it."""
     UNSTARTABLE = "cannot be started"
     """Its program or its directory is not there."""
     NODE_LOST = "node lost"
@@ -57,7 +57,7 @@ class ExitCause:
         ('exit code 3', 'killed by signal 9')
         """
         if code < 0:
-            return cls(ExitKind.SIGNAL, signal=-code)
+            return cls(ExitKind.OUT_OF_MEMORY if out_of_memory else ExitKind.SIGNAL, signal=-code)
         if code == 0:
             return FINISHED
         kind = ExitKind.UNSTARTABLE if code == CANNOT_START else ExitKind.EXIT_CODE
@@ -80,6 +80,8 @@ class ExitCause:
         """The kind of end in words, whatever its detail."""
         if self.code is not None:
             return f"exit code {self.code}"
+        if self.signal is not None and self.kind is ExitKind.OUT_OF_MEMORY:
+            return "killed by the kernel: out of memory"
         if self.signal is not None:
             return f"killed by signal {self.signal}"
         return "its node was lost" if self.kind is ExitKind.NODE_LOST else self.kind.value

@@ -6,12 +6,11 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-
+import elastane
 from elastane.train.coordinator.own_devices import OwnDevices
 from elastane.train.coordinator.scripted_events import Wish
 from elastane.train.coordinator.settings import Settings
@@ -20,6 +19,7 @@ from elastane.train.reports.event_file import load_run
 from elastane.train.reports.events import Ended
 from elastane.train.transport_choice import TransportWish
 from fakegpu import build
+from fakegpu.lacking import without
 from train.running import Outcome, _allow_the_end
 
 PATIENCE_S = 100.0
@@ -54,7 +54,8 @@ class Machine:
         site = folder / "site"
         site.mkdir(exist_ok=True)
         (site / "sitecustomize.py").write_text(_SITE.format(variables=variables))
-        return {"PYTHONPATH": f"{site}:{TESTS}:{TESTS / 'train'}:{HERE}", **variables}
+        own = Path(elastane.__file__).parents[1]
+        return {"PYTHONPATH": f"{site}:{own}:{TESTS}:{TESTS / 'train'}:{HERE}", **variables}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -67,7 +68,7 @@ def needs_pretend_gpu() -> None:
     try:
         build.extension()
     except build.CannotBuild as reason:
-        pytest.skip(str(reason))
+        without(reason)
 
 
 def train(
@@ -82,8 +83,10 @@ def train(
     preload: tuple[str, ...] = (),
     shared: bool = False,
     seed: int = 0,
+    drive: Callable[[Supervisor], Awaitable[None]] | None = None,
+    patience_s: float = PATIENCE_S,
 ) -> Outcome:
-    """Run a script under a supervisor of its own until it ends."""
+    """Run a script under a supervisor of its own until it ends; ``drive`` may do to it what wishes cannot say."""
     needs_pretend_gpu()
     (run.parent / "locks").mkdir(exist_ok=True)
     devices = OwnDevices(machine.names, shared, run.parent / "locks")
@@ -104,16 +107,28 @@ def train(
     supervisor = Supervisor(options, lambda _: None, lambda _: None)
 
     async def run_to_the_end() -> Ended:
-        watch = asyncio.create_task(_allow_the_end(supervisor, run))
+        async def disturb() -> None:
+            if drive is not None:
+                await drive(supervisor)
+            await _allow_the_end(supervisor, run)
+
+        watch = asyncio.create_task(disturb())
+        job = asyncio.create_task(asyncio.wait_for(supervisor.run(), patience_s))
+        watch.add_done_callback(lambda done: done.cancelled() or not done.exception() or job.cancel())
         try:
-            return await asyncio.wait_for(supervisor.run(), PATIENCE_S)
+            return await job
+        except asyncio.CancelledError:
+            await watch  # it says why
+            raise
         finally:
             watch.cancel()
 
     return Outcome(asyncio.run(run_to_the_end()), load_run(run), run)
 
 
-def alone(script: Path, folder: Path, *arguments: str, mode: str = "consistent") -> list[str]:
+def alone(
+    script: Path, folder: Path, *arguments: str, mode: str = "consistent", patience_s: float = PATIENCE_S
+) -> list[str]:
     """The same script as a plain program on the CPU; what it printed."""
     folder.mkdir(parents=True, exist_ok=True)
     own = {"ELASTANE_MODE": mode, "ELASTANE_RUN": str(folder / "run"), "ELASTANE_DEVICE": "cpu"}
@@ -124,7 +139,7 @@ def alone(script: Path, folder: Path, *arguments: str, mode: str = "consistent")
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=patience_s,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout.splitlines()

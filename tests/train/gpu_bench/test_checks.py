@@ -45,7 +45,7 @@ def bench(
 
 @pytest.mark.slow
 @pytest.mark.devices
-@pytest.mark.parametrize("policy", ["late", "thread"])
+@pytest.mark.parametrize("policy", [pytest.param("late", marks=pytest.mark.devices_ci), "thread"])
 def test_checks_of_devices_and_communicators_are_well(tmp_path: Path, policy: str) -> None:
     machine = Machine(2, policy, memory_mb=600)
     code, found, report = bench(tmp_path, "0,1,2,3,4,5,6,7,8", machine)
@@ -59,6 +59,7 @@ def test_checks_of_devices_and_communicators_are_well(tmp_path: Path, policy: st
 
 @pytest.mark.slow
 @pytest.mark.devices
+@pytest.mark.devices_ci
 def test_checks_of_training_are_well(tmp_path: Path) -> None:
     code, found, report = bench(tmp_path, "9,10,11", Machine(2))
     assert code == 0, report

@@ -318,6 +318,58 @@ def test_a_standby_is_not_used_before_the_boundary(fakegpu: ModuleType) -> None:
 
 
 @on_late
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_vector_that_is_freed_while_it_travels_is_not_lent_again(
+    fakegpu: ModuleType, forgotten: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another allocation would write into what the copy stream has not read yet."""
+
+    def body(rank: int, meeting: Meeting) -> Any:
+        transport = staged(rank, 2, meeting)
+        assert isinstance(transport, Staged)
+        if forgotten:
+            monkeypatch.setattr(torch.Tensor, "record_stream", lambda _tensor, _stream: None)
+        vector = torch.ones(3000, device="fakegpu")
+        torch.accelerator.synchronize()
+        ready = transport._borrow(vector)
+        here = transport._device.pinned(3000, torch.float32)
+        ready.hold_back(transport._copies)
+        transport._down(here, vector)
+        del vector
+        other = torch.full((3000,), 7.0, device="fakegpu")
+        torch.accelerator.current_stream().synchronize()
+        transport._copies.synchronize()
+        assert other[0].item() == 7.0
+        return here.tolist() == [1.0] * 3000
+
+    assert ranks.run(2, body) == [not forgotten] * 2
+
+
+@on_late
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_communicator_is_entered_only_when_the_device_is_idle(
+    fakegpu: ModuleType, forgotten: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the communicator before was given must have ended: two of them on one device can wait for each other."""
+
+    def body(rank: int, meeting: Meeting) -> Any:
+        new = nccl_like(rank, 2, meeting)
+        new.connect()
+        host = torch.full((2000,), 3.0).pin_memory()
+        vector, aside = torch.zeros(2000, device="fakegpu"), GPU.new_stream()
+        torch.accelerator.synchronize()
+        with aside:
+            vector.copy_(host, non_blocking=True)
+        moment = GPU.mark(aside)
+        if forgotten:
+            monkeypatch.setattr(type(new._device), "synchronize", lambda _device: None)
+        new.enter()
+        return moment.happened()
+
+    assert ranks.run(2, body) == [not forgotten] * 2
+
+
+@on_late
 @pytest.mark.parametrize("forgotten", ["", "ready", "done", "buffer"])
 def test_a_staged_sum_without_one_of_its_waits_is_found_out(
     fakegpu: ModuleType, forgotten: str, monkeypatch: pytest.MonkeyPatch

@@ -26,14 +26,22 @@ class MemoryLimit:
         self.declared = declared
         self._proven = max(1, min(assumed, declared or assumed))
         self._refused: int | None = None
+        self._agreed = 0
 
     @property
     def known(self) -> int:
         """The largest batch per worker that has fitted so far."""
-        return self._proven
+        return min(self._proven, self._agreed) if self._agreed else self._proven
+
+    def agree(self, most: int) -> None:
+        """No worker computes more at once: a real step with more ran out of memory somewhere (0: none did)."""
+        self._agreed = most
 
     def allowed(self) -> int:
         """The largest batch per worker that may be tried next."""
+        return min(self._promising(), self._agreed) if self._agreed else self._promising()
+
+    def _promising(self) -> int:
         if self.declared is not None and (self._refused is None or self.declared < self._refused):
             return self.declared
         if self._refused is None:

@@ -12,6 +12,7 @@ last (``failed``), and the survivors enter an urgent plan.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Spawn
@@ -20,6 +21,7 @@ from elastane.train.coordinator.cpu_activity import Effort
 from elastane.train.coordinator.hang_detection import first_steps
 from elastane.train.coordinator.liveness import desertion, hanging, late, left_early, silence, unheard
 from elastane.train.coordinator.membership_plan import Kind, Plan
+from elastane.train.coordinator.memory_ceiling import Halved, Hopeless, MemoryCeiling
 from elastane.train.coordinator.messages import (
     Aborted,
     Cancelled,
@@ -36,7 +38,7 @@ from elastane.train.coordinator.messages import (
 )
 from elastane.train.coordinator.plan_log import finish_entry
 from elastane.train.coordinator.planning import change_plan, recovery_plan, start_plan, wanted_change
-from elastane.train.coordinator.replay import counted, known_from
+from elastane.train.coordinator.replay import counted, fitted, known_from
 from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.transitions import (
     Abandoned,
@@ -73,6 +75,7 @@ class Coordinator:
         self.step = 0
         self._transition: Transition = Steady()
         self._communicators = Communicators(settings.transport)
+        self._memory = MemoryCeiling()
         self._published = 0
         self._stored = 0
         self._published_s = 0.0
@@ -292,6 +295,13 @@ class Coordinator:
         rest = f" and {len(others) - 3} others" if len(others) > 3 else ""
         return f"worker {at(name)} could not be connected with {', '.join(others[:3])}{rest}: {why}"
 
+    def parts(self, name: str, samples: int, now_s: float) -> list[Action]:
+        """A worker is about to compute parts of steps with so many samples; 0: forget what it said."""
+        worker = self._seen(name, now_s)
+        if worker is not None:
+            worker.samples = samples
+        return self._settle(now_s)
+
     def left(self, name: str, now_s: float) -> list[Action]:
         """A worker has passed the boundary at which its plan lets it go, and will exit."""
         worker = self._seen(name, now_s)
@@ -369,7 +379,9 @@ class Coordinator:
     def after(cls, settings: Settings, entries: Iterable[Mapping[str, Any]]) -> Coordinator:
         """Begin again where an earlier run ended: names and generations are never used twice."""
         self = cls(settings)
-        self._born, self._published = counted(entries)
+        known = list(entries)
+        self._born, self._published = counted(known)
+        self._memory.most = fitted(known)
         return self
 
     @classmethod
@@ -380,6 +392,7 @@ class Coordinator:
             self.target = known.target
         self.workers, self.current, self.outcome = known.workers, known.current, known.outcome
         self._born, self._published, self._stored = known.born, known.published, known.stored
+        self._memory.most = known.most
         self._transition = Adopting(now_s + settings.lease_s)
         return self
 
@@ -452,11 +465,17 @@ class Coordinator:
         self._out.append(
             Emit({"type": "worker_lost", "worker": worker.name, "cause": str(cause), "step": self.step})
         )
-        if cause.kind is not ExitKind.NODE_LOST:  # a machine's end is not the script's
+        judgement = self._memory.judge(worker, cause, self._published + 1)
+        if isinstance(judgement, Hopeless):
+            self._fail(cause.told(judgement.words))
+            return
+        if isinstance(judgement, Halved):
+            self._halve(worker, judgement)
+        if cause.kind is not ExitKind.NODE_LOST and judgement is None:  # a machine's end is not the script's
             self._deaths = self._deaths + 1 if self.step <= self._death_step else 1
             self._death_step = self.step
         trains = [w for w in self._alive() if w.phase in (Phase.MEMBER, Phase.JOINING)]
-        if phase is Phase.MEMBER and worker.words and not trains:
+        if phase is Phase.MEMBER and worker.words and not trains and judgement is None:
             self._fail(cause)
         elif self._deaths >= self.settings.max_deaths:
             words = f"{self._deaths} workers died without a step between them; the last: {cause}"
@@ -469,6 +488,12 @@ class Coordinator:
             self._give_up_plan()
         elif self.current is None and worker.words:
             self._fail(cause)
+
+    def _halve(self, worker: Worker, halved: Halved) -> None:
+        """The next plan says so to all members; the log remembers it for newcomers and restarts."""
+        self._out.append(Record({"type": "limit", "samples": halved.after}))
+        figures = {"before": halved.before, "after": halved.after, "step": self.step}
+        self._out.append(Emit({"type": "limited", "worker": worker.name, **figures}))
 
     def _killed_after_training(self, worker: Worker, phase: Phase, cause: ExitCause) -> None:
         """Others have the same result; if there are none, the end of the script is repeated."""
@@ -524,7 +549,7 @@ class Coordinator:
         return self.outcome is not None or (any(w.done for w in trained) and not recovers(self._transition))
 
     def _publish(self, plan: Plan, now_s: float, *, plain_copy: bool = False) -> None:
-        plan = self._communicators.planned(plan, self.workers)
+        plan = replace(self._communicators.planned(plan, self.workers), most=self._memory.most)
         for note in self._communicators.notes():
             self._warn(note)
         self._published_s = now_s

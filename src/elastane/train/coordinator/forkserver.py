@@ -24,6 +24,7 @@ from typing import Any
 from elastane.train.coordinator import exit_note, script_runner
 from elastane.train.coordinator.fork_safety import what_forbids_forking
 from elastane.train.coordinator.job_user import become_told
+from elastane.train.coordinator.kernel_kills import KernelKills
 from elastane.train.coordinator.leases import BEAT_S
 from elastane.train.coordinator.login import connect
 from elastane.train.coordinator.messages import (
@@ -106,6 +107,7 @@ class Nursery:
         self._children: dict[int, str] = {}
         self._notes: dict[int, int] = {}
         """By process, the end of a pipe from which its exit note is read."""
+        self._kernel_kills = KernelKills()
         self._unsent: list[FromNursery] = []
         self._connection: Connection | None = None
         self._pending = b""
@@ -251,6 +253,7 @@ class Nursery:
             if worker is not None:
                 code = os.waitstatus_to_exitcode(status)
                 no_memory = exit_note.read_note(self._notes.pop(pid))
+                no_memory = no_memory or (code == -signal.SIGKILL and self._kernel_kills.took())
                 self._tell(Exited(worker, code, no_memory))
 
     def _kill_all(self) -> None:

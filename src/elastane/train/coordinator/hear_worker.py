@@ -15,6 +15,7 @@ from elastane.train.coordinator.messages import (
     Lagging,
     Leave,
     Left,
+    Parts,
     Ready,
     WorkerBeat,
 )
@@ -33,6 +34,10 @@ def told(coordinator: Coordinator, name: str, message: FromWorker, now: float) -
     match message:
         case WorkerBeat(step, doing, cpu_s):
             return coordinator.beat(name, step, doing, now, cpu_s)
+        case Parts(samples):
+            return coordinator.parts(name, samples, now)
+        case Entered() | Failed() | Left() | Leave() | Done():
+            return _told_of_steps(coordinator, name, message, now)
         case Ready(signature, stream, device, stored):
             return coordinator.ready(name, signature, stream, now, device, stored)
         case Built(generation, lacking):
@@ -43,6 +48,14 @@ def told(coordinator: Coordinator, name: str, message: FromWorker, now: float) -
             return coordinator.lagging(name, generation, why, now)
         case Apart(generation, why):
             return coordinator.apart(name, generation, why[:_LONGEST_WHY], now)
+        case _:  # said at its hello, or passed on
+            return []
+
+
+def _told_of_steps(
+    coordinator: Coordinator, name: str, message: Entered | Failed | Left | Leave | Done, now: float
+) -> list[Action]:
+    match message:
         case Entered(generation, step):
             return coordinator.entered(name, generation, step, now)
         case Failed(generation, applied, why):
@@ -53,5 +66,3 @@ def told(coordinator: Coordinator, name: str, message: FromWorker, now: float) -
             return coordinator.resize(coordinator.target, now, [name])
         case Done(step):
             return coordinator.done(name, step, now)
-        case _:  # said at its hello, or passed on
-            return []

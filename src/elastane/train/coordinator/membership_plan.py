@@ -45,6 +45,8 @@ class Plan:
     nodes: int = 1
     transport: TransportKind = TransportKind.GLOO_CPU
     """How gradients travel in it; earlier versions knew one way only, and do not say."""
+    most: int = 0
+    """Samples that a part of a step has at most, since more did not fit into memory; 0: as many as it takes."""
 
     @property
     def urgent(self) -> bool:
@@ -75,4 +77,5 @@ class Plan:
             source=values["source"],
             nodes=int(values["nodes"]),
             transport=TransportKind(values.get("transport", TransportKind.GLOO_CPU.value)),
+            most=int(values.get("most", 0)),
         )

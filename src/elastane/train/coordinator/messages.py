@@ -140,6 +140,15 @@ class Failed(Message, frozen=True, tag="failed"):
     why: str
 
 
+class Parts(Message, frozen=True, tag="parts"):
+    """The largest part of a step that the worker is about to compute.
+
+    With 0 it takes that back: memory runs out, but not in a step.
+    """
+
+    samples: Count
+
+
 class Left(Message, frozen=True, tag="left"):
     """The worker has passed the boundary at which its plan lets it go."""
 
@@ -171,6 +180,7 @@ FromWorker = (
     | Apart
     | Entered
     | Failed
+    | Parts
     | Left
     | Leave
     | Done

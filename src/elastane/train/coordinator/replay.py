@@ -23,6 +23,8 @@ class Known:
     """The latest generation."""
     stored: int = 0
     """Generations up to this one belong to runs whose log was lost."""
+    most: int = 0
+    """Samples that fitted into memory after more did not (``Plan.most``)."""
     current: Plan | None = None
     outcome: Finish | None = None
     workers: dict[str, Worker] = field(default_factory=dict)
@@ -56,6 +58,8 @@ def _take_in(known: Known, entry: Mapping[str, Any]) -> None:
             known.published = known.current.generation
         case "stored":
             known.stored = int(entry["generation"])
+        case "limit":
+            known.most = int(entry["samples"])
         case "finish":
             known.outcome = finish_of(entry)
 
@@ -71,3 +75,9 @@ def counted(entries: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
         elif entry["type"] == "stored":
             published = max(published, int(entry["generation"]))
     return born, published
+
+
+def fitted(entries: Iterable[Mapping[str, Any]]) -> int:
+    """Samples that fitted into memory after more did not; 0: no limit was met."""
+    found = [int(entry["samples"]) for entry in entries if entry["type"] == "limit"]
+    return found[-1] if found else 0

@@ -45,6 +45,9 @@ advise: list[Callable[[BaseException], str]] = []
 at_clean_end: list[Callable[[], None]] = []
 """What to do when the script has come to its end without an error."""
 
+at_error: list[Callable[[BaseException], None]] = []
+"""What to do when the script has ended by an exception, before anybody is told."""
+
 _kept: list[object] = []
 """What the script leaves behind, so that nothing of it is torn down before the process ends: the destructor of
 PyTorch's ``DistributedDataParallel`` can wait for ever for a thread that waits for the interpreter's lock."""
@@ -184,6 +187,8 @@ def _execute(order: Order) -> int:
     except BaseException as error:  # whatever a script may raise
         _kept.append(error)
         exit_note.note(error)
+        for save in at_error:
+            save(error)
         traceback.print_exc()
         last = traceback.format_exception_only(error)[-1].strip()
         advice = "; ".join(text for give in advise if (text := give(error)))

@@ -61,6 +61,8 @@ class Worker:
     """Highest generation whose end this worker has acknowledged; it waits for a later one."""
     applied: int = -1
     """Last optimizer step it has applied, while parked."""
+    samples: int = 0
+    """The largest part of a step that it computes; 0 while it has not said, or its end has nothing to do with it."""
     done: bool = False
     words: str = ""
     """What it said itself, or what was seen of it, before it ended badly."""

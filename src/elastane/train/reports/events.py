@@ -133,6 +133,16 @@ class WorkerLost(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Limited(Event):
+    """A worker ran out of memory in a step with parts of ``before`` samples; from now on ``after`` is the most."""
+
+    worker: str
+    before: int
+    after: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerJoined(Event):
     """A worker takes part from this step on."""
 
@@ -229,6 +239,7 @@ _TYPES: dict[str, type[Event]] = {
     "evaluated": Evaluated,
     "warned": Warned,
     "diverged": Diverged,
+    "limited": Limited,
     "ended": Ended,
 }
 _NAMES = {kind: name for name, kind in _TYPES.items()}

@@ -19,7 +19,16 @@ from rich.table import Table
 from rich.text import Text
 
 from elastane.train.reports.eta import Eta
-from elastane.train.reports.events import Diverged, Ended, Event, Stepped, Straggler, Warned, WorkerLost
+from elastane.train.reports.events import (
+    Diverged,
+    Ended,
+    Event,
+    Limited,
+    Stepped,
+    Straggler,
+    Warned,
+    WorkerLost,
+)
 from elastane.train.reports.script_output import LineKeeper
 from elastane.train.reports.wording import finite, progress_parts, sentence
 
@@ -156,7 +165,7 @@ def _style(event: Event) -> str:
     match event:
         case WorkerLost() | Diverged():
             return "bold red"
-        case Straggler() | Warned():
+        case Straggler() | Warned() | Limited():
             return "yellow"
         case Ended():
             return "bold green" if event.outcome == "finished" else "bold red"

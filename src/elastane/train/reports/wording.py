@@ -11,6 +11,7 @@ from elastane.train.reports.events import (
     Ended,
     Evaluated,
     Event,
+    Limited,
     Rebatched,
     Resized,
     Started,
@@ -46,6 +47,9 @@ def _sentence(event: Event) -> str | None:
             return warming(event.worker, event.for_s)
         case WorkerLost():
             return f"lost worker {event.worker} at step {event.step:,}: {event.cause}"
+        case Limited():
+            where = f"with {event.before:,} samples on {event.worker} at step {event.step:,}"
+            return f"out of memory {where}: going on with {event.after:,} at most, in more passes"
         case Straggler():
             share = event.rate / event.median if event.median else math.nan
             return f"worker {event.worker} is slow: {share:.0%} of the median compute rate"

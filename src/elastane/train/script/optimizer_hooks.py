@@ -6,6 +6,8 @@ frameworks that hold them work on.  ``step`` acts once per real step, however ma
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import MethodType
 from typing import Any
 
@@ -73,6 +75,21 @@ def _scale_of(scaler: Any) -> float | torch.Tensor:
     return scaler.get_scale() if there is None or there.is_cpu else there.detach()  # type: ignore[no-any-return]
 
 
+@contextmanager
+def _decided(scaler: Any, finite: bool | None) -> Iterator[None]:
+    """Inside, the scaler makes its step or leaves it out as is known already; it would wait for the device to know."""
+    if finite is None or not hasattr(scaler, "_maybe_opt_step"):
+        yield
+        return
+    scaler._maybe_opt_step = lambda optimizer, _state, *words, **more: (
+        optimizer.step(*words, **more) if finite else None
+    )
+    try:
+        yield
+    finally:
+        del scaler._maybe_opt_step
+
+
 def gate_scaler(scaler: Any, training: Training) -> None:
     """Let ``step`` unscale, check and step on the reduced gradients, and ``update`` follow real steps only."""
     raw_step, raw_update, raw_unscale = scaler.step, scaler.update, scaler.unscale_
@@ -87,10 +104,12 @@ def gate_scaler(scaler: Any, training: Training) -> None:
         assert optimizer is not None
         gated = optimizer.step
         recipe.steps(False)  # until it asks for the step
+        known, recipe.finite = recipe.finite, None
         optimizer.step = make_step  # type: ignore[method-assign,assignment]
         scaler.unscale_ = raw_unscale
         try:
-            raw_step(optimizer)
+            with _decided(scaler, known):
+                raw_step(optimizer)
         finally:
             optimizer.step = gated  # type: ignore[method-assign]
             scaler.unscale_ = unscale_

@@ -23,7 +23,7 @@ from elastane.models.learning_rate import LearningRateRule
 from elastane.train.adapt.controller import Adaptation
 from elastane.train.adapt.rules import BatchRule
 from elastane.train.adapt.settings import AdaptationSettings
-from elastane.train.coordinator import script_runner
+from elastane.train.coordinator import exit_note, script_runner
 from elastane.train.data import rng
 from elastane.train.data.keys import Purpose, key_of
 from elastane.train.data.rng import seed_all
@@ -89,8 +89,9 @@ class Session:
         self.device = options.device
         self.membership = membership_here(self.device)
         script_runner.tell_cause.append(self.membership.goodbye)
-        script_runner.advise.append(advice)
+        script_runner.advise.append(self._advice)
         script_runner.at_clean_end.append(self.finish)
+        script_runner.at_error.append(self._rescue)
         chosen = options.run or os.environ.get("ELASTANE_RUN")
         self.run = Path(chosen) if chosen else default_run(sys.argv[0], time.time())
         self.outlet = Outlet(self.membership, self.run)
@@ -337,6 +338,20 @@ class Session:
         """Only a restart takes up the old streams: replicas must not draw the same numbers."""
         if self._restoring and self.settings.mode is not Mode.CONSISTENT:
             rng.put_picture(state, self.device)
+
+    def _advice(self, error: BaseException) -> str:
+        """What to write instead; of memory in a step the coordinator takes care."""
+        return "" if self.elastic and exit_note.is_out_of_memory(error) else advice(error)
+
+    def _rescue(self, error: BaseException) -> None:
+        """Memory ran out: where all workers end so in one step, nothing of the training is lost by that."""
+        if self._loop is None or not exit_note.is_out_of_memory(error):
+            return
+        try:
+            left = [loader.took_by_error(error) for loader in self.loaders.values()]
+            self._loop.memory_ran_out(in_step=any(left))
+        except Exception as problem:  # there may be no memory for this, either
+            self.outlet.warn(f"the state at this step could not be saved: {problem}")
 
     # The end.
 

@@ -52,6 +52,7 @@ class ElasticMembership(Membership):
         self._complete = False
         self._acknowledged = 0
         self._members: tuple[str, ...] = ()
+        self._said_parts = 0
         link.on_plan = self._prepare
         link.on_cancel = self._cancel
         link.on_abort = self._abort
@@ -235,6 +236,7 @@ class ElasticMembership(Membership):
             self._use(made.group, made.communicator)
         self.generation, self.rank = plan.generation, rank
         self.world, self.nodes, self._members = len(plan.members), plan.nodes, plan.members
+        self.most, self._said_parts = plan.most, 0
         if made.communicator is not None:
             if self.link.aborted >= plan.generation:  # it was said while nobody held it
                 made.communicator.abort()
@@ -285,6 +287,12 @@ class ElasticMembership(Membership):
     def doing(self, what: str, step: int) -> None:
         """For the signs of life."""
         self.link.doing, self.link.step = what, step
+
+    def parts(self, samples: int) -> None:
+        """Tell the coordinator before it happens: a process that the kernel ends has no last words."""
+        if samples > self._said_parts or not samples:
+            self._said_parts = samples
+            self.link.send(type="parts", samples=samples)
 
     def boundary(self, crew: Crew) -> None:
         """Send newcomers the next piece of state; let go of groups nobody uses."""

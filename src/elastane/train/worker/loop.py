@@ -127,6 +127,7 @@ class Loop:
         self._feed: Feed | None = None
         self._pending: deque[int] = deque()
         self._unit: int | None = None
+        self._completing = self._applying = False
         self._left_inside = False
         self._ahead = False  # all workers are known to send their gradients ahead
         self._times = StepTimes(membership.device)
@@ -179,6 +180,7 @@ class Loop:
     def _resplit(self, adaptation: Adaptation) -> None:
         """The same total over other workers; the leader may think of a better one later."""
         m = self.membership
+        adaptation.memory.agree(m.most)
         total = max(self.agreement.total, adaptation.settings.batch0)
         batch = BatchChoice(total, "resized").shape(m.world, adaptation.limits)
         adaptation.adopt(batch, m.world, m.nodes)
@@ -237,7 +239,9 @@ class Loop:
         if not samples:
             self.shares = Shares((), ())
             return
-        self.shares = self._cut.shares(samples, feed, self.adaptation, self.membership.world)
+        m = self.membership
+        self.shares = self._cut.shares(samples, feed, self.adaptation, m.world, m.most)
+        m.parts(max(self.shares.counts))
         if again:
             buffers.restore()
         else:
@@ -447,7 +451,29 @@ class Loop:
 
     # The end of a step.
 
+    @property
+    def in_body(self) -> bool:
+        """Whether the script is in a loop body whose step is not complete."""
+        return self._unit is not None
+
+    def memory_ran_out(self, *, in_step: bool) -> None:
+        """The script ends for lack of memory: what the coordinator has to know, and the state if nobody else has it.
+
+        The step under way has changed nothing but buffers, unless the optimizer has begun with it.
+        """
+        if not in_step and not self.in_body and not self._completing:
+            self.membership.parts(0)
+        elif not self._applying and self.settings.mode is not Mode.CONSISTENT:
+            self.crew.rewind()
+            self._leader.save(self.position, wait=True)
+
     def _complete(self) -> bool:
+        self._completing = True
+        complete = self._reduce_and_apply()
+        self._completing = False
+        return complete
+
+    def _reduce_and_apply(self) -> bool:
         while True:
             began = time.perf_counter()
             self._times.reduction_begins()
@@ -459,7 +485,9 @@ class Loop:
             if not problem:
                 if self.gears.changed is not None:
                     self._settle()
+                self._applying = True
                 self._apply(vector, table, *self._times.commit(self.host_tail.committed))
+                self._applying = False
                 return True
             self._recover(problem, time.perf_counter() - began)
             if self.step != self.begun:

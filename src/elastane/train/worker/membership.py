@@ -108,6 +108,8 @@ class Membership:
         self.world = 1
         self.generation = 0
         self.nodes = 1
+        self.most = 0
+        """Samples that a part of a step has at most, as members have agreed; 0: as many as it takes."""
         self.transport: Transport | None = None
         """How gradients travel between the members of the group."""
         self._group: Group | None = None
@@ -164,6 +166,9 @@ class Membership:
 
     def doing(self, what: str, step: int) -> None:
         """Where the training thread is, for whoever watches."""
+
+    def parts(self, samples: int) -> None:
+        """The largest part of the step that begins; 0: memory runs out, but not in a step."""
 
     def boundary(self, crew: Crew) -> None:
         """A step has ended and the next has not begun."""

@@ -163,6 +163,12 @@ class PhasedLoop(Loop):
     # Phases.
 
     def _complete_phase(self, number: int) -> bool:
+        self._completing = True
+        complete = self._reduce_and_make(number)
+        self._completing = False
+        return complete
+
+    def _reduce_and_make(self, number: int) -> bool:
         phase = len(self.made)
         while True:
             began, problem = time.perf_counter(), ""
@@ -171,7 +177,9 @@ class PhasedLoop(Loop):
             except MembershipChanged as error:
                 problem = str(error)
             if not problem:
+                self._applying = True
                 self._apply_phase(number, vector, table)
+                self._applying = False
                 self._figures.waited(time.perf_counter() - began)
                 self._next_phase()
                 return True
@@ -302,6 +310,11 @@ class PhasedLoop(Loop):
     def half_done(self) -> bool:
         """Whether the last call of ``step()`` was not a whole step."""
         return self._running and not self.stepped
+
+    @property
+    def in_body(self) -> bool:
+        """Whether the script is in a loop body."""
+        return self._running
 
     @property
     def unit_open(self) -> bool:

@@ -29,6 +29,8 @@ class Recipe:
         """Whether a ``GradScaler`` makes the steps."""
         self.left_out = False
         """Whether it left out the latest one, because of a gradient that was not finite."""
+        self.finite: bool | None = None
+        """Whether the mean gradient of the step at hand is finite, where that came to the host with the table."""
         self.inputs: object = None
         """The latest inputs that the model was given: larger batches are tried out with them."""
         self.clipping = Clipping(lambda: state.optimizers, self.loss_scale)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from elastane.cluster import Batch
@@ -56,10 +56,15 @@ class StepCut:
             return adaptation.total
         return feed.batch_size * self.recipe.accumulate
 
-    def shares(self, samples: int, feed: Feed, adaptation: Adaptation | None, world: int) -> Shares:
-        """The units of a step of so many samples."""
+    def shares(
+        self, samples: int, feed: Feed, adaptation: Adaptation | None, world: int, most: int = 0
+    ) -> Shares:
+        """The units of a step of so many samples, none of more than ``most`` unless that is 0 or units are fixed."""
         if self.settings.mode is Mode.CONSISTENT:
             return consistent_shares(samples, self.settings.units(self.recipe), world)
         alike = Batch(1, -(-self.recipe.accumulate // world) - 1)
         batch = adaptation.batch if adaptation is not None and feed.adapts else alike
+        if most:
+            needed = -(-samples // (world * most))
+            batch = replace(batch, accumulation=max(batch.accumulation, needed - 1))
         return divided_shares(samples, batch, world)

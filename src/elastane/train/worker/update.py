@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,32 @@ class NoiseQuestion:
         self.statistics.hear(rows)
 
 
+@dataclass(slots=True)
+class FiniteQuestion:
+    """Whether a loss scaler will find a mean gradient finite: asked here, it costs no wait of its own."""
+
+    recipe: Recipe
+    others: Question
+    _both: bool = False
+
+    def ask(self, gradients: Tensor) -> Tensor | None:
+        """A row with the largest absolute number, behind what others ask for."""
+        self.recipe.finite = None
+        asked = self.others.ask(gradients)
+        self._both = asked is not None
+        largest = torch.linalg.vector_norm(gradients, float("inf")).view(1, 1)
+        return (
+            largest if asked is None else torch.cat([asked, largest.to(asked.dtype).expand(1, asked.shape[1])])
+        )
+
+    def hear(self, rows: list[list[float]]) -> None:
+        """What the others asked for comes first."""
+        *answers, (largest, *_) = rows
+        self.recipe.finite = math.isfinite(largest)
+        if self._both:
+            self.others.hear(answers)
+
+
 class Updates:
     """Makes the optimizer steps of one worker."""
 
@@ -62,9 +89,9 @@ class Updates:
 
     def question(self, adaptation: Adaptation | None) -> Question:
         """What ``learn`` has to know of the mean gradient before it leaves its device."""
-        if adaptation is None or self._settings.mode is Mode.CONSISTENT:
-            return NoQuestion()
-        return NoiseQuestion(adaptation.statistics, self._recipe)
+        silent = adaptation is None or self._settings.mode is Mode.CONSISTENT
+        noise = NoQuestion() if silent else NoiseQuestion(adaptation.statistics, self._recipe)
+        return FiniteQuestion(self._recipe, noise) if self._recipe.scaled else noise
 
     def learn(
         self, vector: GradientVector, table: Table, shares: Shares, adaptation: Adaptation | None
