@@ -104,6 +104,16 @@ def _grant_to_json(grant: Grant) -> Any:
     return encoded(grant)
 
 
+@lru_cache(maxsize=16384)
+def _theta_to_json(theta: ThroughputParams[float]) -> Any:
+    return encoded(theta)
+
+
+@lru_cache(maxsize=16384)
+def _limits_to_json(limits: BatchLimits) -> Any:
+    return encoded(limits)
+
+
 def _job_to_json(job: JobView) -> dict[str, Any]:
     facts, seen = job.facts, job.visible
     return {
@@ -151,9 +161,9 @@ def _speed_to_json(speed: object) -> dict[str, Any] | None:
     if not isinstance(speed, GoodputModel):
         raise TypeError(f"a {type(speed).__name__} cannot be written down")
     return {
-        "params": {kind: encoded(theta) for kind, theta in speed.params.items()},
+        "params": {kind: _theta_to_json(theta) for kind, theta in speed.params.items()},
         "noise": encoded(speed.noise),
-        "limits": encoded(speed.limits),
+        "limits": _limits_to_json(speed.limits),
         "max_profiled": speed.max_profiled,
         "source": speed.source.value,
         "relative_error": encoded(speed.relative_error),

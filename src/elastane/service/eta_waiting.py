@@ -126,7 +126,8 @@ class _Queue:
 
     def __init__(self, ground: Ground, holders: Sequence[_Holder]) -> None:
         self._ground, self._holders = ground, holders
-        self._now_s = ground.now_s
+        self._now_s = dict.fromkeys(ground.slots, ground.now_s)
+        """By accelerator type: who waits for one holds nobody up who waits for another."""
         self._free = _without(ground.slots, holders)
         self._ends = [(each.high_s, each.id, each.slots) for each in holders]
         self._tenants = {each.id: each.tenant for each in holders}
@@ -141,11 +142,10 @@ class _Queue:
         unknown = _unknown(job, ground) or _elsewhere(job) or blocked
         if blocked:
             return Eta(basis=f"unknown: {unknown}")
-        late_s = math.inf
+        late_s, kind = math.inf, self._roomiest(job)
         if not unknown:
             needs_s = _needs(job, fewest, ground, all_busy=True)
-            late_s = self._now_s + job.learned.start_s + needs_s * (1 + _DOUBT)
-        kind = self._roomiest(job)
+            late_s = self._now_s[kind] + job.learned.start_s + needs_s * (1 + _DOUBT)
         self._free[kind] -= least
         self._tenants[job.id] = job.row.tenant
         heapq.heappush(self._ends, (late_s, job.id, {kind: least}))
@@ -171,8 +171,8 @@ class _Queue:
                 heapq.heappush(self._ends, (end_s, who, theirs))
                 named = named_to(job.row.tenant, [(who, self._tenants[who])])
                 return f"it may have to wait for {named}, of which nobody knows when it ends"
-            self._now_s = max(self._now_s, end_s)
             for kind, count in theirs.items():
+                self._now_s[kind] = max(self._now_s.get(kind, end_s), end_s)
                 self._free[kind] = self._free.get(kind, 0) + count
         return ""
 

@@ -14,7 +14,7 @@ Reference: Qiao et al., Pollux, OSDI 2021, section 4.1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elastane.models.goodput import BatchLimits, GoodputModel
@@ -61,6 +61,16 @@ class Times:
     def step_s(self) -> float:
         """T_iter of a step with a single pass."""
         return max(self.last_s / self.last_count, TINY_S)
+
+    def to_json(self) -> dict[str, float]:
+        """The sums as JSON values; every job's are written every few seconds, so it is spelt out."""
+        return {
+            "plain_s": self.plain_s,
+            "plain_count": self.plain_count,
+            "last_s": self.last_s,
+            "sync_s": self.sync_s,
+            "last_count": self.last_count,
+        }
 
     def _halved(self) -> Times:
         ratio = (self.last_count // 2) / self.last_count
@@ -123,7 +133,7 @@ class StepProfile:
 
     def state_dict(self) -> dict[str, Any]:
         """The table as JSON values."""
-        return {"table": [[*key, asdict(times)] for key, times in sorted(self.table.items())]}
+        return {"table": [[*key, times.to_json()] for key, times in sorted(self.table.items())]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of ``state_dict``; the model is fitted anew when it is asked for."""
