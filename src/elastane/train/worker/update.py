@@ -89,8 +89,9 @@ class Updates:
 
     def question(self, adaptation: Adaptation | None) -> Question:
         """What ``learn`` has to know of the mean gradient before it leaves its device."""
-        silent = adaptation is None or self._settings.mode is Mode.CONSISTENT
-        noise = NoQuestion() if silent else NoiseQuestion(adaptation.statistics, self._recipe)
+        noise: Question = NoQuestion()
+        if adaptation is not None and self._settings.mode is not Mode.CONSISTENT:
+            noise = NoiseQuestion(adaptation.statistics, self._recipe)
         return FiniteQuestion(self._recipe, noise) if self._recipe.scaled else noise
 
     def learn(
