@@ -158,3 +158,19 @@ def test_a_disk_may_be_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_remedy_stands_below_what_it_mends() -> None:
     shown = lines([Finding("disk", "full", State.WRONG, "make room"), Finding("clock", "right")])
     assert shown == ["wrong  disk   full", "              → make room", "ok     clock  right"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "state"),
+    [
+        ("570.124", "12.8", State.GOOD),
+        ("470.82", "12.8", State.WRONG),
+        ("570.124", "13.0", State.WRONG),
+        ("580.65", "13.0", State.GOOD),
+        ("an odd one", "", State.GOOD),
+    ],
+)
+def test_a_driver_is_compared_with_what_pytorch_is_built_for(driver: str, cuda: str, state: State) -> None:
+    builds = {"version": "2.13.0", **({"cuda": cuda} if cuda else {})}
+    found = Found((A100,)) if cuda else Found()
+    assert devices.pytorch(builds, found, driver)[-1].state is state

@@ -59,7 +59,6 @@ def test_checks_of_devices_and_communicators_are_well(tmp_path: Path, policy: st
 
 @pytest.mark.slow
 @pytest.mark.devices
-@pytest.mark.devices_ci
 def test_checks_of_training_are_well(tmp_path: Path) -> None:
     code, found, report = bench(tmp_path, "9,10,11", Machine(2))
     assert code == 0, report

@@ -340,7 +340,39 @@ def test_a_vector_that_is_freed_while_it_travels_is_not_lent_again(
         torch.accelerator.current_stream().synchronize()
         transport._copies.synchronize()
         assert other[0].item() == 7.0
+        meeting.reached("over", rank)
+        meeting.wait_for("over", [0, 1])
         return here.tolist() == [1.0] * 3000
+
+    assert ranks.run(2, body) == [not forgotten] * 2
+
+
+@on_late
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_after_a_broken_sum_nobody_writes_before_its_copies_have_ended(
+    fakegpu: ModuleType, forgotten: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        def result(self) -> Any:
+            raise MembershipChanged("a peer is gone")
+
+    def body(rank: int, meeting: Meeting) -> Any:
+        transport = staged(rank, 2, meeting)
+        assert isinstance(transport, Staged)
+        vector, there = torch.zeros(3000, device="fakegpu"), torch.full((3000,), 2.0).pin_memory()
+        torch.accelerator.synchronize()
+        here = torch.ones(3000).pin_memory()
+        transport._up(vector, here)  # a sum that breaks has a bucket on its way back
+        if forgotten:
+            monkeypatch.setattr(Device, "current_stream", lambda _device: None)
+        with pytest.raises(MembershipChanged):
+            transport.settle(Broken())  # type: ignore[arg-type]
+        vector.copy_(there, non_blocking=True)
+        torch.accelerator.current_stream().synchronize()
+        transport._copies.synchronize()
+        meeting.reached("over", rank)
+        meeting.wait_for("over", [0, 1])
+        return vector.cpu().tolist() == [2.0] * 3000
 
     assert ranks.run(2, body) == [not forgotten] * 2
 
@@ -364,7 +396,10 @@ def test_a_communicator_is_entered_only_when_the_device_is_idle(
         if forgotten:
             monkeypatch.setattr(type(new._device), "synchronize", lambda _device: None)
         new.enter()
-        return moment.happened()
+        idle = moment.happened()
+        meeting.reached("over", rank)
+        meeting.wait_for("over", [0, 1])
+        return idle
 
     assert ranks.run(2, body) == [not forgotten] * 2
 

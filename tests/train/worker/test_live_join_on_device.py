@@ -19,6 +19,7 @@ MAKES: dict[str, Make] = {
     "sgd with momentum": OPTIMIZERS["sgd with momentum"],
     "adamw": OPTIMIZERS["adamw"],
     "nadam, which keeps two numbers on the host": lambda p: torch.optim.NAdam(p, 1e-3),
+    "adamw in one fused kernel": lambda p: torch.optim.AdamW(p, 1e-3, fused=True),
     "adamw, which counts steps on the device": lambda p: torch.optim.AdamW(p, 1e-3, capturable=True),
 }
 

@@ -41,8 +41,22 @@ def pytorch(builds: Mapping[str, str], found: Found, driver: str) -> list[Findin
     for kind in sorted(needed - set(kinds)):
         findings.append(wrong("PyTorch", f"it cannot use the {kind} devices that are here", _WITH_DEVICES))
     if driver:
-        findings.append(Finding("driver", driver))
+        oldest = _OLDEST_DRIVERS.get(_first_number(builds.get("cuda", "")), 0)
+        if _first_number(driver) < oldest:
+            told = f"{driver} is too old for PyTorch's CUDA {builds['cuda']}, which needs {oldest} or newer"
+            findings.append(wrong("driver", told, "a newer driver, or a PyTorch built for an older CUDA"))
+        else:
+            findings.append(Finding("driver", driver))
     return findings
+
+
+_OLDEST_DRIVERS = {11: 450, 12: 525, 13: 580}
+"""By the major version of CUDA, the first driver (on Linux) that runs programs of all its minor versions."""
+
+
+def _first_number(version: str) -> int:
+    first = version.split(".")[0]
+    return int(first) if first.isdecimal() else 0
 
 
 def communicator(found: Found) -> list[Finding]:

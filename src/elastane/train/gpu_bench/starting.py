@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from elastane.accelerators.nvml import Nvml
 from elastane.train.gpu_bench.device_ranks import Rank, run
 from elastane.train.gpu_bench.findings import Fact, Finding, Setting, State, judged
 from elastane.train.transports.nccl import nccl_version
@@ -24,6 +25,8 @@ def versions(setting: Setting) -> Finding:
         "cuda": str(torch.version.cuda or ""),
         "hip": str(torch.version.hip or ""),
         "nccl": nccl,
+        "driver": _driver(),
+        "MIG instances": sum(device.startswith("MIG-") for device in setting.devices),
         "python": platform.python_version(),
         "kernel": platform.release(),
     }
@@ -31,6 +34,12 @@ def versions(setting: Setting) -> Finding:
         facts[f"device {number}"] = f"{setting.devices[number]}: {device}"
     value = f"torch {torch.__version__}, NCCL {nccl}, {len(seen)} × {seen[0]}"
     return Finding(State.OK, value, "", facts)
+
+
+def _driver() -> str:
+    """NVIDIA's, where it is that."""
+    nvml = Nvml.open()
+    return nvml.driver() if nvml is not None else ""
 
 
 def _describe(rank: Rank) -> str:
