@@ -23,7 +23,8 @@ class LiveService:
             lambda: plane.live,
             lambda: Ground(plane.engine.nodes(), plane.settings.cores, plane.clock()),
         )
-        self.submit = Submission(Intake(plane), plane.store, plane.engine).submit
+        self.submit = Submission(Intake(plane), plane.store, plane.engine, plane.packages).submit
+        self.package, self.keep_package = plane.packages.info, plane.packages.keep
 
         jobs = JobQueries(plane, self.ends)
         self.jobs, self.job, self.owner_of, self.why = jobs.jobs, jobs.job, jobs.owner_of, jobs.why

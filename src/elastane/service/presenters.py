@@ -82,12 +82,22 @@ def detail(
         spec=dict(row.spec),
         directory=row.directory,
         kind_reason=row.kind_reason,
+        code_from=_code_from(row),
         code=row.code,
         training=learned.training,
         curve=curve_of(learned, nodes, most, chosen),
         life=[_step(record) for record in life if record.kind == "state"],
         processes=[WorkerInfo(name=w.name, node=w.node, pid=w.pid, doing=w.doing) for w in processes],
     )
+
+
+def _code_from(row: JobRow) -> str:
+    """Not the whole digest: who knows it can have the files."""
+    given = row.code_from or {}
+    if "package" not in given:
+        return "shared directory" if given else ""
+    inner = given.get("subdirectory")
+    return f"package {str(given['package'])[:12]}" + (f", in {inner}" if inner else "")
 
 
 def _step(record: EventRecord) -> Step:

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from elastane.cluster import Node
-from elastane.engines.contract import Engine
+from elastane.engines.contract import Code, Engine, Package, Shared
+from elastane.engines.nodes.package_places import code_to_json, package
 from elastane.errors import ElastaneError
 from elastane.jobs import JobSpec
 from elastane.jobs.kinds import Kind
 from elastane.jobs.loading import dump_json
 from elastane.jobs.unsupported import submitted_spec
 from elastane.service.control.intake import Intake, NewJob
-from elastane.service.messages import Submitted
+from elastane.service.messages import PackagedCode, SentCode, SharedCode, Submitted
+from elastane.service.packages import Packages
 from elastane.service.protocol import Principal
 from elastane.service.run_kinds import COMMAND_RUN, run_kind
 from elastane.service.spec_inspection import as_looked_at
@@ -29,17 +31,22 @@ from elastane.service.wording import counted
 class Submission:
     """Lets in what the engine can run: ``intake`` stores it, ``store`` knows request keys of before."""
 
-    def __init__(self, intake: Intake, store: Store, engine: Engine) -> None:
-        self._intake, self._store, self._engine = intake, store, engine
+    def __init__(self, intake: Intake, store: Store, engine: Engine, packages: Packages) -> None:
+        self._intake, self._store, self._engine, self._packages = intake, store, engine, packages
 
     async def submit(
-        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
+        self,
+        who: Principal,
+        spec: Mapping[str, Any],
+        directory: str,
+        key: str | None,
+        code: SentCode | None = None,
     ) -> Submitted:
         """Check a spec, store the job, and answer; a request key that was used before answers with its job."""
         known = await self._of_key(who.user, key) if key else None
         if known is not None:
             return Submitted(id=known.id, name=known.name, repeated=True)
-        new = await self._looked_at(who, spec, directory, key)
+        new = await self._looked_at(who, spec, directory, key, code)
         known = await self._of_key(who.user, key) if key else None  # the same may have come meanwhile
         if known is not None:
             return Submitted(id=known.id, name=known.name, repeated=True)
@@ -56,20 +63,24 @@ class Submission:
         return None if job is None else self._store.job(job)
 
     async def _looked_at(
-        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
+        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None, code: SentCode | None
     ) -> NewJob:
         given = submitted_spec({"tenant": who.tenant, **spec})
         # Not resolved: that would look at disks that may not answer.
         place = os.path.abspath(Path(directory) / given.workdir) if given.workdir else directory  # noqa: PTH100
+        chosen = _code_of(code, place)
+        # Of a package that is looked at which will run, not what its owner may have changed meanwhile.
+        here = await self._packages.directory(chosen) if isinstance(chosen, Package) else place
         looked = await self._engine.examine(
-            run_kind(given.kind), given.command, place, given.variables, given.python, owner=who.user
+            run_kind(given.kind), given.command, here, given.variables, given.python, owner=who.user
         )
         wanted, warnings = as_looked_at(given, looked)
         self._check(wanted)
         if looked.missing:
             raise ElastaneError(f"command: {looked.missing}")
         values = json.loads(dump_json(wanted))
-        return NewJob(who.user, key, wanted, values, place, looked.kind, looked.why, warnings)
+        come_from = code_to_json(chosen) if chosen is not None else None
+        return NewJob(who.user, key, wanted, values, place, looked.kind, looked.why, warnings, come_from)
 
     def _check(self, spec: JobSpec) -> None:
         """Refuse a job that the cluster could not run even if it were empty."""
@@ -98,6 +109,16 @@ class Submission:
         if spec.worker.memory_gb and not self._engine.facts().get("limits_memory", True):
             doubts.append("its memory is counted but not limited: this system has no cgroups that could")
         return doubts
+
+
+def _code_of(code: SentCode | None, place: str) -> Code | None:
+    match code:
+        case PackagedCode():
+            return package(code.digest, code.subdirectory, code.top)
+        case SharedCode():
+            return Shared(place)
+        case None:
+            return None
 
 
 def _too_much(spec: JobSpec, nodes: Sequence[Node], room: int) -> str:

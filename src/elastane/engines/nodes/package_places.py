@@ -8,6 +8,7 @@ from typing import Any
 
 from elastane.engines.contract import Code, Package, Shared
 from elastane.engines.nodes.package_archive import is_digest
+from elastane.engines.nodes.package_store import PACKAGES, UNPACKED
 from elastane.engines.nodes.package_tree import PackageError
 
 
@@ -44,6 +45,11 @@ def package(digest: str, subdirectory: str = "", top: str = "") -> Package:
     if inner.is_absolute() or ".." in inner.parts or "\0" in subdirectory:
         raise PackageError(f"the directory {subdirectory[:80]!a} leads out of the package")
     return Package(digest, "" if str(inner) == "." else str(inner), top)
+
+
+def directory_on_head(home: Path, code: Package) -> str:
+    """The directory of a job of this package, in the copy below the home of its head."""
+    return str(home / PACKAGES / UNPACKED / code.digest / code.subdirectory)
 
 
 def package_relocations(code: Package, directory: str, copy: Path) -> tuple[tuple[str, str], ...]:

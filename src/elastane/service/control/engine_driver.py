@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elastane.engines.contract import Ending, Engine, Launch, Wanted
+from elastane.engines.contract import Ending, Engine, Launch, Package, Wanted
 from elastane.engines.local.paths import Layout
+from elastane.engines.nodes.package_places import code_from_json, directory_on_head
 from elastane.jobs.declared import declared_by
 from elastane.jobs.kinds import Kind
 from elastane.jobs.parts import Checkpoint
@@ -41,11 +42,13 @@ def wanted(job: LiveJob, layout: Layout) -> Wanted:
 
 def _launch(job: LiveJob, layout: Layout) -> Launch:
     row, spec = job.row, job.spec
+    code = code_from_json(row.code_from, row.directory)
     return Launch(
         attempt=job.attempt,
         name=row.name,
         command=tuple(spec.command),
-        directory=row.directory,
+        directory=directory_on_head(layout.home, code) if isinstance(code, Package) else row.directory,
+        code=code,
         folder=layout.attempt(job.attempt),
         run=layout.run(row.id),
         kind=row.kind,

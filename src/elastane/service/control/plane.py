@@ -38,6 +38,7 @@ from elastane.service.control.shutdown_report import left_behind
 from elastane.service.control.transitions import Outcome
 from elastane.service.control.wakeup import Wakeup
 from elastane.service.history import Past
+from elastane.service.packages import Packages
 from elastane.service.store import StaleControlPlane, Store, StoreError, Transaction
 from elastane.service.store.rows import JobRow
 
@@ -92,7 +93,8 @@ class ControlPlane:
         """Set once the first round was made."""
         self._recovery = Recovery(ledger, containment, suspects, clock)
         self._unusable = [problem for problem in (no_policy, no_shadow) if problem]
-        self._housekeeping = Housekeeping(store, clock)
+        self.packages = Packages(settings.home, store)
+        self._housekeeping = Housekeeping(store, clock, self.packages)
         self._latest_s = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -173,6 +175,7 @@ class ControlPlane:
         layout = Layout(self.known_nodes(), asked.cores, asked.interval_s, asked.min_run_s)
         with self.store.transaction() as t:
             t.set_setting("layout", layout.to_json())
+        self._unusable += await self.packages.take_up()
         self._recovery.judge_suspects(self.cluster.accelerator())
         self.driver.ensure_all()
         self._recovery.find_workers(self.engine)

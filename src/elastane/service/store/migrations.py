@@ -106,7 +106,9 @@ _VERDICTS = Migration(
     ),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_JOBS_AND_LOG, _ACCOUNTS, _EXPERIENCES, _VERDICTS)
+_CODE = Migration("where the code of jobs comes from", ("ALTER TABLE jobs ADD COLUMN code_from TEXT",))
+
+MIGRATIONS: tuple[Migration, ...] = (_JOBS_AND_LOG, _ACCOUNTS, _EXPERIENCES, _VERDICTS, _CODE)
 
 NEWEST = len(MIGRATIONS)
 """The version this program reads and writes."""

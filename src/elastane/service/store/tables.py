@@ -47,6 +47,7 @@ jobs = sa.Table(
     sa.Column("training", sa.JSON, nullable=False),
     sa.Column("profile", sa.JSON, nullable=False),
     sa.Column("verdict", sa.Text, nullable=False),
+    sa.Column("code_from", sa.JSON(none_as_null=True)),
 )
 
 request_keys = sa.Table(
