@@ -248,7 +248,7 @@ class ServerInfo(Message):
     machine: str = ""
     """Which machine (and which of its file systems) it sees, as a digest."""
     elsewhere: int = 0
-    """Nodes on other machines: there are jobs only with their directory as a package, or on a shared disk."""
+    """Nodes on other machines, to which a job's directory has to travel unless all machines share it."""
 
 
 class PackageInfo(Message):

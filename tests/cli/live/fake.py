@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from elastane.client.client import Client, LogPart
 from elastane.client.errors import NotFoundError, RequestRefused
@@ -21,11 +21,14 @@ from elastane.service.messages import (
     LogFile,
     NewToken,
     NodeInfo,
+    PackagedCode,
+    PackageInfo,
     PolicyInfo,
     Problem,
     QuotaInfo,
     Role,
     ServerInfo,
+    SharedCode,
     Step,
     Submitted,
     TokenInfo,
@@ -194,6 +197,10 @@ class Fake(Client):
     queues: list[list[JobSummary]] = field(default_factory=list)
     """What the queue is with every look at it, before it is simply all jobs."""
     shadow: str | None = None
+    elsewhere: int = 0
+    packages: dict[str, bytes] = field(default_factory=dict)
+    codes: list[SharedCode | PackagedCode | None] = field(default_factory=list)
+    """What jobs were submitted with."""
 
     def note(self, *call: Any) -> None:
         self.asked.append(call)
@@ -211,6 +218,7 @@ class Fake(Client):
             nodes=2,
             jobs={"running": 1, "queued": 1, "failed": 0},
             warnings=["4 slots on 2 cores"],
+            elsewhere=self.elsewhere,
         )
 
     def whoami(self) -> UserInfo:
@@ -218,12 +226,31 @@ class Fake(Client):
         return UserInfo(name="ada", role="user", tenant="vision")
 
     def submit(
-        self, spec: Mapping[str, Any], *, directory: str | Path | None = None, key: str | None = None
+        self,
+        spec: Mapping[str, Any],
+        *,
+        directory: str | Path | None = None,
+        key: str | None = None,
+        code: SharedCode | PackagedCode | None = None,
     ) -> Submitted:
         self.note("submit", dict(spec), directory, key)
+        self.codes.append(code)
         return Submitted(
             id="j7", name=spec.get("name", "train"), repeated=key == "again", warnings=self.warnings
         )
+
+    def has_package(self, digest: str) -> bool:
+        self.note("has_package")
+        return digest in self.packages
+
+    def send_package(
+        self, digest: str, file: IO[bytes], sent: Callable[[int, int], object] = lambda *_: None
+    ) -> PackageInfo:
+        self.note("send_package")
+        file.seek(0)
+        self.packages[digest] = file.read()
+        sent(1, 1)
+        return PackageInfo(digest=digest, bytes=len(self.packages[digest]))
 
     def jobs(
         self, which: Which = "active", *, owner: str | None = None, tenant: str | None = None, limit: int = 1000
