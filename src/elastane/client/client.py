@@ -133,7 +133,7 @@ class Client:
         return True
 
     def send_package(
-        self, digest: str, file: IO[bytes], sent: Callable[[int, int], object] = lambda *_: None
+        self, digest: str, file: IO[bytes], sent: Callable[[int, int], object] | None = None
     ) -> PackageInfo:
         """Send the archive of a package; ``sent`` hears how many bytes are on their way, and of how many."""
         answer = self._wire.send_file("PUT", path_of("packages", digest), file, sent)

@@ -57,7 +57,7 @@ class Wire:
         return self._until_answered(lambda: self._send(method, path, query, body), again=again)
 
     def send_file(
-        self, method: str, path: str, file: IO[bytes], sent: Callable[[int, int], object]
+        self, method: str, path: str, file: IO[bytes], sent: Callable[[int, int], object] | None = None
     ) -> httpx.Response:
         """The answer to a file, which may be sent twice; ``sent`` hears (bytes so far, bytes in all)."""
         size = file.seek(0, os.SEEK_END)
@@ -69,7 +69,8 @@ class Wire:
             while piece := file.read(_PIECE_BYTES):
                 yield piece
                 done += len(piece)
-                sent(done, size)
+                if sent is not None:
+                    sent(done, size)
 
         def send() -> httpx.Response:
             return self._http.request(method, _PREFIX + path, content=pieces(), headers=headers)
