@@ -90,13 +90,16 @@ class LogTail:
             if is_worker(worker):
                 self._go_to(worker, self._stream(worker), offsets.get(worker, 0))
 
-    def look(self) -> list[LogPart]:
-        """What is new and may be sent now.  Reads files: call it in a thread."""
+    def look(self, *, sending: bool = True) -> list[LogPart]:
+        """What is new and may be sent now.  Reads files: call it in a thread.
+
+        Without ``sending`` logs are only kept short, and it is noticed where they are cut.
+        """
         rotate(self._run / LOGS, self._pace.longest)
         left, parts = self._pace.look, list[LogPart]()
         for worker in self._in_turn():
             stream = self._stream(worker)
-            allowed = min(left, stream.budget.left(self._clock()))
+            allowed = min(left, stream.budget.left(self._clock())) if sending else 0
             found = self._read(worker, stream, allowed, self._pace.patient)
             given = sum(len(part.data) for part in found)
             stream.budget.take(given)
