@@ -111,7 +111,6 @@ def test_the_end_of_an_attempt_brings_its_last_words(ends: Ends) -> None:
 
     asyncio.run(play())
     assert ends.told() == "last words"
-    assert list((ends.home / "memory").iterdir()) == []
 
 
 def test_last_words_on_a_broken_line_come_when_it_is_back(ends: Ends) -> None:
@@ -129,6 +128,21 @@ def test_last_words_on_a_broken_line_come_when_it_is_back(ends: Ends) -> None:
     asyncio.run(play())
     assert ends.told() == "last words"
     assert ends.shipper.attempts == []
+
+
+def test_an_attempt_that_begins_again_is_followed_again(ends: Ends) -> None:
+    async def play() -> None:
+        ends.shipper.begin("j1.1", ends.run("j1"))
+        ends.shipper.line_broke()
+        await ends.shipper.end("j1.1")
+        ends.shipper.begin("j1.1", ends.run("j1"))
+        ends.write("more")
+        await ends.shipper.resume(ends.offsets("j1.1"))
+        await ends.shipper.once()
+
+    asyncio.run(play())
+    assert ends.told() == "more"
+    assert ends.shipper.attempts == ["j1.1"]
 
 
 def test_logs_are_kept_short_also_while_the_line_is_broken(ends: Ends) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastane.engines.nodes.log_parts import LogOffsets, LogPart
+from elastane.engines.nodes.log_parts import LogOffsets, LogPart, job_of
 from elastane.engines.nodes.log_tail import LogTail
 
 log = logging.getLogger("elastane")
@@ -30,7 +30,7 @@ class _Followed:
 
 
 class LogShipper:
-    """The logs of a node's attempts; ``memory`` is a folder of our own for what must outlive this process."""
+    """The logs of a node's attempts; ``memory`` is a folder of ours, with a file for each job whose logs were cut."""
 
     def __init__(
         self,
@@ -46,8 +46,10 @@ class LogShipper:
     def begin(self, attempt: str, run: Path) -> None:
         """Follow the logs below ``run`` for a new attempt; harmless to repeat."""
         if attempt not in self._followed:
-            memory = self._memory / f"{attempt}.json" if self._memory is not None else None
+            # By job: logs of an attempt before this one lie in the same folder.
+            memory = self._memory / f"{job_of(attempt)}.json" if self._memory is not None else None
             self._followed[attempt] = _Followed(self._make(attempt, run, memory))
+        self._followed[attempt].over = False
 
     @property
     def attempts(self) -> list[str]:
@@ -86,8 +88,6 @@ class LogShipper:
             await self._pass_on(followed, parts)
         if followed.sending:
             self._followed.pop(attempt, None)
-            if self._memory is not None:
-                (self._memory / f"{attempt}.json").unlink(missing_ok=True)
 
     async def run(self, look_s: float = LOOK_S) -> None:
         """Look and send until cancelled."""
