@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import os
 import subprocess
@@ -131,12 +132,33 @@ def test_what_is_not_what_its_digest_says_is_refused_and_not_kept(
 
 def test_half_a_copy_that_somebody_left_is_made_anew(tmp_path: Path, cache: PackageCache) -> None:
     digest, data = archive(tmp_path / "top")
-    for left in (digest, f".new-{digest}"):
+    for left in (digest, f".new-{digest}-dead"):
         (tmp_path / "cache" / left).mkdir(parents=True)
         (tmp_path / "cache" / left / "half").touch()
-    (tmp_path / "cache" / f"{digest}.part").write_text("half")
+    (tmp_path / "cache" / f".new-{digest}-dead.zip").write_text("half")
     place = asyncio.run(cache.copy(digest, Line(data).fetch))
     assert [path.name for path in place.iterdir()] == ["train.py"]
+    assert not list((tmp_path / "cache").glob(".new-*"))
+
+
+def test_who_gives_up_waiting_leaves_nothing_in_the_way(tmp_path: Path, cache: PackageCache) -> None:
+    digest, data = archive(tmp_path / "top")
+
+    async def never(digest: str) -> AsyncIterator[bytes]:
+        yield data[:10]
+        await asyncio.Event().wait()
+
+    async def play() -> Path:
+        asking = asyncio.ensure_future(cache.copy(digest, never))
+        while not list((tmp_path / "cache").glob(".new-*")):
+            await asyncio.sleep(0)
+        asking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asking
+        assert not list((tmp_path / "cache").glob(".new-*"))
+        return await cache.copy(digest, Line(data).fetch)
+
+    assert (asyncio.run(play()) / "train.py").is_file()
 
 
 def test_a_copy_from_before_the_machine_was_started_anew_is_not_trusted(

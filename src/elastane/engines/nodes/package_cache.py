@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
@@ -125,7 +126,11 @@ class PackageCache:
 
     async def _make(self, digest: str, fetch: Fetch) -> None:
         """Fetch, check and unpack; only who has the lock comes here, so what lies around was left by the dead."""
-        part, new = self._folder / f"{digest}.part", self._folder / f".new-{digest}"
+        for left in self._folder.glob(f".new-{digest}-*"):
+            await asyncio.to_thread(_remove_folder, left)
+        # A name of its own: a thread that unpacks goes on for a while when whoever waits for it is cancelled.
+        own = f"{digest}-{secrets.token_hex(4)}"
+        part, new = self._folder / f".new-{own}.zip", self._folder / f".new-{own}"
         try:
             await self._fetch(digest, fetch, part)
             size = await asyncio.to_thread(self._unpack, part, new)
@@ -137,21 +142,23 @@ class PackageCache:
             await asyncio.to_thread(_remove_folder, new)
 
     async def _fetch(self, digest: str, fetch: Fetch, part: Path) -> None:
-        part.unlink(missing_ok=True)
         seen, size = hashlib.sha256(), 0
+
+        def take(piece: bytes) -> None:
+            seen.update(piece)
+            file.write(piece)
+
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             async for piece in fetch(digest):
                 size += len(piece)
                 if size > LARGEST_BYTES + SPARE_BYTES:
                     raise PackageError(f"package {digest[:12]} is larger than any may be")
-                seen.update(piece)
-                file.write(piece)
+                await asyncio.to_thread(take, piece)
         if seen.hexdigest() != digest:
             raise PackageError(f"what came is not package {digest[:12]}: {size:,} bytes with another digest")
 
     @staticmethod
     def _unpack(part: Path, new: Path) -> int:
-        _remove_folder(new)
         new.mkdir()
         new.chmod(0o755)
         with part.open("rb") as file:
@@ -200,10 +207,13 @@ class PackageCache:
         return self._folder / f"{digest}.json"
 
 
-def _remove_folder(folder: Path) -> None:
-    """Remove a folder with all in it, be it there or not."""
-    if folder.is_dir() and not folder.is_symlink():
-        shutil.rmtree(folder)
+def _remove_folder(place: Path) -> None:
+    """Remove a folder with all in it, or a file, as far as it lets itself be removed."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            place.unlink(missing_ok=True)
 
 
 def _boot() -> str:
