@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from elastane.engines.local.log_rotation import rotate
 from elastane.engines.local.paths import Layout
+from elastane.engines.local.untrusted_files import open_below
 from elastane.engines.nodes.log_append import LogAppender, RefusedPartError, gap_line
 from elastane.engines.nodes.log_parts import PART_BYTES, Budget, LogOffsets, LogPart, is_worker, job_of
 from elastane.engines.nodes.log_tail import LogTail, Pace
@@ -238,6 +239,25 @@ def test_one_look_is_bounded_and_every_worker_has_its_turn(tmp_path: Path) -> No
         world.write(b"x" * 100, worker)
     seen = [part.worker for _ in range(3) for part in world.tail.look()]
     assert sorted(seen) == ["w1", "w2", "w3"]
+
+
+def test_logs_that_have_ended_are_not_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path)
+    for worker in ("w1", "w2"):
+        world.write(b"hello", worker)
+    world.look()
+    opened: list[str] = []
+
+    def noting(top: Path, *names: str) -> int:
+        opened.append(names[-1])
+        return open_below(top, *names)
+
+    monkeypatch.setattr("elastane.engines.nodes.log_tail.open_below", noting)
+    world.look()
+    world.write(b" again", "w2")
+    world.look()
+    assert {name for name in opened if name.endswith(".log")} == {"w2.log"}
+    assert world.told("w2") == b"hello again"
 
 
 def test_a_log_that_its_job_cuts_or_replaces_is_followed_on(tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ class _Stream:
     old_size: int | None = None
     """Set while the part that was set aside is being read: its size."""
     inode: int = 0
+    ended: tuple[int, int, int] | None = None
+    """Inode, size and time of the file when it was read to its end: nothing is new as long as they are the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class LogTail:
         self._attempt, self._run, self._memory, self._clock = attempt, run, memory, clock
         self._pace = pace or Pace()
         self._streams: dict[str, _Stream] = {}
-        self._last = ""
+        self._last = 0
         self._recall()
 
     def resume(self, offsets: Mapping[str, int]) -> None:
@@ -115,18 +117,23 @@ class LogTail:
         return parts
 
     def _in_turn(self) -> list[str]:
-        """Workers that have a log, whoever was last served at the end."""
-        try:
-            names = os.listdir(self._run / LOGS)  # noqa: PTH208
-        except OSError:
-            return []
-        workers = sorted(name[:-4] for name in names if name.endswith(".log") and is_worker(name[:-4]))[
-            :_MOST_LOGS
-        ]
-        place = sum(worker <= self._last for worker in workers)
-        turn = workers[place:] + workers[:place]
-        self._last = turn[0] if turn else ""
-        return turn
+        """Workers whose log may have more; whoever was served first the last time comes at the end."""
+        found = list[int]()
+        with contextlib.suppress(OSError), os.scandir(self._run / LOGS) as entries:
+            for entry in entries:
+                worker = entry.name.removesuffix(".log")
+                if worker != entry.name and is_worker(worker) and self._is_new(worker, entry):
+                    found.append(int(worker[1:]))
+        numbers = sorted(found)[-_MOST_LOGS:]
+        place = sum(number <= self._last for number in numbers)
+        turn = numbers[place:] + numbers[:place]
+        self._last = turn[0] if turn else 0
+        return [f"w{number}" for number in turn]
+
+    def _is_new(self, worker: str, entry: os.DirEntry[str]) -> bool:
+        """Whether a log may have more than was read of it; most have ended, and are not opened again."""
+        known = self._streams.get(worker)
+        return known is None or known.ended is None or known.ended != _sign(entry.stat(follow_symlinks=False))
 
     def _stream(self, worker: str) -> _Stream:
         if worker not in self._streams:
@@ -157,6 +164,8 @@ class LogTail:
                 stream.at += len(data)
                 allowed -= len(data)
                 parts.append(LogPart(self._attempt, worker, offset, data))
+            complete = stream.old_size is None and stream.at == facts.st_size
+            stream.ended = _sign(facts) if complete else None
         return parts
 
     def _notice_cuts(self, worker: str, stream: _Stream, facts: os.stat_result) -> None:
@@ -205,6 +214,7 @@ class LogTail:
         stream.at += over
 
     def _go_to(self, worker: str, stream: _Stream, offset: int) -> None:
+        stream.ended = None
         if stream.old_size is None and offset < stream.base:
             aside, size = self._aside(worker)
             if aside is not None and aside == stream.aside and size <= stream.base:
@@ -245,6 +255,10 @@ class LogTail:
                 stream = self._stream(name)
                 stream.base = numbers[0]
                 stream.aside = (numbers[1], numbers[2]) if len(numbers) == 3 else None
+
+
+def _sign(facts: os.stat_result) -> tuple[int, int, int]:
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 @contextlib.contextmanager
