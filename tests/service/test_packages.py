@@ -44,7 +44,7 @@ class Part:
         self.store = Store.open(home / "elastane.db", self.clock)
         self.store.claim()
         self.packages = Packages(home, self.store, self.clock)
-        self.packages.archives = PackageStore(home / "packages", most_bytes=1, young_s=10, clock=self.clock)
+        self.packages.archives = PackageStore(home / "packages", most_bytes=150, young_s=10, clock=self.clock)
 
     def keep(self, text: str = "x") -> str:
         digest, data = archive(self.home / "top", text)
@@ -93,6 +93,18 @@ def test_one_user_sends_few_at_a_time(part: Part) -> None:
         await part.packages.keep(ANN, digest, pieces(data))
 
     asyncio.run(many())
+
+
+def test_nobody_fills_the_disk_with_packages(part: Part) -> None:
+    folder, size = part.home / "packages", len(archive(part.home / "top")[1])
+    part.packages.archives = PackageStore(folder, most_bytes=size, young_s=10, clock=part.clock)
+    first, _ = part.keep("1"), part.keep("2")
+    with pytest.raises(Conflict, match="too many packages here"):
+        part.keep("3")
+    part.clock.now_s += 100
+    part.keep("3")
+    with pytest.raises(NotFound):
+        part.packages.info(first)
 
 
 def test_a_full_disk_is_told_in_one_sentence(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +164,8 @@ def test_a_job_of_a_package_runs_in_its_copy_also_after_a_crash(
         w.run(w.service.keep_package(ANN, digest, pieces(data)))
         assert w.service.package(digest).bytes == len(data)
         code = PackagedCode(digest=digest, top="/laptop/it")
-        job = w.run(w.service.submit(ANN, SPEC, "/laptop/it", None, code)).id
+        spec = {"command": "python /laptop/it/train.py", "env": {"PYTHONPATH": "/laptop/it"}}
+        job = w.run(w.service.submit(ANN, spec, "/laptop/it", None, code)).id
         w.round()
         before = len(seen)
         w.crash()
@@ -161,6 +174,8 @@ def test_a_job_of_a_package_runs_in_its_copy_also_after_a_crash(
         [copy] = {launch.directory for launch in seen}
         assert copy == str(w.plane.settings.home / "packages" / "unpacked" / digest)
         assert (Path(copy) / "train.py").is_file()
+        assert {launch.command for launch in seen} == {("python", f"{copy}/train.py")}
+        assert {launch.environment["PYTHONPATH"] for launch in seen} == {copy}
         assert {launch.code for launch in seen} == {Package(digest, "", "/laptop/it")}
         detail = w.service.job(job)
         assert (detail.directory, detail.code_from) == ("/laptop/it", f"package {digest[:12]}")

@@ -64,10 +64,11 @@ class Asked(FakeEngine):
     """Says of every command what a test wants to hear."""
 
     answer = Examined("adaptive", "a test says so")
+    looked_at: tuple[str, ...] = ()
     looked_in = ""
 
-    async def examine(self, _kind: str, _command: Any, directory: str, *_args: Any, **_more: Any) -> Examined:
-        self.looked_in = directory
+    async def examine(self, _kind: str, command: Any, directory: str, *_args: Any, **_more: Any) -> Examined:
+        self.looked_at, self.looked_in = tuple(command), directory
         return self.answer
 
 
@@ -126,10 +127,11 @@ def test_a_shared_directory_is_run_as_it_is_and_that_is_stored(part: Part) -> No
 
 def test_of_a_package_that_is_looked_at_which_will_run(part: Part, tmp_path: Path) -> None:
     digest = sent(part, tmp_path / "top")
-    part.submit(
-        code=PackagedCode(digest=digest, subdirectory="sub", top="/laptop/it"), directory="/laptop/it/sub"
-    )
+    code = PackagedCode(digest=digest, subdirectory="sub", top="/laptop/it")
+    part.submit(code=code, directory="/laptop/it/sub", command="python /laptop/it/sub/train.py")
     [new] = part.intake.taken
+    assert list(new.spec.command) == ["python", "/laptop/it/sub/train.py"]
+    assert part.engine.looked_at == ("python", f"{part.engine.looked_in}/train.py")
     assert new.directory == "/laptop/it/sub"
     assert new.code_from == {"package": digest, "subdirectory": "sub", "top": "/laptop/it"}
     assert part.engine.looked_in == str(tmp_path / "packages" / "unpacked" / digest / "sub")

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 from elastane.engines.contract import Package
-from elastane.engines.nodes.package_places import directory_on_head
+from elastane.engines.nodes.package_places import command_in_copy, directory_on_head, variables_in_copy
 from elastane.engines.nodes.package_store import CHUNK_BYTES, PACKAGES, Incoming, PackageStore
 from elastane.engines.nodes.package_tree import PackageError
 from elastane.errors import ElastaneError
@@ -47,6 +47,7 @@ class Packages:
             raise Conflict(f"{who.user} is sending {_AT_ONCE} packages already; wait until one is here")
         self._coming[who.user] += 1
         try:
+            await self._make_room()
             with await asyncio.to_thread(self.archives.receive, digest) as incoming:
                 size = await _receive(incoming, pieces)
         except OSError as error:
@@ -56,8 +57,10 @@ class Packages:
             self._coming += Counter()  # forgets those who send nothing
         return PackageInfo(digest=digest, bytes=size)
 
-    async def directory(self, code: Package) -> str:
-        """Where a job with this code runs here, unpacked.
+    async def run_of(
+        self, code: Package, command: Sequence[str], variables: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], str, dict[str, str]]:
+        """Command, directory and variables with which a job of this code runs here, from the unpacked copy.
 
         Raises:
             ElastaneError: the package is not here, is none, or has no such directory.
@@ -68,7 +71,8 @@ class Packages:
         top = self.archives.copy_place(code.digest).resolve()
         if not Path(place).is_dir() or not Path(place).resolve().is_relative_to(top):
             raise PackageError(f"the package has no directory {code.subdirectory!a}; was it left out of it?")
-        return place
+        here = command_in_copy(code, self._home, command)
+        return here, place, variables_in_copy(code, self._home, variables)
 
     async def take_up(self) -> list[str]:
         """Have copies of all packages that active jobs need; why not, for each that cannot be had."""
@@ -85,10 +89,21 @@ class Packages:
         """Once in a while, forget what no active job needs if there is too much."""
         if 0.0 <= self._clock() - self._tidied_s < _TIDY_EVERY_S:
             return
+        await self._forget()
+
+    async def _make_room(self) -> None:
+        """Refuse more while users have sent far more than is kept: nobody may fill the disk."""
+        if await asyncio.to_thread(self.archives.is_full):
+            await self._forget()
+            if await asyncio.to_thread(self.archives.is_full):
+                raise Conflict(
+                    "there are too many packages here; try again in an hour, or submit with --shared"
+                )
+
+    async def _forget(self) -> None:
         self._tidied_s = self._clock()
-        needed = self._needed()
         try:
-            await asyncio.to_thread(self.archives.forget, needed)
+            await asyncio.to_thread(self.archives.forget, self._needed())
         except OSError as error:
             log.warning("packages are not tidied up: %s", error)
 

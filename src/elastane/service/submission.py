@@ -70,9 +70,11 @@ class Submission:
         place = os.path.abspath(Path(directory) / given.workdir) if given.workdir else directory  # noqa: PTH100
         chosen = _code_of(code, place)
         # Of a package that is looked at which will run, not what its owner may have changed meanwhile.
-        here = await self._packages.directory(chosen) if isinstance(chosen, Package) else place
+        command, here, variables = tuple(given.command), place, given.variables
+        if isinstance(chosen, Package):
+            command, here, variables = await self._packages.run_of(chosen, command, variables)
         looked = await self._engine.examine(
-            run_kind(given.kind), given.command, here, given.variables, given.python, owner=who.user
+            run_kind(given.kind), command, here, variables, given.python, owner=who.user
         )
         wanted, warnings = as_looked_at(given, looked)
         self._check(wanted)

@@ -19,8 +19,10 @@ from elastane.engines.nodes.package_cache import PackageCache
 from elastane.engines.nodes.package_places import (
     code_from_json,
     code_to_json,
+    command_in_copy,
     package,
     package_relocations,
+    variables_in_copy,
 )
 from elastane.engines.nodes.package_store import PackageStore
 from elastane.engines.nodes.package_tree import PackageError, look_at
@@ -318,6 +320,22 @@ def test_code_of_which_nothing_is_said_is_shared() -> None:
 def test_a_subdirectory_stays_in_its_package(subdirectory: str) -> None:
     with pytest.raises(PackageError, match="leads out"):
         package("a" * 64, subdirectory)
+
+
+def test_what_a_command_names_of_its_own_directory_is_taken_from_the_package(tmp_path: Path) -> None:
+    code = package("a" * 64, "", "/home/ann/it/")
+    copy = tmp_path / "packages" / "unpacked" / code.digest
+    (copy / "lib").mkdir(parents=True)
+    (copy / "train.py").touch()
+    command = ("python", "/home/ann/it/train.py", "--data", "/home/ann/it/data", "/home/ann/item", "train.py")
+    assert command_in_copy(code, tmp_path, command) == ("python", str(copy / "train.py"), *command[2:])
+    variables = {"PYTHONPATH": "/home/ann/it:/home/ann/it/lib:/opt/x:", "OTHER": "/home/ann/it"}
+    assert variables_in_copy(code, tmp_path, variables) == {
+        "PYTHONPATH": f"{copy}:{copy / 'lib'}:/opt/x:",
+        "OTHER": "/home/ann/it",
+    }
+    assert variables_in_copy(code, tmp_path, {"A": "b"}) == {"A": "b"}
+    assert command_in_copy(package("a" * 64), tmp_path, ("/train.py",)) == ("/train.py",)
 
 
 def test_paths_of_the_head_and_of_the_owner_become_those_of_the_node(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -50,6 +51,32 @@ def package(digest: str, subdirectory: str = "", top: str = "") -> Package:
 def directory_on_head(home: Path, code: Package) -> str:
     """The directory of a job of this package, in the copy below the home of its head."""
     return str(home / PACKAGES / UNPACKED / code.digest / code.subdirectory)
+
+
+def in_copy(code: Package, home: Path, text: str) -> str:
+    """A path in the directory that was packed, as one in the copy on the head if the package has it.
+
+    Others stay as they are, and so does what was left out of the package (data, say).
+    """
+    top = code.top.rstrip("/")
+    if not top or not (text == top or text.startswith(f"{top}/")):
+        return text
+    found = home / PACKAGES / UNPACKED / code.digest / text[len(top) :].lstrip("/")
+    return str(found) if found.exists() else text
+
+
+def command_in_copy(code: Package, home: Path, command: Sequence[str]) -> tuple[str, ...]:
+    """The command of a job with what it names of its own directory taken from the package."""
+    return tuple(in_copy(code, home, word) for word in command)
+
+
+def variables_in_copy(code: Package, home: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a job, with folders of its modules (``PYTHONPATH``) taken from the package."""
+    folders = variables.get("PYTHONPATH")
+    if folders is None:
+        return dict(variables)
+    here = os.pathsep.join(in_copy(code, home, each) for each in folders.split(os.pathsep))
+    return {**variables, "PYTHONPATH": here}
 
 
 def package_relocations(code: Package, directory: str, copy: Path) -> tuple[tuple[str, str], ...]:

@@ -12,7 +12,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -144,19 +144,19 @@ class PackageStore:
         """Where the unpacked copy on this machine lies."""
         return self._copies.place(digest)
 
+    def is_full(self) -> bool:
+        """Whether there is twice as much as is kept for nobody: whoever sends more is refused."""
+        return sum(size for _, size, _ in self._known()) >= 2 * self._most
+
     def forget(self, needed: Collection[str]) -> list[str]:
         """Remove what no job needs, the one that was asked for longest ago first, until the rest is small enough.
 
         Returns the digests of the archives that were removed.
         """
         self._forget_parts()
-        known = []
-        for path in self._folder.glob("*.zip"):
-            with contextlib.suppress(OSError):
-                facts = path.stat()
-                known.append((facts.st_mtime, facts.st_size, path))
+        known = sorted(self._known())
         left, gone, now_s = sum(size for _, size, _ in known), list[str](), self._clock()
-        for asked_s, size, path in sorted(known):
+        for asked_s, size, path in known:
             young = 0.0 <= now_s - asked_s < self._young_s
             if left > self._most and path.stem not in needed and not young:
                 path.unlink(missing_ok=True)
@@ -164,6 +164,13 @@ class PackageStore:
                 gone.append(path.stem)
         self._copies.forget(needed)
         return gone
+
+    def _known(self) -> Iterator[tuple[float, int, Path]]:
+        """When each archive was asked for, its size, and where it lies."""
+        for path in self._folder.glob("*.zip"):
+            with contextlib.suppress(OSError):
+                facts = path.stat()
+                yield facts.st_mtime, facts.st_size, path
 
     def _forget_parts(self) -> None:
         """Remove what was being received when somebody died."""
