@@ -1,1 +1,1 @@
-"""Nodes on other machines: how they join, and how code and logs travel between them and the head."""
+"""Nodes on other machines: they dial the hub on the head, which speaks for them to everybody there."""
