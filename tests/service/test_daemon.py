@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from elastane import Client
+from elastane.client.send_directory import send_directory
 from elastane.engines.local.marked_processes import marked
 
 PATIENCE_S = 120.0
@@ -124,6 +126,21 @@ def test_kill_9_of_the_control_plane_touches_no_training_and_loses_no_job(
     until(lambda: system.client.job(training).state == "succeeded")
     assert set(out.read_text().split()) == {"1"}
     assert system.client.job(training).attempt == 1
+
+
+@pytest.mark.slow
+def test_a_job_that_was_sent_along_runs_though_its_directory_is_gone(system: System, tmp_path: Path) -> None:
+    top = tmp_path / "project"
+    (top / "inner").mkdir(parents=True)
+    (top / "inner" / "go.py").write_text("import sys; sys.path.append('..'); import beside; print(beside.WORD)")
+    (top / "beside.py").write_text("WORD = 'packed'")
+    sent = send_directory(system.client, top, "inner")
+    shutil.rmtree(top)
+    job = system.client.submit({"command": "python go.py"}, directory=top / "inner", code=sent.code).id
+    until(lambda: system.client.job(job).ended_s is not None)
+    assert system.client.job(job).state == "succeeded", system.run("logs", job).stdout
+    assert system.run("logs", job).stdout == "packed\n"
+    assert f"package {sent.code.digest[:12]}, in inner" in system.run("status", job).stdout
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from elastane.client.send_directory import send_directory
 from elastane.engines.local.job_users import user_name
 from elastane.engines.local.marked_processes import marked
 from service.apart import Apart, apart, until
@@ -185,6 +186,22 @@ def test_a_directory_that_the_jobs_user_may_not_enter_is_named_and_its_own_is_th
     at_home = system.submit(ann, ["sh", "-c", 'echo "$USER" > "$HOME/name" && cat "$HOME/name"'])
     until(lambda: ann.job(at_home).state in ("succeeded", "failed"))
     assert system.log(ann, at_home) == f"{name}\n"
+
+
+@pytest.mark.slow
+def test_a_job_of_another_user_runs_from_a_package_and_sees_no_other(system: Apart) -> None:
+    system.up("--jobs-as=tenant")
+    ann, name = system.user("ann", "vision"), user_name(system.tenant("vision"))
+    top = system.folder / "mine"
+    top.mkdir(mode=0o700)
+    (top / "go.sh").write_text("id -un; ls ..; touch here; echo done")
+    code = send_directory(ann, top).code
+    job = ann.submit({"command": "sh go.sh"}, directory=top, code=code).id
+    until(lambda: ann.job(job).ended_s is not None)
+    lines = system.log(ann, job).splitlines()
+    assert (lines[0], lines[-1]) == (name, "done")
+    assert code.digest not in " ".join(lines)
+    assert sum("Permission denied" in line for line in lines) == 2
 
 
 @pytest.mark.slow

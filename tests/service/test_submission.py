@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -11,10 +13,15 @@ import pytest
 
 from elastane.cluster import Node
 from elastane.engines.contract import Examined
+from elastane.engines.nodes.package_archive import write_archive
+from elastane.engines.nodes.package_tree import look_at
 from elastane.errors import ElastaneError
 from elastane.jobs.states import State
 from elastane.service.control.active_job import LiveJob
 from elastane.service.control.intake import Intake, NewJob
+from elastane.service.messages import PackagedCode, SentCode, SharedCode
+from elastane.service.packages import Packages
+from elastane.service.protocol import NotFound
 from elastane.service.store import JobRow, Store
 from elastane.service.submission import Submission
 from elastane.testing.engines.fake_engine import FakeEngine
@@ -58,8 +65,11 @@ class Asked(FakeEngine):
     """Says of every command what a test wants to hear."""
 
     answer = Examined("adaptive", "a test says so")
+    looked_at: tuple[str, ...] = ()
+    looked_in = ""
 
-    async def examine(self, *_args: Any, **_more: Any) -> Examined:
+    async def examine(self, _kind: str, command: Any, directory: str, *_args: Any, **_more: Any) -> Examined:
+        self.looked_at, self.looked_in = tuple(command), directory
         return self.answer
 
 
@@ -72,12 +82,15 @@ class Part:
         self.engine = Asked([Node("n0", 2, "cpu")], self.clock)
         self.intake = NotingIntake()
         self.live: list[LiveJob] = []
+        self.packages = Packages(home, self.store)
         self.part = Submission(
-            cast("Intake", self.intake), self.store, self.engine, checkpoints, lambda: self.live
+            cast("Intake", self.intake), self.store, self.engine, self.packages, checkpoints, lambda: self.live
         )
 
-    def submit(self, key: str | None = None, directory: str = "/data", **spec: Any) -> Any:
-        return asyncio.run(self.part.submit(ANN, {**SPEC, **spec}, directory, key))
+    def submit(
+        self, key: str | None = None, directory: str = "/data", code: SentCode | None = None, **spec: Any
+    ) -> Any:
+        return asyncio.run(self.part.submit(ANN, {**SPEC, **spec}, directory, key, code))
 
 
 @pytest.fixture
@@ -144,3 +157,49 @@ def test_a_place_for_a_script_that_does_not_use_the_library_is_said_to_be_unused
         "epochs and checkpoints: only scripts that use elastane.train go by that; this one is resizable"
         in warnings
     )
+
+
+def test_a_shared_directory_is_run_as_it_is_and_that_is_stored(part: Part) -> None:
+    part.submit(code=SharedCode(), workdir="here")
+    [new] = part.intake.taken
+    assert (new.directory, new.code_from) == ("/data/here", {"shared": "/data/here"})
+    assert part.engine.looked_in == "/data/here"
+
+
+def test_of_a_package_that_is_looked_at_which_will_run(part: Part, tmp_path: Path) -> None:
+    digest = sent(part, tmp_path / "top")
+    code = PackagedCode(digest=digest, subdirectory="sub", top="/laptop/it")
+    part.submit(code=code, directory="/laptop/it/sub", command="python /laptop/it/sub/train.py")
+    [new] = part.intake.taken
+    assert list(new.spec.command) == ["python", "/laptop/it/sub/train.py"]
+    assert part.engine.looked_at == ("python", f"{part.engine.looked_in}/train.py")
+    assert new.directory == "/laptop/it/sub"
+    assert new.code_from == {"package": digest, "subdirectory": "sub", "top": "/laptop/it"}
+    assert part.engine.looked_in == str(tmp_path / "packages" / "unpacked" / digest / "sub")
+    assert (Path(part.engine.looked_in) / "train.py").is_file()
+
+
+def test_a_package_that_is_not_here_or_has_no_such_directory_is_refused(part: Part, tmp_path: Path) -> None:
+    digest = sent(part, tmp_path / "top")
+    with pytest.raises(NotFound, match="there is no package 'aaaaaaaaaaaa'"):
+        part.submit(code=PackagedCode(digest="a" * 64))
+    for inner in ("other", "sub/train.py"):
+        with pytest.raises(ElastaneError, match=f"the package has no directory '{inner}'"):
+            part.submit(code=PackagedCode(digest=digest, subdirectory=inner))
+    with pytest.raises(ElastaneError, match="leads out of the package"):
+        part.submit(code=PackagedCode(digest=digest, subdirectory="../.."))
+    assert not part.intake.taken
+
+
+def sent(part: Part, top: Path) -> str:
+    """The digest of a package that was sent."""
+    (top / "sub").mkdir(parents=True)
+    (top / "sub" / "train.py").touch()
+    file = io.BytesIO()
+    digest = write_archive(look_at(top), file)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield file.getvalue()
+
+    asyncio.run(part.packages.keep(ANN, digest, pieces()))
+    return digest

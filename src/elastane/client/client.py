@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import IO, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel
 
 from elastane.client import streams
-from elastane.client.errors import checked
+from elastane.client.errors import NotFoundError, checked
 from elastane.client.locate_server import find
 from elastane.client.wire import Wire, path_of
 from elastane.service.api.requests import (
@@ -35,11 +35,14 @@ from elastane.service.messages import (
     LogFile,
     NewToken,
     NodeInfo,
+    PackagedCode,
+    PackageInfo,
     PolicyInfo,
     PoolInfo,
     QuotaInfo,
     Role,
     ServerInfo,
+    SharedCode,
     Submission,
     Submitted,
     TokenInfo,
@@ -107,13 +110,36 @@ class Client:
         return self._get(UserInfo, "/whoami")
 
     def submit(
-        self, spec: Mapping[str, Any], *, directory: str | Path | None = None, key: str | None = None
+        self,
+        spec: Mapping[str, Any],
+        *,
+        directory: str | Path | None = None,
+        key: str | None = None,
+        code: SharedCode | PackagedCode | None = None,
     ) -> Submitted:
-        """Hand in a job.  However often the network makes us repeat it, it is one job; as with an own ``key``."""
+        """Hand in a job.  However often the network makes us repeat it, it is one job; as with an own ``key``.
+
+        ``code`` says how the directory comes to nodes on other machines (``send_directory`` makes a package of it).
+        """
         where = str(Path.cwd() if directory is None else Path(directory).absolute())
-        body = checked(Submission, spec=dict(spec), directory=where, key=key or str(uuid.uuid4()))
+        body = checked(Submission, spec=dict(spec), directory=where, key=key or str(uuid.uuid4()), code=code)
         answer = self._wire.ask("POST", "/jobs", body=body, again=True)
         return Submitted.model_validate_json(answer.content)
+
+    def has_package(self, digest: str) -> bool:
+        """Whether the service has the package with this digest; it then stays for at least an hour."""
+        try:
+            self._get(PackageInfo, path_of("packages", digest))
+        except NotFoundError:
+            return False
+        return True
+
+    def send_package(
+        self, digest: str, file: IO[bytes], sent: Callable[[int, int], object] | None = None
+    ) -> PackageInfo:
+        """Send the archive of a package; ``sent`` hears how many bytes are on their way, and of how many."""
+        answer = self._wire.send_file("PUT", path_of("packages", digest), file, sent)
+        return PackageInfo.model_validate_json(answer.content)
 
     def jobs(
         self,

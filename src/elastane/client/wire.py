@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 from urllib.parse import quote
 
 from pydantic import BaseModel
@@ -21,6 +22,7 @@ Query = Mapping[str, str | int | bool | None]
 _PREFIX = "/api/v1"
 _NOT_DONE = (429, 503)
 """Answers that say that nothing was done, so that anything may be sent again."""
+_PIECE_BYTES = 1 << 18
 _QUICK_TRIES = 3
 """How often a service is called that never answered us: it is probably not there, and somebody waits."""
 
@@ -52,10 +54,34 @@ class Wire:
     ) -> httpx.Response:
         """The answer to a request.  With ``again`` it may be sent twice, as every GET may."""
         again = again or method == "GET"
+        return self._until_answered(lambda: self._send(method, path, query, body), again=again)
+
+    def send_file(
+        self, method: str, path: str, file: IO[bytes], sent: Callable[[int, int], object] | None = None
+    ) -> httpx.Response:
+        """The answer to a file, which may be sent twice; ``sent`` hears (bytes so far, bytes in all)."""
+        size = file.seek(0, os.SEEK_END)
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+
+        def pieces() -> Iterator[bytes]:
+            file.seek(0)
+            done = 0
+            while piece := file.read(_PIECE_BYTES):
+                yield piece
+                done += len(piece)
+                if sent is not None:
+                    sent(done, size)
+
+        def send() -> httpx.Response:
+            return self._http.request(method, _PREFIX + path, content=pieces(), headers=headers)
+
+        return self._until_answered(send, again=True)
+
+    def _until_answered(self, send: Callable[[], httpx.Response], *, again: bool) -> httpx.Response:
         pause = Pause(self.timeout_s, self._sleep)
         while True:
             try:
-                answer = self._send(method, path, query, body)
+                answer = send()
             except self.lost as error:
                 tries = None if self._met else _QUICK_TRIES
                 if not (again or _unsent(error)) or not pause.wait(tries):

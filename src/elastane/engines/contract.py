@@ -35,6 +35,28 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """Code that lies under the same path on every node of the job; without a path, in the job's directory."""
+
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """Code that travels: the archive with this digest, unpacked once on each node that needs it."""
+
+    digest: str
+    subdirectory: str = ""
+    """The job's directory within the package; empty is its top."""
+    top: str = ""
+    """The directory that was packed, by the path it has where it was submitted."""
+
+
+Code = Shared | Package
+"""Where the files come from that a job's command runs."""
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """Everything needed to run an attempt.
 
@@ -64,6 +86,8 @@ class Launch:
     """What its owner says about its training; all its processes find it in their environment."""
     python: str = ""
     """The interpreter of its script; empty: the one that its command finds."""
+    code: Code = Shared()
+    """Where its files come from; of a package, ``directory`` is the copy on the head."""
 
     @property
     def records(self) -> Path:

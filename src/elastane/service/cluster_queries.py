@@ -44,6 +44,7 @@ class ClusterQueries:
             jobs=counts,
             warnings=[*self._warnings, *self._plane.problems, *filter(None, [self._plane.rounds.problem])],
             machine=this_machine(),
+            elsewhere=int(self._plane.engine.facts().get("elsewhere", 0)),
         )
 
     def events(self, after: int, limit: int = 1000) -> Sequence[EventRecord]:

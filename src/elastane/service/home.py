@@ -30,7 +30,7 @@ LEFT = "left"
 """What became of the jobs when the system was ended last, in words."""
 LEASH = "ELASTANE_UP_LEASH"
 """The process with which a system in the background shall end, if it is to."""
-_PASSAGES = frozenset({"jobs", "users", "devices"})
+_PASSAGES = frozenset({"jobs", "users", "devices", "packages"})
 """Folders in the home that others may pass through: what is theirs lies there."""
 _START_S, _STOP_S = 30.0, 60.0
 

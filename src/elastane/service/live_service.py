@@ -24,8 +24,14 @@ class LiveService:
             lambda: Ground(plane.engine.nodes(), plane.cluster.machines(), plane.clock()),
         )
         self.submit = Submission(
-            Intake(plane), plane.store, plane.engine, plane.settings.checkpoints, lambda: plane.live.values()
+            Intake(plane),
+            plane.store,
+            plane.engine,
+            plane.packages,
+            plane.settings.checkpoints,
+            lambda: plane.live.values(),
         ).submit
+        self.package, self.keep_package = plane.packages.info, plane.packages.keep
 
         jobs = JobQueries(plane, self.ends)
         self.jobs, self.job, self.owner_of, self.why = jobs.jobs, jobs.job, jobs.owner_of, jobs.why

@@ -5,7 +5,7 @@ Times ``_s`` that name a moment are Unix seconds; every other ``_s`` is a durati
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,6 +16,28 @@ class Message(BaseModel):
     """Immutable; a reader ignores fields that only a newer server knows."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class SharedCode(BaseModel):
+    """The directory is used as it is: every node sees it under the same path."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["shared"] = "shared"
+
+
+class PackagedCode(BaseModel):
+    """The directory travels: it was sent before, as the package with this digest."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["package"] = "package"
+    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+    subdirectory: str = Field(default="", max_length=4096, description="Where in the package the job runs.")
+    top: str = Field(default="", max_length=4096, description="The directory that was packed, where it was.")
+
+
+SentCode = Annotated[SharedCode | PackagedCode, Field(discriminator="kind")]
 
 
 class Submission(BaseModel):
@@ -29,6 +51,9 @@ class Submission(BaseModel):
     )
     key: str | None = Field(
         default=None, min_length=1, max_length=200, description="A repeated key of one user means the same job."
+    )
+    code: SentCode | None = Field(
+        default=None, description="Where nodes find the directory; null leaves it to them to have it."
     )
 
 
@@ -159,6 +184,8 @@ class JobDetail(JobSummary):
     spec: dict[str, Any]
     directory: str
     kind_reason: str = ""
+    code_from: str = ""
+    """How its files come to its nodes, in words; nothing where they simply lie in its directory."""
     code: int | None = None
     exit: ExitInfo | None = None
     training: Training | None = None
@@ -265,6 +292,15 @@ class ServerInfo(Message):
     warnings: list[str] = []
     machine: str = ""
     """Which machine (and which of its file systems) it sees, as a digest."""
+    elsewhere: int = 0
+    """Nodes on other machines, to which a job's directory has to travel unless all machines share it."""
+
+
+class PackageInfo(Message):
+    """A package that is here."""
+
+    digest: str
+    bytes: int
 
 
 class EventRecord(Message):

@@ -97,6 +97,7 @@ def detail(
         spec=dict(row.spec),
         directory=row.directory,
         kind_reason=row.kind_reason,
+        code_from=_code_from(row),
         code=row.code,
         exit=_exit(row),
         training=learned.training,
@@ -110,6 +111,15 @@ def _exit(row: JobRow) -> ExitInfo | None:
     if row.exit is None:
         return None
     return ExitInfo(kind=row.exit["kind"], code=row.exit["code"], signal=row.exit["signal"])
+
+
+def _code_from(row: JobRow) -> str:
+    """Not the whole digest: who knows it can have the files."""
+    given = row.code_from or {}
+    if "package" not in given:
+        return "shared directory" if given else ""
+    inner = given.get("subdirectory")
+    return f"package {str(given['package'])[:12]}" + (f", in {inner}" if inner else "")
 
 
 def _step(record: EventRecord) -> Step:

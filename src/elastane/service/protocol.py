@@ -6,7 +6,7 @@ All calls but those to await are quick, and happen in the thread of the event lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -18,10 +18,12 @@ from elastane.service.messages import (
     JobSummary,
     LogFile,
     NodeInfo,
+    PackageInfo,
     PolicyInfo,
     PoolInfo,
     QuotaInfo,
     Role,
+    SentCode,
     ServerInfo,
     Submitted,
     Why,
@@ -57,12 +59,25 @@ class Service(Protocol):
         ...
 
     async def submit(
-        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
+        self,
+        who: Principal,
+        spec: Mapping[str, Any],
+        directory: str,
+        key: str | None,
+        code: SentCode | None = None,
     ) -> Submitted:
-        """Store a job, together with its entry in the audit log.
+        """Store a job, together with its entry in the audit log; ``code`` says how its directory comes to nodes.
 
         ``SpecError`` for a wrong spec, ``ElastaneError`` for a demand no cluster of ours can meet.
         """
+        ...
+
+    def package(self, digest: str) -> PackageInfo:
+        """A package that is here; ``NotFound`` if there is none with this digest."""
+        ...
+
+    async def keep_package(self, who: Principal, digest: str, pieces: AsyncIterator[bytes]) -> PackageInfo:
+        """Store a package; ``ElastaneError`` for bytes that have another digest."""
         ...
 
     def jobs(

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from elastane.cluster import Node
-from elastane.engines.contract import Engine
+from elastane.engines.contract import Code, Engine, Package, Shared
+from elastane.engines.nodes.package_places import code_to_json, package
 from elastane.errors import ElastaneError
 from elastane.jobs import JobSpec
 from elastane.jobs.kinds import Kind
@@ -20,7 +21,8 @@ from elastane.jobs.unsupported import submitted_spec
 from elastane.kit.storage_urls import JOB, joined, same
 from elastane.service.control.active_job import LiveJob
 from elastane.service.control.intake import Intake, NewJob
-from elastane.service.messages import Submitted
+from elastane.service.messages import PackagedCode, SentCode, SharedCode, Submitted
+from elastane.service.packages import Packages
 from elastane.service.protocol import Principal
 from elastane.service.run_kinds import COMMAND_RUN, run_kind
 from elastane.service.spec_inspection import as_looked_at
@@ -37,20 +39,26 @@ class Submission:
         intake: Intake,
         store: Store,
         engine: Engine,
+        packages: Packages,
         checkpoints: str = "",
         live: Callable[[], Iterable[LiveJob]] = tuple,
     ) -> None:
-        self._intake, self._store, self._engine = intake, store, engine
+        self._intake, self._store, self._engine, self._packages = intake, store, engine, packages
         self._checkpoints, self._live = checkpoints, live
 
     async def submit(
-        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
+        self,
+        who: Principal,
+        spec: Mapping[str, Any],
+        directory: str,
+        key: str | None,
+        code: SentCode | None = None,
     ) -> Submitted:
         """Check a spec, store the job, and answer; a request key that was used before answers with its job."""
         known = await self._of_key(who.user, key) if key else None
         if known is not None:
             return Submitted(id=known.id, name=known.name, repeated=True)
-        new = await self._looked_at(who, spec, directory, key)
+        new = await self._looked_at(who, spec, directory, key, code)
         known = await self._of_key(who.user, key) if key else None  # the same may have come meanwhile
         if known is not None:
             return Submitted(id=known.id, name=known.name, repeated=True)
@@ -67,13 +75,18 @@ class Submission:
         return None if job is None else self._store.job(job)
 
     async def _looked_at(
-        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
+        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None, code: SentCode | None
     ) -> NewJob:
         given = submitted_spec({"tenant": who.tenant, **spec})
         # Not resolved: that would look at disks that may not answer.
         place = os.path.abspath(Path(directory) / given.workdir) if given.workdir else directory  # noqa: PTH100
+        chosen = _code_of(code, place)
+        # Of a package that is looked at which will run, not what its owner may have changed meanwhile.
+        command, here, variables = tuple(given.command), place, given.variables
+        if isinstance(chosen, Package):
+            command, here, variables = await self._packages.run_of(chosen, command, variables)
         looked = await self._engine.examine(
-            run_kind(given.kind), given.command, place, given.variables, given.python, owner=who.user
+            run_kind(given.kind), command, here, variables, given.python, owner=who.user
         )
         wanted, warnings = as_looked_at(given, looked)
         self._check(wanted)
@@ -81,7 +94,8 @@ class Submission:
         if looked.missing:
             raise ElastaneError(f"command: {looked.missing}")
         values = json.loads(dump_json(wanted))
-        return NewJob(who.user, key, wanted, values, place, looked.kind, looked.why, warnings)
+        come_from = code_to_json(chosen) if chosen is not None else None
+        return NewJob(who.user, key, wanted, values, place, looked.kind, looked.why, warnings, come_from)
 
     def _placed(self, spec: JobSpec) -> JobSpec:
         """The spec with a place for checkpoints that is the job's own, for good: wherever later jobs save.
@@ -139,6 +153,16 @@ def _room(nodes: Sequence[Node], spec: JobSpec) -> int:
     """Workers that these nodes could have together if they were empty."""
     per_worker = max(spec.worker.gpus, 1e-9)
     return sum(int(node.gpus / per_worker + 1e-9) for node in nodes)
+
+
+def _code_of(code: SentCode | None, place: str) -> Code | None:
+    match code:
+        case PackagedCode():
+            return package(code.digest, code.subdirectory, code.top)
+        case SharedCode():
+            return Shared(place)
+        case None:
+            return None
 
 
 def _too_much(spec: JobSpec, nodes: Sequence[Node], room: int) -> str:

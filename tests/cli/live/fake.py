@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from elastane.client.client import Client, LogPart
 from elastane.client.errors import NotFoundError, RequestRefused
@@ -21,12 +21,15 @@ from elastane.service.messages import (
     LogFile,
     NewToken,
     NodeInfo,
+    PackagedCode,
+    PackageInfo,
     PolicyInfo,
     PoolInfo,
     Problem,
     QuotaInfo,
     Role,
     ServerInfo,
+    SharedCode,
     Step,
     Submitted,
     TokenInfo,
@@ -212,6 +215,10 @@ class Fake(Client):
     node_list: list[NodeInfo] = field(default_factory=list)
     """Nodes, where a test wants others."""
     has_pools: bool = True
+    elsewhere: int = 0
+    packages: dict[str, bytes] = field(default_factory=dict)
+    codes: list[SharedCode | PackagedCode | None] = field(default_factory=list)
+    """What jobs were submitted with."""
 
     def note(self, *call: Any) -> None:
         self.asked.append(call)
@@ -229,6 +236,7 @@ class Fake(Client):
             nodes=2,
             jobs={"running": 1, "queued": 1, "failed": 0},
             warnings=["4 slots on 2 cores"],
+            elsewhere=self.elsewhere,
         )
 
     def whoami(self) -> UserInfo:
@@ -236,12 +244,32 @@ class Fake(Client):
         return UserInfo(name="ada", role="user", tenant="vision")
 
     def submit(
-        self, spec: Mapping[str, Any], *, directory: str | Path | None = None, key: str | None = None
+        self,
+        spec: Mapping[str, Any],
+        *,
+        directory: str | Path | None = None,
+        key: str | None = None,
+        code: SharedCode | PackagedCode | None = None,
     ) -> Submitted:
         self.note("submit", dict(spec), directory, key)
+        self.codes.append(code)
         return Submitted(
             id="j7", name=spec.get("name", "train"), repeated=key == "again", warnings=self.warnings
         )
+
+    def has_package(self, digest: str) -> bool:
+        self.note("has_package")
+        return digest in self.packages
+
+    def send_package(
+        self, digest: str, file: IO[bytes], sent: Callable[[int, int], object] | None = None
+    ) -> PackageInfo:
+        self.note("send_package")
+        file.seek(0)
+        self.packages[digest] = file.read()
+        if sent is not None:
+            sent(1, 1)
+        return PackageInfo(digest=digest, bytes=len(self.packages[digest]))
 
     def jobs(
         self, which: Which = "active", *, owner: str | None = None, tenant: str | None = None, limit: int = 1000

@@ -287,3 +287,11 @@ def test_no_name_or_reason_can_inject_control_or_markup(run: Run, server: Fake, 
     output = run(*verb).output
     assert not {"\x1b", "\x07", "\u202e"} & set(output)
     assert "\\x1b]0;owned\\x07[bold red]x[/] \\u202e" in output
+
+
+def test_status_says_how_the_code_of_a_job_comes_to_its_nodes(run: Run, server: Fake) -> None:
+    assert "\n  code" not in run("status", "j1").stdout
+    server.all_jobs["j1"] = server.all_jobs["j1"].model_copy(
+        update={"code_from": "package 0123456789ab, in sub"}
+    )
+    assert "\n  code      package 0123456789ab, in sub\n" in run("status", "j1").stdout

@@ -12,7 +12,8 @@ import pytest
 from cli.live.conftest import Run
 from cli.live.fake import Fake, ended, queued, running
 from elastane import __version__
-from elastane.service.messages import ServerInfo
+from elastane.cli.live.progress import transfer
+from elastane.service.messages import PackagedCode, ServerInfo, SharedCode
 from elastane.service.same_machine import this_machine
 
 
@@ -252,3 +253,59 @@ def test_a_batch_script_may_say_what_is_exported(
     result = run("submit", "job.sh")
     assert "not understood" not in result.stderr
     assert {"DATA": "/data", "MORE": "1"}.items() <= sent(server)["exported"].items()
+
+
+def test_where_all_nodes_are_the_services_own_nothing_is_sent(run: Run, server: Fake, here: Path) -> None:
+    assert run("submit", "--", "true").exit_code == 0
+    assert server.codes == [None]
+    assert not server.packages
+
+
+def test_a_service_with_nodes_elsewhere_is_sent_the_directory_once(run: Run, server: Fake, here: Path) -> None:
+    server.elsewhere = 1
+    (here / "train.py").touch()
+    (here / "sub").mkdir()
+    run("submit", "--", "python", "train.py")
+    run("submit", "--workdir", "sub", "--", "python", "../train.py")
+    [digest] = server.packages
+    assert server.codes == [
+        PackagedCode(digest=digest, top=str(here)),
+        PackagedCode(digest=digest, subdirectory="sub", top=str(here)),
+    ]
+    assert [call[0] for call in server.asked].count("send_package") == 1
+
+
+def test_a_package_is_sent_where_it_is_asked_for(run: Run, server: Fake, here: Path) -> None:
+    (here / "out").symlink_to("/etc")
+    result = run("submit", "--package", "--", "true")
+    assert len(server.packages) == 1
+    assert "warning: left out of the package, for they lead out of the directory: links out" in result.stderr
+    assert result.stdout == "submitted j7 (train)\n"
+
+
+def test_a_shared_directory_is_never_sent(run: Run, server: Fake, here: Path) -> None:
+    server.elsewhere = 1
+    run("submit", "--shared", "--", "true")
+    assert server.codes == [SharedCode()]
+    assert not server.packages
+
+
+def test_a_directory_is_sent_or_shared_and_not_both(run: Run, server: Fake) -> None:
+    result = run("submit", "--shared", "--package", "--", "true")
+    assert result.exit_code != 0
+    assert server.asked == []
+
+
+def test_a_bar_shows_what_is_worth_waiting_for(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    with transfer() as show:
+        show("packing", 1, 10**9)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with transfer() as show:
+        show("packing", 10, 10)
+        show("sending", 5 * 10**8, 10**9)
+    told = capsys.readouterr().err
+    assert "sending" in told
+    assert "packing" not in told

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from elastane.engines.local.log_rotation import rotate
+from elastane.engines.local.log_rotation import rotate, set_aside
 
 
 def test_a_long_log_is_set_aside_and_its_writer_goes_on_with_an_empty_one(tmp_path: Path) -> None:
@@ -62,3 +62,12 @@ def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "logs").symlink_to(other)
     assert rotate(tmp_path / "logs", 100) == []
     assert (other / "w1.log").read_text() == "long" * 100
+
+
+def test_one_log_can_be_set_aside_by_its_name(tmp_path: Path) -> None:
+    for name in ("w1.log", "w2.log"):
+        (tmp_path / name).write_text("x" * 10)
+    assert set_aside(tmp_path, "w1.log", 5)
+    assert not set_aside(tmp_path, "w2.log", 10)
+    assert not set_aside(tmp_path, "w3.log", 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["w1.log", "w1.log.1", "w2.log"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from elastane.service.messages import (
     LogFile,
     NewToken,
     NodeInfo,
+    PackageInfo,
     PolicyInfo,
     PoolInfo,
     QuotaInfo,
     Role,
+    SentCode,
     ServerInfo,
     Submitted,
     TokenInfo,
@@ -118,6 +121,9 @@ class FakeService:
     drained: set[str] = field(default_factory=set)
     held_quotas: dict[str, QuotaInfo] = field(default_factory=dict)
     chosen: PolicyInfo = field(default_factory=lambda: PolicyInfo(policy="elastane"))
+    packages: dict[str, bytes] = field(default_factory=dict)
+    codes: dict[str, SentCode | None] = field(default_factory=dict)
+    """What each job was submitted with."""
     breaks: Exception | None = None
     """Raised by ``info``, as a defect would be."""
     accounts: FakeAccounts | None = None
@@ -130,9 +136,15 @@ class FakeService:
         return ServerInfo(version="0", home=str(self.home), started_s=0, policy="elastane", slots=4, nodes=2)
 
     async def submit(
-        self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None
+        self,
+        who: Principal,
+        spec: Mapping[str, Any],
+        directory: str,
+        key: str | None,
+        code: SentCode | None = None,
     ) -> Submitted:
         made = self.add(who, spec, directory, key)
+        self.codes[made.id] = code
         if not made.repeated and self.accounts is not None:
             self.accounts.audit(who.user, "submit_job", made.id, "ok")
         return made
@@ -161,6 +173,18 @@ class FakeService:
             self.keys[who.user, key] = job
         self.happened("submitted", job)
         return Submitted(id=job, name=parsed.name)
+
+    def package(self, digest: str) -> PackageInfo:
+        if digest not in self.packages:
+            raise NotFound(f"there is no package {digest}")
+        return PackageInfo(digest=digest, bytes=len(self.packages[digest]))
+
+    async def keep_package(self, who: Principal, digest: str, pieces: AsyncIterator[bytes]) -> PackageInfo:
+        data = b"".join([piece async for piece in pieces])
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise ElastaneError("another digest")
+        self.packages[digest] = data
+        return self.package(digest)
 
     def jobs(
         self, which: Which, *, owner: str | None = None, tenant: str | None = None, limit: int = 1000

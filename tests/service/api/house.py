@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ PEOPLE = {
     "stranger": ("user", "b"),
     "admin": ("admin", "default"),
 }
+ARCHIVE = b"an archive"
+PACKAGE = hashlib.sha256(ARCHIVE).hexdigest()
 SPEC = {"command": "python train.py"}
 
 
@@ -51,6 +54,7 @@ class House:
         self.submit("stranger")
         write_log(self.service, JOB, "hello\n")
         write_log(self.service, FOREIGN_JOB, "foreign\n")
+        self.service.packages[PACKAGE] = ARCHIVE
         self.app = _built()
         self.app.state.desk = Desk(self.service, self.accounts, self.settings)
 
@@ -91,17 +95,26 @@ class House:
             return await client.request(method, path, headers={**sent, **(headers or {})}, **how)
 
 
-def status_of(app: FastAPI, method: str, path: str, token: str | None, body: bytes | None) -> int:
+def status_of(
+    app: FastAPI,
+    method: str,
+    path: str,
+    token: str | None,
+    body: bytes | None,
+    kind: bytes = b"application/json",
+) -> int:
     """The status of an answer, without waiting for its end (a stream has none)."""
-    return asyncio.run(_status_of(app, method, path, token, body))
+    return asyncio.run(_status_of(app, method, path, token, body, kind))
 
 
-async def _status_of(app: FastAPI, method: str, path: str, token: str | None, body: bytes | None) -> int:
+async def _status_of(
+    app: FastAPI, method: str, path: str, token: str | None, body: bytes | None, kind: bytes
+) -> int:
     headers = [(b"host", b"localhost")]
     if token:
         headers.append((b"authorization", b"Bearer " + token.encode()))
     if body is not None:
-        headers += [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        headers += [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
     scope = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},

@@ -12,13 +12,13 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from elastane.service.api import requests
-from elastane.service.api.routes import cluster, jobs, logs, people, status
+from elastane.service.api.routes import cluster, jobs, logs, packages, people, status
 from elastane.service.messages import Submission
 from helpers.names_read import attributes_read, unread_parameters
 
 ROUTES = {
     f"{method} {route.path}": route.endpoint
-    for each in (status.outside, status.routes, jobs.routes, logs.routes, cluster.routes, people.routes)
+    for each in (status.outside, *(part.routes for part in (status, jobs, packages, logs, cluster, people)))
     for route in each.routes
     if isinstance(route, APIRoute)
     for method in route.methods

@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from elastane.service.api.permissions import PERMISSIONS
 from elastane.service.api.route import GuardedRoute
 from elastane.service.messages import Ahead, Eta
-from service.api.house import FOREIGN_JOB, JOB, SPEC, House, status_of
+from service.api.house import ARCHIVE, FOREIGN_JOB, JOB, PACKAGE, SPEC, House, status_of
 
 CALLERS = (None, "viewer", "owner", "other", "stranger", "admin")
 V1 = "/api/v1"
@@ -35,6 +35,8 @@ EXPECTED: dict[str, tuple[str, str, Any, tuple[int, ...]]] = {
     "whoami": ("GET", f"{V1}/whoami", None, READ),
     "events": ("GET", f"{V1}/events", None, READ),
     "submit_job": ("POST", f"{V1}/jobs", SUBMISSION, (401, 403, 201, 201, 201, 201)),
+    "show_package": ("GET", f"{V1}/packages/{PACKAGE}", None, (401, 403, 200, 200, 200, 200)),
+    "put_package": ("PUT", f"{V1}/packages/{PACKAGE}", ARCHIVE, (401, 403, 201, 201, 201, 201)),
     "list_jobs": ("GET", f"{V1}/jobs", None, READ),
     "show_job": ("GET", f"{V1}/jobs/{JOB}", None, READ_JOB),
     "why_job": ("GET", f"{V1}/jobs/{JOB}/why", None, READ_JOB),
@@ -71,9 +73,11 @@ CASES = [(name, caller) for name in EXPECTED for caller in CALLERS]
 @pytest.mark.parametrize(("name", "caller"), CASES)
 def test_each_route_lets_in_exactly_whom_it_should(name: str, caller: str | None, house: House) -> None:
     method, path, body, statuses = EXPECTED[name]
-    sent = None if body is None else json.dumps(body).encode()
+    raw = isinstance(body, bytes)
+    sent = body if raw or body is None else json.dumps(body).encode()
+    kind = b"application/octet-stream" if raw else b"application/json"
     token = f"t-{caller}" if caller else None
-    assert status_of(house.app, method, path, token, sent) == statuses[CALLERS.index(caller)]
+    assert status_of(house.app, method, path, token, sent, kind) == statuses[CALLERS.index(caller)]
 
 
 def operations(house: House) -> set[tuple[str, str, str]]:

@@ -21,6 +21,7 @@ from elastane.service.control.policy_runner import PolicyRunner, ShadowPolicy
 from elastane.service.control.recovery import Recovery
 from elastane.service.control.round import DecisionRound
 from elastane.service.control.settings import ControlSettings
+from elastane.service.packages import Packages
 from service.control.parts import Parts, parts
 from service.helpers import Strange, raises, window
 
@@ -129,7 +130,7 @@ def test_expired_tokens_are_closed_so_that_no_clock_opens_them_again(tmp_path: P
         with p.store.transaction() as t:
             t.add_user("ann", "user")
             t.add_token("ann", expires_s=p.clock.now_s + 5.0)
-        keeping = Housekeeping(p.store, p.clock)
+        keeping = Housekeeping(p.store, p.clock, Packages(tmp_path, p.store))
         p.clock.now_s += 60.0
         assert p.store.expired_tokens(p.clock.now_s)
         asyncio.run(keeping.keep())

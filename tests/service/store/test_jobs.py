@@ -45,9 +45,11 @@ FULL = {
 
 
 def test_every_field_of_a_job_comes_back_as_it_was_stored(store: Store, path: Path) -> None:
-    made = added(store, spec={"command": ["é", "\u202e"], "deep": {"a": [1, None, True]}})
+    made = added(
+        store, spec={"command": ["é", "\u202e"], "deep": {"a": [1, None, True]}}, code_from={"shared": "/é"}
+    )
     changed = replace(made, **FULL)
-    fixed = {"number", "name", "owner", "tenant", "spec", "directory", "submitted_s"}
+    fixed = {"number", "name", "owner", "tenant", "spec", "directory", "code_from", "submitted_s"}
     assert {field.name for field in fields(JobRow)} == fixed | FULL.keys()  # a new field is not forgotten here
     save(store, changed)
     assert store.job(made.id) == changed
@@ -131,8 +133,19 @@ def test_attempts_only_go_up(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"owner": "eve"}, {"tenant": "b"}, {"spec": {}}, {"directory": "/"}, {"name": "x"}, {"submitted_s": 0.0}]
-)  # fmt: skip
+    "change",
+    [
+        *(
+            {"owner": "eve"},
+            {"tenant": "b"},
+            {"spec": {}},
+            {"directory": "/"},
+            {"code_from": {}},
+            {"name": "x"},
+        ),
+        {"submitted_s": 0.0},
+    ],
+)
 def test_what_a_job_is_never_changes(store: Store, change: dict[str, object]) -> None:
     row = added(store)
     with pytest.raises(Conflict, match="another job"):

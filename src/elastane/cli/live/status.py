@@ -63,6 +63,8 @@ def _facts(job: JobDetail, now_s: float) -> Iterator[tuple[str, str]]:
     words = job.spec.get("command", "")
     yield "command", shlex.join(map(str, words)) if isinstance(words, list) else str(words)
     yield "directory", job.directory
+    if job.code_from:
+        yield "code", job.code_from
     python = job.spec.get("python")
     if isinstance(python, dict):
         yield "python", str(python.get("path", ""))

@@ -14,13 +14,14 @@ from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
     from elastane.client.client import Client
-    from elastane.service.messages import Submitted
+    from elastane.service.messages import PackagedCode, ServerInfo, SharedCode, Submitted
 
 HELP = """Submit a job: a spec in YAML, a script with #SBATCH headers, or a command behind --.
 
 Flags override the file.  Example: elastane submit --workers 1:8 -- python train.py --lr 0.1
 
-The job runs in this directory, with the python and the environment (venv, conda) that are active here.
+The job runs in this directory (on other machines in a copy of it), with the python and the environment (venv,
+conda) that are active here.
 """
 
 _COMMAND = "elastane.command"
@@ -65,6 +66,14 @@ def command(
     ),
     retries: int = typer.Option(None, help="Restarts after a failure of its own."),
     workdir: str = typer.Option(None, help="Directory to run in [default: this one]."),
+    package: bool = typer.Option(
+        False,
+        "--package",
+        help="Send a copy of the directory along [default: if there are nodes on other machines].",
+    ),
+    shared: bool = typer.Option(
+        False, "--shared", help="Every node sees the directory under the same path: send nothing."
+    ),
     key: str = typer.Option(None, help="Submitting again with the same key means the same job."),
     watch: bool = typer.Option(False, "--watch", help="Tell what happens until the job ends."),
     as_json: bool = options.AS_JSON,
@@ -87,10 +96,14 @@ def command(
     )
     written = draft(_only(spec), flags, ctx.meta.get(_COMMAND, ()))
     _check(written, key)
+    if package and shared:
+        raise ElastaneError("--package sends the directory, --shared says that it need not be sent; give one")
     client = connection.connect()
-    values, notes = _surroundings(client, written, tuple(export))
-    answer = client.submit(values, directory=str(Path.cwd()), key=key)
-    _report(answer, (*written.warnings, *notes, *answer.warnings), as_json, watch)
+    server = client.info()
+    values, notes = _surroundings(server, written, tuple(export))
+    code, left_out = _code(client, server, written, package=package, shared=shared)
+    answer = client.submit(values, directory=str(Path.cwd()), key=key, code=code)
+    _report(answer, (*written.warnings, *notes, *left_out, *answer.warnings), as_json, watch)
     if watch:
         raise typer.Exit(_watch(client, answer.id))
 
@@ -109,14 +122,32 @@ def _check(written: Draft, key: str | None) -> None:
     submitted_spec(written.values, written.source)
 
 
+def _code(
+    client: Client, server: ServerInfo, written: Draft, *, package: bool, shared: bool
+) -> tuple[SharedCode | PackagedCode | None, tuple[str, ...]]:
+    """How the directory comes to the nodes; on a service whose nodes are all its own machine's it is there."""
+    from elastane.service.messages import SharedCode
+
+    if shared:
+        return SharedCode(), ()
+    if not package and not server.elsewhere:
+        return None, ()
+    from elastane.cli.live.progress import transfer
+    from elastane.client.send_directory import send_directory
+
+    with transfer() as progress:
+        sent = send_directory(client, Path.cwd(), written.values.get("workdir"), progress)
+    return sent.code, sent.notes
+
+
 def _surroundings(
-    client: Client, written: Draft, export: tuple[str, ...]
+    server: ServerInfo, written: Draft, export: tuple[str, ...]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The spec with what the job takes along from here, unless the service is elsewhere."""
     from elastane.client.job_environment import sees_our_files, take_along
 
     asked = (*export, *filter(None, [written.export]))
-    if sees_our_files(client.info()):
+    if sees_our_files(server):
         taken = take_along(written.values, Path.cwd(), asked)
         return taken.values, taken.warnings
     if export:

@@ -12,6 +12,7 @@ from typing import Any
 from elastane.codec import encoded
 from elastane.engines.contract import Attempt, Launch
 from elastane.engines.local.untrusted_files import UNREADABLE, clean
+from elastane.engines.nodes.package_places import code_from_json, code_to_json
 from elastane.jobs.declared import declared_from_json
 from elastane.train.coordinator.job_user import Identity
 from elastane.train.exit_cause import ExitCause, ExitKind
@@ -27,7 +28,8 @@ def launch_to_json(
     values = asdict(launch)
     user = identity.to_json() if identity is not None else None
     declared = launch.declared.to_json()
-    whole = {**values, "folder": str(launch.folder), "run": str(launch.run), "declared": declared}
+    code = code_to_json(launch.code)
+    whole = {**values, "folder": str(launch.folder), "run": str(launch.run), "declared": declared, "code": code}
     return {**whole, "places": dict(places), "identity": user}
 
 
@@ -51,6 +53,7 @@ def launch_from_json(values: Mapping[str, Any]) -> tuple[Launch, dict[str, int]]
         tenant=values["tenant"],
         declared=declared_from_json(values.get("declared", {})),
         python=str(values.get("python", "")),
+        code=code_from_json(values.get("code")),
     )
     return launch, {str(node): int(count) for node, count in values["places"].items()}
 

@@ -32,6 +32,13 @@ def rotate(folder: Path, longest_bytes: int = LONGEST_BYTES) -> list[Path]:
     return rotated
 
 
+def set_aside(folder: Path, name: str, longest_bytes: int = LONGEST_BYTES) -> bool:
+    """Set one log aside if it is longer than that; whether it was."""
+    with contextlib.suppress(OSError), _opened(folder, _FOLDER) as place:
+        return _set_aside(place, name, longest_bytes)
+    return False
+
+
 def _set_aside(place: int, name: str, longest_bytes: int) -> bool:
     if os.stat(name, dir_fd=place, follow_symlinks=False).st_size <= longest_bytes:
         return False

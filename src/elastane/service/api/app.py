@@ -12,7 +12,7 @@ from elastane.service.api.accounts import Accounts
 from elastane.service.api.context import Desk
 from elastane.service.api.errors import answer_to
 from elastane.service.api.middleware import Shield
-from elastane.service.api.routes import cluster, jobs, logs, people, status
+from elastane.service.api.routes import cluster, jobs, logs, packages, people, status
 from elastane.service.api.settings import ApiSettings
 from elastane.service.protocol import Service
 
@@ -32,8 +32,8 @@ def create_app(service: Service, accounts: Accounts, settings: ApiSettings) -> F
     )
     app.state.desk = Desk(service, accounts, settings)
     app.include_router(status.outside)
-    for routes in (status.routes, jobs.routes, logs.routes, cluster.routes, people.routes):
-        app.include_router(routes, prefix=PREFIX)
+    for part in (status, jobs, packages, logs, cluster, people):
+        app.include_router(part.routes, prefix=PREFIX)
     app.add_exception_handler(RoutingError, _no_route)
     app.add_middleware(Shield, hosts=settings.hosts)
     return app

@@ -66,6 +66,15 @@ def must_be_json(request: Request, expected: bool) -> None:
         )
 
 
+def must_be_bytes(request: Request) -> None:
+    """Refuse a body that is not said to be plain bytes."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/octet-stream":
+        raise Refused(
+            415, "media type", "the body must be plain bytes; send 'Content-Type: application/octet-stream'"
+        )
+
+
 def must_be_known(request: Request, known: Sequence[str]) -> None:
     """Refuse parameters that would be passed over: who wrote 'tennant=a' would take the answer for that of 'a'."""
     for name in request.query_params:

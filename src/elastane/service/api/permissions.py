@@ -39,6 +39,8 @@ PERMISSIONS: Mapping[str, Rule] = {
     "list_logs": Rule("viewer", Reach.TENANT),
     "read_log": Rule("viewer", Reach.TENANT),
     "submit_job": Rule("user"),
+    "show_package": Rule("user"),
+    "put_package": Rule("user"),
     "cancel_job": Rule("user", Reach.OWN),
     "suspend_job": Rule("user", Reach.OWN),
     "resume_job": Rule("user", Reach.OWN),

@@ -12,10 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from elastane.service.api.authenticate import admit
-from elastane.service.api.body import StrictRequest, must_be_json, must_be_known
+from elastane.service.api.body import StrictRequest, must_be_bytes, must_be_json, must_be_known
 from elastane.service.api.context import Call, Desk
 from elastane.service.api.errors import answer_to
 from elastane.service.api.permissions import PERMISSIONS, Reach, Rule
+
+BYTES = "application/octet-stream"
+"""What a route takes that reads its body itself, as its description says; all others take JSON."""
 
 _MEANING = {
     400: "A mistake in the request, named in the answer.",
@@ -25,7 +28,7 @@ _MEANING = {
     408: "The body took too long.",
     409: "It cannot be done in the present state.",
     413: "The body is too large.",
-    415: "The body is not JSON.",
+    415: "The body is of another type than this takes.",
     422: "Fields are wrong; each is named.",
     429: "Too many requests; Retry-After says when to try again.",
     503: "Not in charge at the moment; try again.",
@@ -51,6 +54,8 @@ class GuardedRoute(APIRoute):
         options["operation_id"] = endpoint.__name__
         if self.rule.least is not None:
             options["dependencies"] = [*(options.get("dependencies") or []), Depends(_BEARER)]
+        extra = options.get("openapi_extra") or {}
+        self._takes_bytes = BYTES in extra.get("requestBody", {}).get("content", {})
         super().__init__(path, endpoint, **options)
 
     def get_route_handler(self) -> Handler:
@@ -66,7 +71,9 @@ class GuardedRoute(APIRoute):
                 request.state.call = admit(desk, request, self.rule)
                 if self.rule.least is not None:  # monitoring may add what it likes to what strangers may ask
                     must_be_known(request, known)
-                if writes and request.method != "DELETE":
+                if self._takes_bytes:
+                    must_be_bytes(request)
+                elif writes and request.method != "DELETE":
                     must_be_json(request, expected=self.body_field is not None)
                 response, outcome = await inner(strict), "ok"
             except Exception as error:  # each has an answer; our own are logged

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from elastane.engines.nodes.package_store import LARGEST_ARCHIVE
+
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -32,6 +34,8 @@ class ApiSettings:
     body_bytes: int = 1_000_000
     body_s: float = 30.0
     """Longest time a client may take to send a body."""
+    package_bytes: int = LARGEST_ARCHIVE
+    """Longest package; while one comes, ``body_s`` is the longest silence."""
     chunk_bytes: int = 65_536
     heartbeat_s: float = 15.0
     recheck_s: float = 1.0

@@ -20,6 +20,7 @@ UserName = Annotated[str, Path(pattern=NAME)]
 TokenId = Annotated[str, Path(pattern=NAME, description="The token's id, not the token.")]
 WorkerName = Annotated[str, Path(pattern=NAME)]
 AttemptNumber = Annotated[int, Path(ge=0, le=1_000_000)]
+PackageDigest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of its bytes.")]
 AskedName = Annotated[str | None, Query(pattern=NAME)]
 After = Annotated[int, Query(ge=0, le=LARGEST, description="Entries after this one.")]
 

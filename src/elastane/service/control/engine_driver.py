@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elastane.engines.contract import Ending, Engine, Launch, Wanted
+from elastane.engines.contract import Ending, Engine, Launch, Package, Wanted
 from elastane.engines.local.paths import Layout
+from elastane.engines.nodes.package_places import (
+    code_from_json,
+    command_in_copy,
+    directory_on_head,
+    variables_in_copy,
+)
 from elastane.jobs.declared import declared_by
 from elastane.jobs.kinds import Kind
 from elastane.jobs.parts import Checkpoint
@@ -50,16 +56,23 @@ def _launch(job: LiveJob, layout: Layout) -> Launch:
 
 def _made(job: LiveJob, layout: Layout) -> Launch:
     row, spec = job.row, job.spec
+    code = code_from_json(row.code_from, row.directory)
+    command, directory, variables = tuple(spec.command), row.directory, spec.variables
+    if isinstance(code, Package):
+        directory = directory_on_head(layout.home, code)
+        command = command_in_copy(code, layout.home, command)
+        variables = variables_in_copy(code, layout.home, variables)
     return Launch(
         attempt=job.attempt,
         name=row.name,
-        command=tuple(spec.command),
-        directory=row.directory,
+        command=command,
+        directory=directory,
+        code=code,
         folder=layout.attempt(job.attempt),
         run=layout.run(row.id),
         kind=row.kind,
         guessed=spec.kind is Kind.AUTO,
-        environment=spec.variables,
+        environment=variables,
         declared=declared_by(spec),
         python=spec.python.path if spec.python else "",
         most_workers=spec.max_workers,

@@ -1,4 +1,4 @@
-"""Keeps the store in order between rounds: expired tokens, the copy of the store, old entries."""
+"""Keeps the store in order between rounds: expired tokens, packages, the copy of the store, old entries."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 
 from elastane.errors import ElastaneError
 from elastane.service.control.ledger import Clock
+from elastane.service.packages import Packages
 from elastane.service.store import Store
 
 log = logging.getLogger("elastane")
@@ -19,13 +20,14 @@ _KEEP_EVENTS, _KEEP_DECISIONS = 200_000, 5_000
 class Housekeeping:
     """What is done for the store once in a while."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, store: Store, clock: Clock, packages: Packages) -> None:
+        self._store, self._clock, self._packages = store, clock, packages
         self._closed_s = 0.0
 
     async def keep(self) -> None:
         """Close expired tokens and, when one is due, make a copy of the store and prune old entries."""
         self._close_expired(self._clock())
+        await self._packages.tidy()
         if not self._store.backup_due():
             return
         try:

@@ -41,6 +41,8 @@ class NewJob:
     why_kind: str
     warnings: tuple[str, ...] = ()
     """What its owner should know."""
+    code_from: Mapping[str, Any] | None = None
+    """Where its code comes from, as JSON values; None where nothing was said."""
 
 
 class Intake:
@@ -117,6 +119,7 @@ class Intake:
             tenant=job.spec.tenant,
             spec=job.values,
             directory=job.directory,
+            code_from=job.code_from,
             kind=job.kind,
             kind_reason=job.why_kind,
             state=State.QUEUED,

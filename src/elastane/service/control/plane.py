@@ -40,6 +40,7 @@ from elastane.service.control.shutdown_report import left_behind
 from elastane.service.control.transitions import Outcome
 from elastane.service.control.wakeup import Wakeup
 from elastane.service.history import Past
+from elastane.service.packages import Packages
 from elastane.service.store import StaleControlPlane, Store, StoreError, Transaction
 from elastane.service.store.rows import JobRow
 
@@ -92,7 +93,8 @@ class ControlPlane:
         self._first = FirstRound()
         self._recovery = Recovery(ledger, containment, suspects, clock)
         self._unusable = [problem for problem in (no_policy, no_shadow) if problem]
-        self._housekeeping = Housekeeping(store, clock)
+        self.packages = Packages(settings.home, store)
+        self._housekeeping = Housekeeping(store, clock, self.packages)
         self._latest_s = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -179,6 +181,7 @@ class ControlPlane:
         await self.engine.open()
         with self.store.transaction() as t:
             self._record_cluster(t)
+        self._unusable += await self.packages.take_up()
         self._recovery.judge_suspects(self.cluster.types())
         self.driver.ensure_all()
         self._recovery.find_workers(self.engine)

@@ -22,7 +22,7 @@ from elastane.service.store.rows import JobRow, id_of, number_of
 from elastane.service.store.tables import jobs, request_keys
 
 _FIELDS = tuple(field.name for field in fields(JobRow))
-_IDENTITY = ("name", "owner", "tenant", "spec", "directory", "submitted_s")
+_IDENTITY = ("name", "owner", "tenant", "spec", "directory", "code_from", "submitted_s")
 """What a job is, as against how it fares."""
 
 _ONE = Prepared(sa.select(jobs).where(jobs.c.number == sa.bindparam("wanted")))
@@ -112,6 +112,7 @@ class JobWrites(JobReads):
         tenant: str,
         spec: Mapping[str, Any],
         directory: str,
+        code_from: Mapping[str, Any] | None = None,
         kind: str,
         kind_reason: str = "",
         state: State = State.SUBMITTED,
@@ -127,6 +128,7 @@ class JobWrites(JobReads):
             tenant=tenant,
             spec=spec,
             directory=directory,
+            code_from=code_from,
             kind=kind,
             kind_reason=kind_reason,
             state=state,

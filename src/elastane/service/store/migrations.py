@@ -116,7 +116,9 @@ _EXITS = Migration(
     ),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_JOBS_AND_LOG, _ACCOUNTS, _EXPERIENCES, _VERDICTS, _EXITS)
+_CODE = Migration("where the code of jobs comes from", ("ALTER TABLE jobs ADD COLUMN code_from TEXT",))
+
+MIGRATIONS: tuple[Migration, ...] = (_JOBS_AND_LOG, _ACCOUNTS, _EXPERIENCES, _VERDICTS, _EXITS, _CODE)
 
 NEWEST = len(MIGRATIONS)
 """The version this program reads and writes."""

@@ -39,6 +39,8 @@ class JobRow:
     spec: Mapping[str, Any]
     directory: str
     submitted_s: float
+    code_from: Mapping[str, Any] | None = None
+    """How its directory comes to nodes (``engines/nodes/package_places``); None where nothing was said."""
 
     state: State
     kind: str

@@ -49,6 +49,7 @@ jobs = sa.Table(
     sa.Column("verdict", sa.Text, nullable=False),
     sa.Column("exit", sa.JSON(none_as_null=True)),
     sa.Column("changes", sa.Integer, nullable=False),
+    sa.Column("code_from", sa.JSON(none_as_null=True)),
 )
 
 request_keys = sa.Table(

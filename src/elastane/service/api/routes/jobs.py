@@ -32,7 +32,7 @@ routes = APIRouter(route_class=GuardedRoute, tags=["jobs"])
 async def submit_job(call: Asked, submission: Submission) -> Response:
     """Store a job.  A repeated ``key`` of one user is the same job."""
     spec = _of_own_tenant(call, submission.spec)
-    submitted = await call.service.submit(call.who, spec, submission.directory, submission.key)
+    submitted = await call.service.submit(call.who, spec, submission.directory, submission.key, submission.code)
     call.target = submitted.id
     call.recorded = not submitted.repeated
     status = 200 if submitted.repeated else 201
