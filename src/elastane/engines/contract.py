@@ -151,6 +151,26 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What an engine knows of a node besides what policies see of it (``Node``)."""
+
+    incarnation: str = ""
+    """The random name of whoever runs the node now; another one means that everything on it has ended."""
+    address: str = ""
+    """Where other nodes reach it; empty for a node of the head itself."""
+    pool: str = ""
+    """The kind of machine, as whoever supplies machines calls it."""
+    accelerators: tuple[str, ...] = ()
+    """The ids of its accelerators, if it has any."""
+    unfit: str = ""
+    """Why nothing may be placed there, if so."""
+    suspect: bool = False
+    """Whether it has been silent for a while: nothing new is placed there, nothing is taken away."""
+    leaving_s: float | None = None
+    """In how many seconds it will be taken away, if that is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Examined:
     """What can be said of a command before it runs: how elastic it is and why, and what is missing, if anything."""
 
@@ -199,6 +219,10 @@ class Engine(Protocol):
 
     def known_nodes(self) -> Mapping[str, Node]:
         """Nodes there should be, whether they answer or not."""
+        ...
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        """What is known of all nodes there should be, besides what policies see of them."""
         ...
 
     def ensure(self, wanted: Wanted) -> None:

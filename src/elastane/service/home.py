@@ -54,6 +54,8 @@ class UpOptions:
     """Go back to the last good copy of the store first."""
     limits: Limits = Limits()
     jobs_as: JobsAs = JobsAs()
+    listen: str = ""
+    """Where nodes on other machines join, as ``HOST:PORT``; empty if they cannot."""
 
 
 def default_home() -> Path:

@@ -25,6 +25,7 @@ from elastane.engines.contract import (
     Cause,
     Ending,
     Examined,
+    NodeFacts,
     Over,
     Report,
     Running,
@@ -62,6 +63,8 @@ class FakeEngine:
         self._poke = asyncio.Event()
         self.starts: Counter[Attempt] = Counter()
         """How often each attempt was started; more than once is wrong."""
+        self.told: dict[str, NodeFacts] = {}
+        """What ``node_facts`` says of a node."""
 
     # What goes wrong, and what is true.
 
@@ -146,6 +149,10 @@ class FakeEngine:
     def known_nodes(self) -> Mapping[str, Node]:
         """All nodes, those that are down included."""
         return self._known
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        """Nothing in particular, but for what a test has put into ``told``."""
+        return {name: self.told.get(name, NodeFacts()) for name in self._known}
 
     def ensure(self, wanted: Wanted) -> None:
         """Start, move or end it; nothing, if it is so already."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from elastane.train.coordinator import wire
@@ -92,6 +92,8 @@ class CoordinationServer:
     """Where nodes are reached by others, as their nurseries said."""
     lease_s: float = LEASE_S
     """How long a worker may be silent; nurseries a little less."""
+    cut_off: Callable[[str], bool] = lambda _node: False
+    """Whether the way to a node is interrupted while all may be well there: who is gone has a lease to come back."""
     problem: str = ""
     """Why a nursery that was asked for cannot start workers, as it said itself."""
     _clock: AwakeClock = field(default_factory=AwakeClock)
@@ -312,18 +314,29 @@ class CoordinationServer:
             self._spawn_waiting()
 
     def _gone(self, peer: _Peer) -> None:
+        later = asyncio.get_running_loop().call_later
         if peer.role == "nursery" and self._forget_nursery(peer):
-            self._node_lost(peer.name)
+            if self.cut_off(peer.name):
+                later(self.lease_s, self._still_lost, peer.name)
+            else:
+                self._node_lost(peer.name)
         if peer.role == "worker" and self._workers.get(peer.name) is peer:
             del self._workers[peer.name]
             self._exited(peer.name)
             node = self.host.node_of(peer.name)
+            if self.cut_off(node):
+                later(self.lease_s, self._unconfirmed, peer.name)
+                return
             if node in self._met and node not in self._nurseries and not self._closing:
                 self._lost(peer.name)
             # A process that ended is announced by its nursery within milliseconds; only a lost machine is not.
             # To a supervisor that took the job over, the nursery itself may still be on its way.
             patience_s = UNCONFIRMED_S if node in self._met else RETURN_S
-            asyncio.get_running_loop().call_later(patience_s, self._unconfirmed, peer.name)
+            later(patience_s, self._unconfirmed, peer.name)
+
+    def _still_lost(self, node: str) -> None:
+        if node not in self.nurseries:
+            self._node_lost(node)
 
     def _node_lost(self, node: str) -> None:
         """Workers do not outlive their nursery; those that talk to us are heard ending."""
