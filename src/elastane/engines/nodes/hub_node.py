@@ -98,17 +98,15 @@ class RemoteNode:
         if self.line is not None:
             self.line.abort()
             self._cut()
-        before = self.file
-        changed = before is not None and before.hello.incarnation != hello.incarnation
-        if changed:
+        former = self.file.former if self.file is not None else ()
+        if self.file is not None and self.file.hello.incarnation != hello.incarnation:
             self.abort_tunnels()
-        former = before.former + (before.hello.incarnation,) if before is not None and changed else ()
-        kept = before.former if before is not None and not changed else former
+            former = (*former, self.file.hello.incarnation)
         self.line, self.session = line, secrets.token_hex(16)
         self._waiting = set(end)
         self._begun = {attempt: self._begun.get(attempt, 0) for attempt in hello.attempts}
         self._write_begun()
-        self._note(NodeFile(hello, unfit=unfit, former=kept, seen_s=time.time()))
+        self._note(NodeFile(hello, unfit=unfit, former=former, seen_s=time.time()))
         self._count_if_clean()
 
     def ended(self, attempt: str) -> None:

@@ -36,7 +36,8 @@ class NodeFile(msgspec.Struct, frozen=True):
         groups: dict[tuple[str, float], list[NodeDevice]] = {}
         for device in self.hello.devices:
             groups.setdefault((device.kind, device.memory_gb), []).append(device)
-        return tuple(max(groups.values(), key=lambda group: len(group))) if groups else ()
+        most = max(map(len, groups.values()), default=0)
+        return next((tuple(group) for group in groups.values() if len(group) == most), ())
 
     def node(self) -> Node:
         """The node as policies see it."""

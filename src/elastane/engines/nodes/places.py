@@ -60,5 +60,5 @@ def joins_at(home: Path) -> str:
 
 def address_of_head(layout: Layout) -> str:
     """Where nodes on other machines reach the head; empty while none can join."""
-    facts = read_json(layout.hub / HUB)
+    facts = read_json(layout.hub / HUB) if Lock(layout.hub_lock).held else None
     return str(facts.get("address", "")) if facts is not None else ""
