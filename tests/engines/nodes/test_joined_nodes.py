@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
-from elastane.engines.contract import Cause
+from elastane.engines.contract import Cause, Ending
+from elastane.engines.local.paths import Layout
+from elastane.engines.nodes.obligations import promised
 from elastane.train.reports.events import Stepped, WorkerLost
 from engines.nodes.cluster import Site, begun, live, site
 
@@ -53,3 +56,127 @@ def test_a_job_grows_from_the_head_to_a_joined_node_and_back(tmp_path: Path) -> 
             await finish(living, job)
 
     live(story)
+
+
+@pytest.mark.slow
+def test_training_goes_on_while_the_hub_is_killed_and_the_node_comes_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with site(tmp_path) as living:
+            far = await living.joined("far")
+            job = living.counting()
+            living.want(job, {"n0": 1, "far": 1})
+            await living.until(lambda: living.on(job) == {"n0": 1, "far": 1})
+            pids = {worker.pid for worker in living.engine.processes(job.attempt)}
+            for _ in range(2):
+                hub, joins = living.hub_pid(), far.said().count("joined")
+                assert hub is not None
+                os.kill(hub, signal.SIGKILL)
+                await living.until(lambda old=hub: living.hub_pid() not in (None, old))
+                await living.until(lambda seen=joins: far.said().count("joined") > seen)
+                seen = len(living.events(Stepped, "j1"))
+                await living.until(lambda seen=seen: len(living.events(Stepped, "j1")) > seen + 1)
+                await living.until(lambda: "far" in living.engine.nodes())
+                await living.until(lambda: living.on(job) == {"n0": 1, "far": 1})
+            assert not living.events(WorkerLost, "j1")
+            assert {worker.pid for worker in living.engine.processes(job.attempt)} == pids
+            living.want(job, {"far": 2})  # the new hub carries requests and new workers' lines as the old one did
+            await living.until(lambda: living.on(job) == {"far": 2})
+            await finish(living, job)
+
+    live(story)
+
+
+@pytest.mark.slow
+def test_a_control_plane_that_is_replaced_finds_joined_nodes_and_their_work(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with site(tmp_path) as living:
+            await living.joined("far")
+            job = living.counting()
+            living.want(job, {"far": 1})
+            await living.until(lambda: living.on(job) == {"far": 1})
+            pids = {worker.pid for worker in living.engine.processes(job.attempt)}
+            hub = living.hub_pid()
+            await living.replaced()
+            assert living.hub_pid() == hub
+            assert set(living.engine.nodes()) == {"n0", "far"}  # at once: nothing was lost
+            living.want(job, {"far": 1})
+            await living.until(lambda: living.on(job) == {"far": 1})
+            assert {worker.pid for worker in living.engine.processes(job.attempt)} == pids
+            await finish(living, job)
+
+    live(story)
+
+
+@pytest.mark.slow
+def test_all_ends_on_a_node_that_is_killed_and_survivors_train_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with site(tmp_path) as living:
+            far = await living.joined("far")
+            job = living.counting()
+            living.want(job, {"n0": 1, "far": 1})
+            await living.until(lambda: living.on(job) == {"n0": 1, "far": 1})
+            family = far.family()
+            assert len(family) >= 3  # itself, a nursery, a worker
+            first = living.engine.node_facts()["far"].incarnation
+            far.kill()
+            await living.until(lambda: "far" not in living.engine.nodes())
+            await living.until(lambda: not any(map(alive, family)))
+            await living.until(lambda: bool(living.events(WorkerLost, "j1")))
+            seen = len(living.events(Stepped, "j1"))
+            await living.until(lambda: len(living.events(Stepped, "j1")) > seen)
+            assert "far" in living.engine.known_nodes()
+            living.want(job, {"n0": 1})
+            far.start()
+            await living.until(lambda: "far" in living.engine.nodes())
+            assert living.engine.node_facts()["far"].incarnation != first
+            living.want(job, {"n0": 1, "far": 1})
+            await living.until(lambda: living.on(job) == {"n0": 1, "far": 1})
+            await finish(living, job)
+
+    live(story)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+@pytest.mark.slow
+def test_a_frozen_node_is_lost_within_its_lease_and_what_is_stale_there_ends_before_it_counts(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with site(tmp_path) as living:
+            far = await living.joined("far")
+            both, alone = living.counting(), living.launch("j2", 1, sys.executable, "-c", WAITING)
+            living.want(both, {"n0": 1, "far": 1})
+            living.want(alone, {"far": 1})
+            await living.until(lambda: living.on(both) == {"n0": 1, "far": 1} and bool(living.running(alone)))
+            stale = [w.pid for w in living.engine.processes(alone.attempt)]
+            stale += [w.pid for w in living.engine.processes(both.attempt) if w.node == "far"]
+            with far.frozen():
+                await living.until(lambda: living.engine.node_facts()["far"].suspect)
+                await living.until(lambda: "far" not in living.engine.nodes())
+                await living.until(lambda: bool(living.events(WorkerLost, "j1")))
+                seen = len(living.events(Stepped, "j1"))
+                await living.until(lambda: len(living.events(Stepped, "j1")) > seen)
+                living.want(both, {"n0": 1})
+                living.end(alone, Ending.CANCEL)
+                await living.until(lambda: living.over(alone) is not None)
+                assert "j2.1" in promised(Layout(living.home), "far")
+                living.engine.forget(alone.attempt)
+                assert all(map(alive, stale))
+            await living.until(lambda: "far" in living.engine.nodes())
+            assert not any(map(alive, stale))
+            assert promised(Layout(living.home), "far") == set()
+            living.want(both, {"n0": 1, "far": 1})
+            await living.until(lambda: living.on(both) == {"n0": 1, "far": 1})
+            await finish(living, both)
+
+    live(story)
+
+
+WAITING = "import time; print('here', flush=True); time.sleep(1000)"

@@ -100,6 +100,8 @@ class CoordinationServer:
     _workers: dict[str, _Peer] = field(default_factory=dict)
     _nurseries: dict[str, _Peer] = field(default_factory=dict)
     _returning: dict[str, _Peer] = field(default_factory=dict)
+    _left: dict[str, _Peer] = field(default_factory=dict)
+    """Of nodes and workers whose way is cut off: who left last, for whoever comes back is another one."""
     _unspawned: dict[str, list[str]] = field(default_factory=dict)
     _exits: dict[str, ExitCause] = field(default_factory=dict)
     _book: AddressBook = field(default_factory=AddressBook)
@@ -281,6 +283,7 @@ class CoordinationServer:
         return None
 
     def _admit_worker(self, hello: WorkerHello, writer: asyncio.StreamWriter) -> _Peer:
+        self._left.pop(hello.worker, None)
         peer = self._workers[hello.worker] = _Peer("worker", hello.worker, writer)
         self.perform(self.coordinator.hello(hello, self.now_s))
         for news in self._book.all():
@@ -288,6 +291,7 @@ class CoordinationServer:
         return peer
 
     def _admit_nursery(self, hello: NurseryHello, writer: asyncio.StreamWriter) -> _Peer:
+        self._left.pop(_node_key(hello.node), None)
         peer, pids = _Peer("nursery", hello.node, writer, self.now_s, hello.beats), hello.pids
         self.addresses[peer.name] = (hello.host or str(writer.get_extra_info("peername")[0]))[:255]
         for known in (self._nurseries, self._returning):
@@ -317,7 +321,8 @@ class CoordinationServer:
         later = asyncio.get_running_loop().call_later
         if peer.role == "nursery" and self._forget_nursery(peer):
             if self.cut_off(peer.name):
-                later(self.lease_s, self._still_lost, peer.name)
+                self._left[_node_key(peer.name)] = peer
+                later(self.lease_s, self._still_lost, peer)
             else:
                 self._node_lost(peer.name)
         if peer.role == "worker" and self._workers.get(peer.name) is peer:
@@ -325,7 +330,8 @@ class CoordinationServer:
             self._exited(peer.name)
             node = self.host.node_of(peer.name)
             if self.cut_off(node):
-                later(self.lease_s, self._unconfirmed, peer.name)
+                self._left[peer.name] = peer
+                later(self.lease_s, self._still_lost, peer)
                 return
             if node in self._met and node not in self._nurseries and not self._closing:
                 self._lost(peer.name)
@@ -334,9 +340,16 @@ class CoordinationServer:
             patience_s = UNCONFIRMED_S if node in self._met else RETURN_S
             later(patience_s, self._unconfirmed, peer.name)
 
-    def _still_lost(self, node: str) -> None:
-        if node not in self.nurseries:
-            self._node_lost(node)
+    def _still_lost(self, peer: _Peer) -> None:
+        """Whoever could not be heard has had its time to come back."""
+        nursery = peer.role == "nursery"
+        key = _node_key(peer.name) if nursery else peer.name
+        if self._left.get(key) is peer:
+            del self._left[key]
+            if nursery:
+                self._node_lost(peer.name)
+            else:
+                self._unconfirmed(peer.name)
 
     def _node_lost(self, node: str) -> None:
         """Workers do not outlive their nursery; those that talk to us are heard ending."""
@@ -447,3 +460,8 @@ class CoordinationServer:
             for peer in self._workers.values():
                 if peer.name != name:
                     self._write(peer, news_of(address))
+
+
+def _node_key(node: str) -> str:
+    """The name of a node where workers are named, too."""
+    return f"node {node}"
