@@ -28,6 +28,7 @@ from elastane.engines.local.paths import Layout
 from elastane.engines.local.wait_until import until
 from elastane.engines.nodes.dialler import Dialler
 from elastane.engines.nodes.hub import Hub, own_versions
+from elastane.engines.nodes.hub_node import RemoteNode
 from elastane.engines.nodes.joining import Join, admission
 from elastane.engines.nodes.messages import PROTOCOL, NodeHello
 from elastane.engines.nodes.node_file import NodeFile, read_node
@@ -145,6 +146,11 @@ class Head:
         facts = read_json(self.layout.agent(name))
         assert facts is not None
         return await ask(facts, message, FROM_AGENT, PATIENCE_S)
+
+    def remote(self, name: str) -> RemoteNode:
+        """As the hub knows it."""
+        assert self._hub is not None
+        return self._hub._nodes[name]
 
     def attempt(self, name: str) -> Path:
         """One that the head knows of."""
