@@ -30,7 +30,9 @@ class Head:
         self.nodes: list[subprocess.Popen[str]] = []
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.command(*words), timeout=PATIENCE_S, text=True, capture_output=True, **self.place)
+        return subprocess.run(
+            self.command(*words), timeout=PATIENCE_S, text=True, capture_output=True, **self.place
+        )
 
     @property
     def place(self) -> dict[str, object]:
@@ -98,7 +100,7 @@ def test_machines_join_and_leave_and_mistakes_are_told_apart(head: Head) -> None
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        address = "127.0.0.1:{}".format(taken.getsockname()[1])
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert f"--listen: {address} cannot be listened on" in refused(
             head.run("up", "-d", "--slots=1", f"--listen={address}")
         )
@@ -110,7 +112,9 @@ def test_machines_join_and_leave_and_mistakes_are_told_apart(head: Head) -> None
     wrong = Join(join.host, join.port, "0" * 32, join.fingerprint)
     assert "knows another secret" in refused(head.run(*head.words("x", str(wrong))))
     wrong = Join(join.host, join.port, join.secret, "0" * 64)
-    assert "has another certificate than the join string says" in refused(head.run(*head.words("x", str(wrong))))
+    assert "has another certificate than the join string says" in refused(
+        head.run(*head.words("x", str(wrong)))
+    )
     assert "a node's name is" in refused(head.run(*head.words("a b", str(join))))
     assert "the head has a node n0 of its own" in refused(head.run(*head.words("n0", str(join))))
 

@@ -63,7 +63,7 @@ class Far:
         self.process.wait()
 
     @contextlib.contextmanager
-    def frozen(self):  # noqa: ANN201
+    def frozen(self):
         pids = self.family()
         signal_all(pids, signal.SIGSTOP)
         try:

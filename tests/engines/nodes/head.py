@@ -41,7 +41,9 @@ class Shop:
     """The work of a node that does nothing; ``ending`` keeps ends waiting while it is not set."""
 
     def __init__(self, name: str, incarnation: str) -> None:
-        self.machine = NodeHello(PROTOCOL, name, incarnation, address="10.0.0.9", cores=4, versions=own_versions())
+        self.machine = NodeHello(
+            PROTOCOL, name, incarnation, address="10.0.0.9", cores=4, versions=own_versions()
+        )
         self.cluster = ""
         self.told: list[ToAgent] = []
         self.attempts: set[str] = set()

@@ -175,6 +175,27 @@ def test_a_node_that_says_farewell_is_forgotten_and_may_come_back(tmp_path: Path
     story(tmp_path, tell)
 
 
+def test_a_node_that_is_away_for_long_is_forgotten_once_it_has_nothing_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elastane.engines.nodes.hub._FORGET_S", 0.0)
+
+    async def tell(head: Head) -> None:
+        busy, idle = await head.joined("busy"), await head.joined("idle")
+        head.attempt("j1.1")
+        await head.ask("busy", begin("j1.1"))
+        busy.shop.ending.clear()
+        ending = asyncio.create_task(head.ask("busy", EndAttempt("j1.1")))
+        await true(lambda: EndAttempt("j1.1") in busy.shop.told)
+        await busy.end()
+        await ending
+        await idle.end()
+        await true(lambda: not head.layout.node("idle").exists())
+        assert promised(head.layout, "busy") == {"j1.1"}
+
+    story(tmp_path, tell)
+
+
 def test_names_of_the_heads_own_nodes_are_refused(tmp_path: Path) -> None:
     async def tell(head: Head) -> None:
         head.layout.node("n0").mkdir(parents=True)
@@ -184,7 +205,7 @@ def test_names_of_the_heads_own_nodes_are_refused(tmp_path: Path) -> None:
         line.send(node.shop.machine)
         refused = await line.first(TO_NODE)
         assert isinstance(refused, Refused)
-        assert refused.why == "taken"
+        assert refused.why == "own"
         line.abort()
 
     story(tmp_path, tell)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from elastane.engines.contract import Cause, Ending
+from elastane.engines.contract import Cause, Ending, Launch
 from elastane.engines.local.paths import Layout
+from elastane.engines.nodes import joined_nodes
 from elastane.engines.nodes.obligations import promised
 from elastane.train.reports.events import Stepped, WorkerLost
 from engines.nodes.cluster import Site, begun, live, site
@@ -20,7 +21,7 @@ def counts(out: Path) -> set[str]:
     return set(out.read_text().split())
 
 
-async def finish(living: Site, job) -> None:  # noqa: ANN001
+async def finish(living: Site, job: Launch) -> None:
     living.enough()
     await living.until(lambda: living.over(job) is not None)
     over = living.over(job)
@@ -79,7 +80,9 @@ def test_training_goes_on_while_the_hub_is_killed_and_the_node_comes_back(tmp_pa
                 await living.until(lambda: living.on(job) == {"n0": 1, "far": 1})
             assert not living.events(WorkerLost, "j1")
             assert {worker.pid for worker in living.engine.processes(job.attempt)} == pids
-            living.want(job, {"far": 2})  # the new hub carries requests and new workers' lines as the old one did
+            living.want(
+                job, {"far": 2}
+            )  # the new hub carries requests and new workers' lines as the old one did
             await living.until(lambda: living.on(job) == {"far": 2})
             await finish(living, job)
 
@@ -175,6 +178,22 @@ def test_a_frozen_node_is_lost_within_its_lease_and_what_is_stale_there_ends_bef
             living.want(both, {"n0": 1, "far": 1})
             await living.until(lambda: living.on(both) == {"n0": 1, "far": 1})
             await finish(living, both)
+
+    live(story)
+
+
+@pytest.mark.slow
+def test_a_frozen_hub_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joined_nodes, "_FROZEN_S", 3.0)
+
+    async def story() -> None:
+        async with site(tmp_path) as living:
+            await living.joined("far")
+            hub = living.hub_pid()
+            assert hub is not None
+            os.kill(hub, signal.SIGSTOP)
+            await living.until(lambda: living.hub_pid() not in (None, hub))
+            await living.until(lambda: "far" in living.engine.nodes())
 
     live(story)
 

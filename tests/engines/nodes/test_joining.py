@@ -31,10 +31,15 @@ def test_a_join_string_means_what_it_was_made_of(host: str, port: int, secret: s
 
 @pytest.mark.parametrize(
     "text",
-    ["", "elastane://head:1", "http://head:1/" + "0" * 32, "elastane://head/" + "0" * 32 + "?sha256=" + "0" * 64],
+    [
+        "",
+        "elastane://head:1",
+        "http://head:1/" + "0" * 32,
+        "elastane://head/" + "0" * 32 + "?sha256=" + "0" * 64,
+    ],
 )
 def test_other_texts_are_refused_with_what_to_do(text: str) -> None:
-    with pytest.raises(ElastaneError, match="elastane node secret|must be HOST:PORT"):
+    with pytest.raises(ElastaneError, match=r"elastane node secret|must be HOST:PORT"):
         Join.parse(text)
 
 
@@ -71,7 +76,9 @@ def test_secret_and_certificate_are_made_once_for_our_eyes_only(tmp_path: Path) 
 
 def test_without_openssl_it_is_said_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ElastaneError, match="without the openssl command; install openssl, or put a certificate"):
+    with pytest.raises(
+        ElastaneError, match="without the openssl command; install openssl, or put a certificate"
+    ):
         make_certificate(tmp_path)
     failing = tmp_path / "openssl"
     failing.write_text(f"#!{sys.executable}\nraise SystemExit('no entropy')\n")

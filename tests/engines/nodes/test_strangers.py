@@ -97,7 +97,11 @@ def test_nonsense_and_wrong_proofs_end_the_line(tmp_path: Path, words: bytes) ->
 def test_a_node_that_talks_nonsense_ends_its_own_line_only(tmp_path: Path) -> None:
     async def tell(head: Head) -> None:
         await head.joined("good")
-        for words in (b'{"type":"hello","protocol":1,"node":"../x","incarnation":"x"}\n', b"nonsense\n", b"{}\n"):
+        for words in (
+            b'{"type":"hello","protocol":1,"node":"../x","incarnation":"x"}\n',
+            b"nonsense\n",
+            b"{}\n",
+        ):
             lines, writer = await line.dial(head.join)
             writer.write(words)
             assert await lines.next() == b""
@@ -107,7 +111,9 @@ def test_a_node_that_talks_nonsense_ends_its_own_line_only(tmp_path: Path) -> No
         own = line.NodeLine(lines, writer)
         own.send(node.shop.machine)
         await true(lambda: head.present("far"))
-        writer.write(b'{"type":"answer","number":77,"body":{"type":"?"}}\n{"type":"ended","attempt":"../../x"}\n')
+        writer.write(
+            b'{"type":"answer","number":77,"body":{"type":"?"}}\n{"type":"ended","attempt":"../../x"}\n'
+        )
         writer.write(b'{"type":"answer","number":"x","body":3}\nnonsense\n')
         writer.write(b'{"type":"farewell"}\n')  # it is still heard
         await true(lambda: not head.layout.joined("far").exists())

@@ -62,7 +62,9 @@ def test_a_supervisor_elsewhere_than_on_loopback_is_not_reached(tmp_path: Path) 
     story(tmp_path, tell)
 
 
-def test_a_login_through_a_tunnel_proves_the_supervisors_own_port_and_bytes_arrive_whole(tmp_path: Path) -> None:
+def test_a_login_through_a_tunnel_proves_the_supervisors_own_port_and_bytes_arrive_whole(
+    tmp_path: Path,
+) -> None:
     """Both ways, a megabyte each; and the end of one side is the end of the other."""
     data = bytes(range(256)) * 4096
 

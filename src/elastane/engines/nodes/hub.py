@@ -49,6 +49,8 @@ from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader
 log = logging.getLogger("elastane")
 _LOOK_S = 0.25
 _CONNECT_S = 5.0
+_FORGET_S = 24 * 3600.0
+"""A node that was away for so long, and has nothing left to end, is not waited for any more."""
 _BIND_S, _AGAIN_S = 5.0, 0.2
 """How long the port may still be taken, by a hub that is just ending."""
 
@@ -151,12 +153,17 @@ class Hub:
             for node in list(self._nodes.values()):
                 with self._trouble.logged():
                     node.look()
+                    if node.away_s() > _FORGET_S:
+                        node.forget()
+                        del self._nodes[node.name]
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(BEAT_S)
             for node in self._nodes.values():
                 node.beat()
+            with contextlib.suppress(OSError):
+                os.utime(self._layout.hub / HUB)  # whoever started us sees that we run
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         lines = LineReader(reader)
@@ -232,7 +239,7 @@ class Hub:
             return Refused(f"this machine has {versions}: install the same version on both", "version")
         if node is None:
             if self._layout.node(name).exists():
-                return Refused(f"the head has a node {name} of its own; choose another --name", "taken")
+                return Refused(f"the head has a node {name} of its own; choose another --name", "own")
             return None
         if node.file is None or node.file.hello.incarnation == hello.incarnation:
             return None

@@ -36,7 +36,7 @@ from elastane.engines.local.paths import Layout
 from elastane.engines.nodes.line import NodeLine
 from elastane.engines.nodes.messages import NodeHello, Request
 from elastane.engines.nodes.node_file import NodeFile, read_node, write_node
-from elastane.engines.nodes.obligations import fulfilled, promise
+from elastane.engines.nodes.obligations import fulfilled, promise, promised
 from elastane.engines.nodes.tunnels import ENDPOINT
 from elastane.train.coordinator import wire
 from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, admit
@@ -77,7 +77,8 @@ class RemoteNode:
         self._begun = {str(attempt): int(port) for attempt, port in known.items()}
         self._server = await asyncio.start_server(self._serve, _LOOPBACK, 0, limit=BUFFER_BYTES)
         if self.file is not None:
-            self._note(msgspec.structs.replace(self.file, present=False, suspect=False))
+            seen_s = time.time() if self.file.present else self.file.seen_s
+            self._note(msgspec.structs.replace(self.file, present=False, suspect=False, seen_s=seen_s))
 
     def close(self) -> None:
         """Listen no longer, and forget whoever asks."""
@@ -142,6 +143,12 @@ class RemoteNode:
             suspect = self.line.silent_s() > SUSPECT_S
             if suspect != self.file.suspect:
                 self._note(msgspec.structs.replace(self.file, suspect=suspect))
+
+    def away_s(self) -> float:
+        """How long it has been away; 0 while it is there, or has something to end when it comes back."""
+        if self.line is not None or self.file is None or promised(self._layout, self.name):
+            return 0.0
+        return time.time() - self.file.seen_s
 
     def may_reach(self, port: int) -> bool:
         """Whether a supervisor's port belongs to an attempt that was begun there."""

@@ -24,7 +24,7 @@ from elastane.engines.local.wait_until import until
 from elastane.engines.nodes.node_file import NodeFile, read_node
 from elastane.engines.nodes.places import HUB, parse_address, written
 from elastane.errors import ElastaneError
-from elastane.train.coordinator.leases import LEASE_S
+from elastane.train.coordinator.leases import LEASE_S, AwakeClock
 from elastane.train.coordinator.login_reader import LineReader
 
 log = logging.getLogger("elastane")
@@ -32,6 +32,8 @@ _BEGIN_S = 90.0
 """How long a hub may take to listen, the making of its certificate included."""
 _AGAIN_S = 0.5
 _STOP_S = 10.0
+_FROZEN_S = 2 * LEASE_S
+"""A hub that has not run for so long is killed: nothing else brings its nodes back."""
 _SHUTDOWN_S = 20.0
 _LOG = "hub.log"
 
@@ -112,6 +114,8 @@ class JoinedNodes:
         self._known: dict[str, _Known] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._on = False
+        self._clock = AwakeClock()
+        self._hub_stamp, self._hub_seen_s = 0, 0.0
         self._started_s = -_AGAIN_S
 
     async def open(self) -> None:
@@ -183,10 +187,24 @@ class JoinedNodes:
             self._drop(name)
         for known in self._known.values():
             known.watch.look()
+        self._look_at_hub()
+
+    def _look_at_hub(self) -> None:
+        """One that has ended is started again, one that does not move is killed first."""
+        if self._frozen() and kill_holders(self._layout.hub_lock):
+            log.warning("the hub did not run for %g s and was killed", _FROZEN_S)
         now_s = asyncio.get_running_loop().time()
         if self._listen and now_s - self._started_s > _AGAIN_S and not self._runs():
             log.warning("the hub has ended; it is started again")
             self._start()
+
+    def _frozen(self) -> bool:
+        """Whether the hub holds its lock, and has done nothing for long while we were awake."""
+        now_s, path = self._clock.now_s(), self._layout.hub / HUB
+        stamp = path.stat().st_mtime_ns if path.exists() else 0
+        if stamp != self._hub_stamp or not Lock(self._layout.hub_lock).held:
+            self._hub_stamp, self._hub_seen_s = stamp, now_s
+        return now_s - self._hub_seen_s > _FROZEN_S
 
     def _runs(self) -> bool:
         """A hub there is, or one that has not come to its lock yet."""

@@ -100,7 +100,8 @@ class Opened(Message, frozen=True, tag="opened"):
     """What follows are the bytes of whoever listens at the port."""
 
 
-Why = Literal["version", "taken", "superseded", "unknown"]
+Why = Literal["version", "own", "taken", "superseded", "unknown"]
+"""Only that a name is taken may change soon by itself."""
 
 
 class Refused(Message, frozen=True, tag="refused"):
