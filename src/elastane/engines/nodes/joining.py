@@ -1,8 +1,8 @@
 """Says how a node comes to trust the hub and the hub a node: the join string.
 
 ``elastane://HOST:PORT/SECRET?sha256=FINGERPRINT``: the secret admits nodes and is never sent (``login``); the
-fingerprint is that of the hub's own certificate, so nobody else has to vouch for it.  Certificate and key are made once,
-by the ``openssl`` command; a pair that somebody has put there beforehand is used as it is.
+fingerprint is that of the hub's own certificate, so nobody else has to vouch for it.  Certificate and key are made
+once, by the ``openssl`` command; a pair that somebody has put there beforehand is used as it is.
 """
 
 from __future__ import annotations
