@@ -132,6 +132,7 @@ class Head:
     async def joined(self, name: str, incarnation: str = "first", **options: Any) -> Node:
         node = self.node(name, incarnation, **options).dial()
         await true(lambda: self.present(name) and self.file(name).hello.incarnation == incarnation)
+        await true(lambda: bool(node.dialler.session))
         return node
 
     def file(self, name: str) -> NodeFile:

@@ -81,7 +81,8 @@ class RemoteNode:
             self._note(msgspec.structs.replace(self.file, present=False, suspect=False, seen_s=seen_s))
 
     def close(self) -> None:
-        """Listen no longer, and forget whoever asks."""
+        """Listen no longer, and forget whoever asks; how the node is, the next hub will see."""
+        self.line = None
         if self._server is not None:
             self._server.close()
         self._cut()
