@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -30,8 +30,9 @@ __all__ = ["Far", "Site", "live", "site"]
 class Far:
     """One node in a process of its own."""
 
-    def __init__(self, site: Site, name: str, *options: str) -> None:
-        self.site, self.name, self.options = site, name, options
+    def __init__(self, site: Site, name: str, *options: str, enter: Sequence[str] = ()) -> None:
+        """``enter``: how to get to the host where it runs."""
+        self.site, self.name, self.options, self.enter = site, name, options, enter
         self.scratch = site.home / "far" / name
         self.log = site.home / f"{name}.log"
         self.process = self.start()
@@ -40,7 +41,7 @@ class Far:
         words = ["node", join_string(self.site.home), f"--name={self.name}", f"--scratch={self.scratch}"]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "elastane", *words, *self.options],
+                [*self.enter, sys.executable, "-m", "elastane", *words, *self.options],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -63,7 +64,7 @@ class Far:
         self.process.wait()
 
     @contextlib.contextmanager
-    def frozen(self):
+    def frozen(self) -> Iterator[list[int]]:
         pids = self.family()
         signal_all(pids, signal.SIGSTOP)
         try:
@@ -119,9 +120,9 @@ def head(home: Path, listen: str = LISTEN) -> LocalEngine:
 
 
 @asynccontextmanager
-async def site(home: Path) -> AsyncIterator[Site]:
+async def site(home: Path, listen: str = LISTEN) -> AsyncIterator[Site]:
     """A head that is ended, with everything in it and around it, when the block ends."""
-    living = Site(home, head(home))
+    living = Site(home, head(home, listen))
     await living.engine.open()
     try:
         yield living

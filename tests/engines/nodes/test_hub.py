@@ -161,7 +161,7 @@ def test_a_silent_node_is_suspect_and_then_lost(tmp_path: Path, monkeypatch: pyt
         assert await head.ask("far", AskAgent()) is None
         line.abort()
 
-    story(tmp_path, tell, lease_s=2.0)
+    story(tmp_path, tell, lease_s=4.0)
 
 
 def test_a_node_that_says_farewell_is_forgotten_and_may_come_back(tmp_path: Path) -> None:

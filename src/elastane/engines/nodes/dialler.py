@@ -16,7 +16,7 @@ import msgspec
 from elastane.engines.local.agent_messages import TO_AGENT, FromAgent, NotUnderstood, ToAgent
 from elastane.engines.local.survive_errors import Trouble
 from elastane.engines.nodes.joining import Join
-from elastane.engines.nodes.line import JoinError, NodeLine, WrongHubError, dial
+from elastane.engines.nodes.line import BrokenLineError, JoinError, NodeLine, WrongHubError, dial
 from elastane.engines.nodes.messages import (
     TO_NODE,
     Answer,
@@ -33,7 +33,8 @@ ORPHAN_S = 900.0
 _SHORTEST_S, _LONGEST_S = 0.2, 2.0
 _TAKEN_S = 12.0
 """How long a name may be taken: a process that was killed a moment ago may still count as there."""
-_AGAIN_S = 1.0
+_BROKEN_S = 15.0
+"""How long lines to a hub may break one after the other before that counts as a failure to join."""
 _LOOK_S = 0.25
 
 
@@ -104,7 +105,8 @@ class Dialler:
                     if error.why == "superseded" or not (self._joined or patient):
                         raise
                 except JoinError as error:
-                    if not self._joined:
+                    broken = isinstance(error, BrokenLineError) and self._clock.now_s() - begun_s < _BROKEN_S
+                    if not self._joined and not broken:
                         raise
                     if isinstance(error, WrongHubError):
                         self._say(f"{error}; it is dialled again")

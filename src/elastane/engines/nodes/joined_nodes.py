@@ -124,6 +124,12 @@ class JoinedNodes:
         Raises:
             ElastaneError: it cannot listen there.
         """
+        for name in self._own:
+            if self._layout.joined(name).exists():
+                raise ElastaneError(
+                    f"another machine has joined as node {name}, which is a name of this machine's own; "
+                    "end it, and have it join with another --name"
+                )
         lock = Lock(self._layout.hub_lock)
         self._on = bool(self._listen) or lock.held
         if not self._listen:

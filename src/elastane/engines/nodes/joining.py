@@ -13,6 +13,7 @@ import secrets
 import ssl
 import subprocess
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from elastane.engines.local.json_files import read_json, write_json
@@ -106,6 +107,7 @@ def make_certificate(folder: Path) -> None:
     certificate.replace(folder / CERTIFICATE)
 
 
+@cache
 def client_context() -> ssl.SSLContext:
     """For the side that dials: whoever is there is known by the fingerprint, not by a name or an authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

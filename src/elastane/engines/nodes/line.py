@@ -7,7 +7,9 @@ while they do not run themselves (``leases``).  Certificates are compared by fin
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
+import socket
 from collections.abc import AsyncIterator
 
 from elastane.engines.nodes.joining import Join, client_context
@@ -25,12 +27,17 @@ HANDSHAKE_S = LOGIN_S = STRANGER_S / 2
 """A stranger has so long for TLS, and as long again to prove that it knows the secret."""
 _DIAL_S = 10.0
 _LOOK_S = 0.25
+_NOBODY = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL})
 _NO_PORT = 0
 """What proofs name as the port: there may be forwarding in between, and the certificate says who is there."""
 
 
 class JoinError(ElastaneError):
     """The hub cannot be reached, or is not the one that was meant."""
+
+
+class BrokenLineError(JoinError):
+    """Somebody is there, but the line broke, or took too long, before it was known who."""
 
 
 class WrongHubError(JoinError):
@@ -138,9 +145,15 @@ async def dial(join: Join) -> tuple[LineReader, asyncio.StreamWriter]:
     except (OSError, ValueError) as error:  # TimeoutError is an OSError
         _drop(writer)
         why = getattr(error, "strerror", None) or str(error) or f"no answer within {_DIAL_S:g} s"
-        raise JoinError(
+        kind = JoinError if writer is None and _nobody(error) else BrokenLineError
+        raise kind(
             f"{at} cannot be reached ({why}); is 'elastane up --listen' running there, and the port open?"
         ) from error
+
+
+def _nobody(error: Exception) -> bool:
+    """Whether it is certain that nobody listens there, or that there is no such place."""
+    return isinstance(error, socket.gaierror) or getattr(error, "errno", None) in _NOBODY
 
 
 def check_certificate(writer: asyncio.StreamWriter, join: Join) -> None:
