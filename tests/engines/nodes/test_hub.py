@@ -8,13 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from elastane.engines.local.agent_client import end_nurseries
 from elastane.engines.local.agent_messages import AgentStatus, AskAgent, EndAttempt, Ok, ShutDown, Watch
 from elastane.engines.local.json_files import read_json
 from elastane.engines.nodes.dialler import RefusedError
 from elastane.engines.nodes.hub import misfit
 from elastane.engines.nodes.line import NodeLine, WrongHubError, dial
 from elastane.engines.nodes.messages import TO_NODE, NodeHello, Refused, Welcome
-from elastane.engines.nodes.obligations import promised
+from elastane.engines.nodes.obligations import promise, promised
 from engines.nodes.head import Head, begin, story, true
 
 
@@ -59,6 +60,40 @@ def test_an_attempt_that_ends_while_its_node_is_away_ends_there_before_the_node_
         await true(lambda: head.present("far"))
         assert again.shop.attempts == {"j3.1"}
         assert promised(head.layout, "far") == set()
+
+    story(tmp_path, tell)
+
+
+def test_an_attempt_that_ends_while_there_is_no_hub_ends_on_its_node_all_the_same(tmp_path: Path) -> None:
+    async def tell(head: Head) -> None:
+        node = await head.joined("far")
+        head.attempt("j1.1")
+        await head.ask("far", begin("j1.1"))
+        await head.stop()
+        await end_nurseries(head.layout, "j1.1", ["far", "n0"])
+        await end_nurseries(head.layout, "j2.1", ["far", "n0"])  # it was never there
+        assert promised(head.layout, "far") == {"j1.1"}
+        assert node.shop.attempts == {"j1.1"}
+        await node.end()
+        await head.start()
+        again = head.node("far")
+        again.shop.attempts = {"j1.1"}
+        again.dial()
+        await true(lambda: head.present("far"))
+        assert not again.shop.attempts
+
+    story(tmp_path, tell)
+
+
+def test_an_attempt_that_begins_again_is_not_ended_by_an_older_promise(tmp_path: Path) -> None:
+    async def tell(head: Head) -> None:
+        node = await head.joined("far")
+        head.attempt("j1.1")
+        await head.ask("far", begin("j1.1"))
+        promise(head.layout, "far", "j1.1")
+        await head.ask("far", begin("j1.1"))
+        assert promised(head.layout, "far") == set()
+        assert node.shop.attempts == {"j1.1"}
 
     story(tmp_path, tell)
 

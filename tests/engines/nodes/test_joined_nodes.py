@@ -60,6 +60,32 @@ def test_a_job_grows_from_the_head_to_a_joined_node_and_back(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_a_gang_over_the_head_and_a_joined_node_meets_and_its_exit_code_is_told(tmp_path: Path) -> None:
+    names = '("RANK", "WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")'
+    words = (
+        f"import os, time; v = [os.environ[k] for k in {names}]; print(*v, flush=True); open(v[0], 'w').close()\n"
+        "while v[0] == '1' and not os.path.exists('0'): time.sleep(0.01)\n"  # a failed gang ends at once
+        "raise SystemExit(3 * int(v[0]))"
+    )
+
+    async def story() -> None:
+        async with site(tmp_path) as living:
+            far = await living.joined("far")
+            job = living.launch("j1", 1, sys.executable, "-c", words)
+            living.want(job, {"n0": 1, "far": 1})
+            await living.until(lambda: living.over(job) is not None)
+            over = living.over(job)
+            assert over is not None
+            assert (over.cause, over.code) == (Cause.FAILED, 3)
+            logs = [home / "jobs/j1/run/logs" for home in (tmp_path, far.scratch)]
+            said = sorted(path.read_text().strip() for folder in logs for path in folder.glob("w*.log"))
+            assert said == ["0 2 0 127.0.0.1", "1 2 1 127.0.0.1"]
+            assert begun(living, "far") == {}
+
+    live(story)
+
+
+@pytest.mark.slow
 def test_training_goes_on_while_the_hub_is_killed_and_the_node_comes_back(tmp_path: Path) -> None:
     async def story() -> None:
         async with site(tmp_path) as living:
