@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from elastane.train.coordinator.login_reader import LineReader
 log = logging.getLogger("elastane")
 _BEGIN_S = 90.0
 """How long a hub may take to listen, the making of its certificate included."""
+_TAKE_UP_S = 10.0
+"""How long nodes that were there may take to be there for a new control plane."""
 _AGAIN_S = 0.5
 _STOP_S = 10.0
 _FROZEN_S = 2 * LEASE_S
@@ -155,7 +158,7 @@ class JoinedNodes:
             self.look()
             return all(name in self._known and self._known[name].watch.alive for name in expected)
 
-        await until(there, LEASE_S)
+        await until(there, _TAKE_UP_S)
 
     def _listens(self) -> bool:
         facts = read_json(self._layout.hub / HUB) or {}
@@ -228,10 +231,15 @@ class JoinedNodes:
         if file is None:
             return
         if known is None:
-            watch = JoinedWatch(self._layout, name, self._changed, (), self._wanted)
+            watch = JoinedWatch(self._layout, name, partial(self._news_of, name), (), self._wanted)
             self._known[name] = _Known(file, stamp, watch, asyncio.create_task(watch.run()))
         else:
             known.file, known.stamp = file, stamp
+        self._changed()
+
+    def _news_of(self, name: str) -> None:
+        """A node came or went: what is known of it is read at once, so that all that we say of it fits together."""
+        self._look_at(name)
         self._changed()
 
     def _drop(self, name: str) -> None:
