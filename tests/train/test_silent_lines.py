@@ -117,6 +117,9 @@ class Far:
     def lost(self, node: str) -> None:
         raise AssertionError(node)
 
+    def cut_off(self, node: str) -> bool:
+        return False
+
     def problem(self) -> str:
         return ""
 

@@ -11,7 +11,20 @@ import typer
 from typer.core import TyperGroup
 
 from elastane import __version__
-from elastane.cli import bench, bench_gpu, demo, doctor, live, policies, predict, replay, sim, train, up_down
+from elastane.cli import (
+    bench,
+    bench_gpu,
+    demo,
+    doctor,
+    live,
+    node,
+    policies,
+    predict,
+    replay,
+    sim,
+    train,
+    up_down,
+)
 from elastane.cli.live import terminal
 from elastane.cli.plain_help import make_plain
 from elastane.errors import ElastaneError
@@ -53,6 +66,7 @@ app.add_typer(predict.app, name="predict")
 app.command("doctor", help=doctor.HELP)(doctor.command)
 app.command("up", help=up_down.UP_HELP)(up_down.up)
 app.command("down", help=up_down.DOWN_HELP)(up_down.down)
+app.command("node", help=node.HELP)(node.command)
 live.register(app)
 app.command("replay", help=replay.HELP)(replay.command)
 

@@ -34,6 +34,11 @@ def up(
     tls_cert: Path = typer.Option(None, help="Certificate (PEM) for HTTPS."),
     tls_key: Path = typer.Option(None, help="Its private key."),
     insecure: bool = typer.Option(False, "--insecure", help="Listen on any address without TLS."),
+    listen: str = typer.Option(
+        "",
+        metavar="HOST:PORT",
+        help="Let other machines join here; see 'elastane node' [default: nobody joins].",
+    ),
     jobs_as: str = typer.Option(
         None,
         envvar="ELASTANE_JOBS_AS",
@@ -56,12 +61,15 @@ def up(
 ) -> None:
     """Starts the live system on this machine."""
     from elastane.engines.local.job_users import JobsAs
+    from elastane.engines.nodes.places import joins_at, parse_address
     from elastane.kit.storage_urls import checked
     from elastane.policies.registry import make_policy
     from elastane.service.home import TOKEN, UpOptions, check_reach, default_home, start_detached
     from elastane.service.limits import Limits
 
     make_policy(policy)
+    if listen:
+        parse_address(listen, "--listen")
     place = (home or default_home()).absolute()
     options = UpOptions(
         place,
@@ -79,17 +87,22 @@ def up(
         limits=Limits(max_tokens, max_pending),
         jobs_as=JobsAs.chosen(jobs_as, tenant_user or ()),
         checkpoints=checked(checkpoints, "--checkpoints") if checkpoints else "",
+        listen=listen,
     )
     check_reach(options)
 
     def started(url: str, warnings: Sequence[str]) -> None:
         if as_json:
-            typer.echo(json.dumps({"url": url, "home": str(place), "token": str(place / TOKEN)}))
+            joining = {"joins": joins_at(place)} if listen else {}
+            told = {"url": url, "home": str(place), "token": str(place / TOKEN), **joining}
+            typer.echo(json.dumps(told))
             return
         typer.echo(f"Elastane is up: {url}")
         for warning in warnings:
             typer.echo(f"note: {warning}")
         typer.echo(f"token: {place / TOKEN}")
+        if listen and (joins := joins_at(place)):
+            typer.echo(f"nodes join at {joins}; 'elastane node secret' prints what to type there")
         typer.echo("next: elastane submit -- python train.py")
 
     if detach:
@@ -130,6 +143,7 @@ def _again(options: UpOptions) -> list[str]:
     words += [f"--jobs-as={options.jobs_as.who}"]
     words += [f"--tenant-user={tenant}={user}" for tenant, user in options.jobs_as.mapped.items()]
     words += [f"--checkpoints={options.checkpoints}"] if options.checkpoints else []
+    words += [f"--listen={options.listen}"] if options.listen else []
     words += ["--insecure"] if options.insecure else []
     return [*words, "--restore"] if options.restore else words
 

@@ -82,7 +82,7 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
             pending_per_tenant=options.limits.pending_per_tenant,
         ),
         store,
-        LocalEngine(home, division.nodes, division.devices, options.jobs_as),
+        LocalEngine(home, division.nodes, division.devices, options.jobs_as, options.listen),
     )
     ending: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _on_signals(ending)

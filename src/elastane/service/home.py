@@ -56,6 +56,8 @@ class UpOptions:
     jobs_as: JobsAs = JobsAs()
     checkpoints: str = ""
     """The place beneath which jobs save that name none themselves; empty: each in its own folder."""
+    listen: str = ""
+    """Where nodes on other machines join, as ``HOST:PORT``; empty if they cannot."""
 
 
 def default_home() -> Path:

@@ -36,6 +36,9 @@ class Elsewhere:
     def lost(self, node: str) -> None:
         """Nobody here falls silent."""
 
+    def cut_off(self, node: str) -> bool:
+        return False
+
     def problem(self) -> str:
         return ""
 
@@ -86,6 +89,9 @@ class Stranger:
 
     def lost(self, node: str) -> None:
         """Nobody here falls silent."""
+
+    def cut_off(self, node: str) -> bool:
+        return False
 
     def problem(self) -> str:
         return "its host is broken" if self._failed else ""

@@ -117,6 +117,20 @@ class Agent:
         """Leave, and take everything along."""
         self._over.set()
 
+    @property
+    def name(self) -> str:
+        """The random name of this agent, which the next one on its node does not have: its incarnation."""
+        return self._name
+
+    @property
+    def attempts(self) -> list[str]:
+        """The attempts that have a nursery here."""
+        return list(self._nurseries)
+
+    async def answer(self, message: ToAgent) -> FromAgent:
+        """What a request on the agent's own line would be answered."""
+        return await self._answer_in_turn(message)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         lines = LineReader(reader)
         wire.watch_transport(writer)

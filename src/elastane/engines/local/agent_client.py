@@ -32,8 +32,11 @@ from elastane.engines.local.lock_holders import kill_holders
 from elastane.engines.local.paths import Layout
 from elastane.engines.local.survive_errors import Trouble
 from elastane.engines.local.untrusted_files import UNREADABLE
+from elastane.engines.nodes.obligations import is_joined, promise
+from elastane.engines.nodes.places import address_of_head
 from elastane.train.coordinator import wire
 from elastane.train.coordinator.device_locks import NODE_DEVICES, lock_of
+from elastane.train.coordinator.forkserver import HOST
 from elastane.train.coordinator.job_user import Identity
 from elastane.train.coordinator.leases import LEASE_S, AwakeClock
 from elastane.train.coordinator.login import ImpostorError
@@ -95,8 +98,8 @@ async def end_nurseries(layout: Layout, attempt: str, nodes: Iterable[str]) -> N
     """
     for node in nodes:
         facts = read_json(layout.agent(node))
-        if facts is not None:
-            await _end(facts, attempt)
+        if (facts is None or not await _end(facts, attempt)) and is_joined(layout, node):
+            promise(layout, node, attempt)  # the hub is away: the next one finds it written
 
 
 async def _end(facts: Mapping[str, Any], attempt: str) -> bool:
@@ -143,7 +146,7 @@ class AgentNurseries:
         if facts is not None and await self._ended_silent(node, facts):
             message = BeginNursery(
                 attempt=self._attempt,
-                environment=parentage.environment(node),
+                environment={**parentage.environment(node), **self._way(node)},
                 log=str(self._log),
                 cold=parentage.cold,
                 python=parentage.python,
@@ -153,6 +156,11 @@ class AgentNurseries:
             if parentage.python and node not in self._watched:
                 self._watched.add(node)
                 await self._watch(facts)
+
+    def _way(self, node: str) -> dict[str, str]:
+        """Where nodes on other machines reach one of ours; theirs say it themselves."""
+        address = "" if is_joined(self._layout, node) else address_of_head(self._layout)
+        return {HOST: address} if address else {}
 
     async def _watch(self, facts: Mapping[str, Any]) -> None:
         """Ask its agent for a while: an interpreter that cannot import us cannot tell us so itself."""
@@ -174,6 +182,10 @@ class AgentNurseries:
         if node in self._silent and await _end(facts, self._attempt):
             self._silent.discard(node)
         return node not in self._silent
+
+    def cut_off(self, node: str) -> bool:
+        """Whether a node on another machine cannot be heard because the hub, not the node, is gone."""
+        return is_joined(self._layout, node) and not Lock(self._layout.hub_lock).held
 
     def problem(self) -> str:
         """What an agent said; agents that are gone come back, so there is hope."""

@@ -35,7 +35,9 @@ from elastane.engines.local.marked_processes import Mark, kill_marked
 from elastane.engines.local.paths import Layout
 from elastane.engines.local.process_containment import end_everything
 from elastane.engines.local.supervisor_pool import Supervisors
+from elastane.engines.local.survive_errors import Trouble
 from elastane.engines.local.upgrade_home import take_up
+from elastane.engines.nodes.joined_nodes import JoinedNodes
 from elastane.errors import ElastaneError
 from elastane.jobs.parts import Interpreter
 
@@ -45,7 +47,7 @@ _END_S = 15.0
 
 
 class LocalEngine:
-    """Nodes and attempts on this machine."""
+    """Attempts of this machine on its own nodes, and on those of other machines that have joined."""
 
     def __init__(
         self,
@@ -53,8 +55,12 @@ class LocalEngine:
         nodes: Mapping[str, Node],
         devices: Mapping[str, Sequence[str]] | None = None,
         jobs_as: JobsAs | None = None,
+        listen: str = "",
     ) -> None:
-        """``devices`` are the names of the accelerators of each node that has any."""
+        """``devices`` are the names of the accelerators of each node that has any.
+
+        ``listen`` is where nodes on other machines join, as ``HOST:PORT``; empty if they cannot.
+        """
         self._jobs_as = jobs_as or JobsAs()
         numbers = devices or {}
         self._facts = {name: _facts(name, numbers.get(name, ())) for name in nodes}
@@ -65,11 +71,14 @@ class LocalEngine:
             name: AgentWatch(self._layout, name, self._news.set, numbers.get(name, ()), self._wants)
             for name in nodes
         }
+        self._joined = JoinedNodes(self._layout, listen, self._news.set, self._wants, self._nodes)
+        self._devices = numbers
         self._tenders: dict[Attempt, Tender] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._reports: list[Report] = []
         self._limits_memory = False
         self._examiner, self._aside = Examiner(), Aside()
+        self._trouble = Trouble("nodes on other machines cannot be looked after")
         self._supervisors = Supervisors(home, lambda s, do: asyncio.get_running_loop().call_later(s, do))
 
     async def examine(
@@ -93,6 +102,7 @@ class LocalEngine:
         """Start agents where there are none, and wait for them."""
         take_up(self._layout)
         self._limits_memory = limits_memory(cgroups_of(self._layout.home))
+        await self._joined.open()  # first what can fail because of what is asked for
         self._supervisors.keep_one_ready()
         for name, watch in self._watches.items():
             self._tasks[name] = asyncio.create_task(watch.run())
@@ -107,6 +117,8 @@ class LocalEngine:
             await asyncio.sleep(_LISTEN_S)
             for watch in self._watches.values():
                 watch.look()
+            with self._trouble.logged():
+                self._joined.look()
 
     def _wants(self, node: str, attempt: str) -> bool:
         tenders = [t for t in self._tenders.values() if str(t.attempt) == attempt and not t.over]
@@ -123,6 +135,7 @@ class LocalEngine:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         self._supervisors.close()
+        await self._joined.close(leave_running=leave_running)
         if not leave_running:
             await asyncio.gather(*(watch.shut_down() for watch in self._watches.values()))
             kill_marked(self._layout.home, lambda _: True)
@@ -136,15 +149,20 @@ class LocalEngine:
 
     def nodes(self) -> Mapping[str, Node]:
         """Nodes whose agent answers."""
-        return {name: node for name, node in self._nodes.items() if self._watches[name].alive}
+        own = {name: node for name, node in self._nodes.items() if self._watches[name].alive}
+        return {**own, **self._joined.answering()}
 
     def known_nodes(self) -> Mapping[str, Node]:
-        """All of this machine's."""
-        return self._nodes
+        """All of this machine's, and all that have joined."""
+        return {**self._nodes, **self._joined.known()}
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
-        """They never change: a node's agent is started again under its name, and its attempts look after themselves."""
-        return self._facts
+        """What is known of all nodes besides."""
+        return {**self._facts, **self._joined.facts()}
+
+    def listening(self) -> str:
+        """Where nodes on other machines join, as ``HOST:PORT``; empty if they cannot."""
+        return self._joined.listening()
 
     def pools(self) -> Mapping[str, Pool]:
         """Returns none: this machine is what it is."""
@@ -201,7 +219,11 @@ class LocalEngine:
         return {
             "engine": "local",
             "limits_memory": self._limits_memory,
-            "agents": {name: {"alive": w.alive, "pid": w.pid} for name, w in self._watches.items()},
+            "elsewhere": len(self._joined.known()),
+            "agents": {
+                **{name: {"alive": w.alive, "pid": w.pid} for name, w in self._watches.items()},
+                **self._joined.agents(),
+            },
         }
 
 

@@ -39,6 +39,28 @@ class Layout:
         """Held by the agent of a node as long as it lives."""
         return self.node(name) / LOCK
 
+    def joined(self, name: str) -> Path:
+        """What a node on another machine said of itself; written by the hub, and only for such nodes."""
+        return self.node(name) / "node.json"
+
+    def begun(self, name: str) -> Path:
+        """The attempts that were begun on a joined node and have not been ended, each with its supervisor's port."""
+        return self.node(name) / "begun.json"
+
+    def obligations(self, name: str) -> Path:
+        """The folder of promises to end attempts on a joined node: a file for each, until that is done."""
+        return self.node(name) / "obligations"
+
+    @property
+    def hub(self) -> Path:
+        """The folder of the process that nodes on other machines dial."""
+        return self.home / "hub"
+
+    @property
+    def hub_lock(self) -> Path:
+        """Held by the hub as long as it lives."""
+        return self.hub / LOCK
+
     def devices(self, node: str) -> Path:
         """The locks of a node's accelerators, which jobs take: they may enter, not write."""
         return self.home / "devices" / node

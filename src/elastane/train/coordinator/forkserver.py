@@ -39,6 +39,7 @@ from elastane.train.coordinator.messages import (
     StopNursery,
     ToNursery,
 )
+from elastane.train.coordinator.relocation import Relocation, port_there
 from elastane.train.coordinator.snapshot_memory import offer
 from elastane.train.coordinator.wire import Connection, address
 
@@ -89,10 +90,14 @@ def report(problem: str) -> None:
     """Tell the coordinator that no worker can be started here."""
     print(f"elastane: error: {problem}", file=sys.stderr)  # noqa: T201
     with contextlib.suppress(OSError):
-        connection = connect(*address(os.environ[ENDPOINT]), "nursery", os.environ[TOKEN])
+        connection = _call(address(os.environ[ENDPOINT]), os.environ[TOKEN])
         node = os.environ.get(NODE, "local")
         connection.send(NurseryHello(node, problem=problem))
         connection.close()
+
+
+def _call(endpoint: tuple[str, int], token: str) -> Connection:
+    return connect(*endpoint, "nursery", token, known_as=port_there(os.environ, endpoint[1]))
 
 
 class Nursery:
@@ -104,6 +109,7 @@ class Nursery:
         self._endpoint = address(os.environ[ENDPOINT])
         self._token = os.environ[TOKEN]
         self._node = os.environ.get(NODE, "local")
+        self._relocation = Relocation.of(os.environ)
         self._children: dict[int, str] = {}
         self._notes: dict[int, int] = {}
         """By process, the end of a pipe from which its exit note is read."""
@@ -133,7 +139,7 @@ class Nursery:
 
     def _connect(self) -> bool:
         try:
-            self._connection = connect(*self._endpoint, "nursery", self._token)
+            self._connection = _call(self._endpoint, self._token)
             # Workers inherit it: their groups must not depend on what a host name resolves to.
             os.environ[HOST] = os.environ.get(HOST) or self._connection.own_address
             pids = {name: pid for pid, name in self._children.items()}
@@ -199,7 +205,7 @@ class Nursery:
         """Whether to go on after that."""
         match message:
             case Spawn(order):
-                pid = self._start(order)
+                pid = self._start(self._relocation.order(order))
                 self._children[pid] = order.worker
                 self._tell(Started(order.worker, pid))
             case SendSignal(worker, number):

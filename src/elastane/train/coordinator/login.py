@@ -129,14 +129,18 @@ def short_line(line: socket.socket, timeout_s: float) -> bytes:
     return data
 
 
-def connect(host: str, port: int, role: str, token: str, timeout_s: float = LOGIN_S) -> Connection:
+def connect(
+    host: str, port: int, role: str, token: str, timeout_s: float = LOGIN_S, known_as: int = 0
+) -> Connection:
     """A connection to somebody who has proved to know the token, as we have.
+
+    ``known_as`` is the port that is called in the end, where a tunnel begins at ``port``.
 
     Raises:
         OSError: nobody is there, or somebody else (``ImpostorError``).
     """
     connection = Connection(host, port, timeout_s)
-    login = ClientLogin(role, token, port)
+    login = ClientLogin(role, token, known_as or port)
     try:
         connection.line.sendall(login.first())
         connection.line.sendall(login.answer(short_line(connection.line, timeout_s)))

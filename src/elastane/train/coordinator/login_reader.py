@@ -67,6 +67,18 @@ class LineReader:
         """
         return await self._line(MAX_LINE)
 
+    @property
+    def stream(self) -> asyncio.StreamReader:
+        """Where the lines come from."""
+        return self._reader
+
+    def rest(self) -> bytes:
+        """What has been read beyond the last line; for a connection that carries no lines any more."""
+        rest = bytes(self._pending)
+        self._pending.clear()
+        self._searched = 0
+        return rest
+
     async def _line(self, longest: int) -> bytes:
         while (end := self._pending.find(b"\n", self._searched)) < 0:
             self._searched = len(self._pending)

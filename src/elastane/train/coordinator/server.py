@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from elastane.train.coordinator import wire
@@ -92,12 +92,16 @@ class CoordinationServer:
     """Where nodes are reached by others, as their nurseries said."""
     lease_s: float = LEASE_S
     """How long a worker may be silent; nurseries a little less."""
+    cut_off: Callable[[str], bool] = lambda _node: False
+    """Whether the way to a node is interrupted while all may be well there: who is gone has a lease to come back."""
     problem: str = ""
     """Why a nursery that was asked for cannot start workers, as it said itself."""
     _clock: AwakeClock = field(default_factory=AwakeClock)
     _workers: dict[str, _Peer] = field(default_factory=dict)
     _nurseries: dict[str, _Peer] = field(default_factory=dict)
     _returning: dict[str, _Peer] = field(default_factory=dict)
+    _left: dict[str, _Peer] = field(default_factory=dict)
+    """Of nodes and workers whose way is cut off: who left last, for whoever comes back is another one."""
     _unspawned: dict[str, list[str]] = field(default_factory=dict)
     _exits: dict[str, ExitCause] = field(default_factory=dict)
     _book: AddressBook = field(default_factory=AddressBook)
@@ -279,6 +283,7 @@ class CoordinationServer:
         return None
 
     def _admit_worker(self, hello: WorkerHello, writer: asyncio.StreamWriter) -> _Peer:
+        self._left.pop(hello.worker, None)
         peer = self._workers[hello.worker] = _Peer("worker", hello.worker, writer)
         self.perform(self.coordinator.hello(hello, self.now_s))
         for news in self._book.all():
@@ -286,6 +291,7 @@ class CoordinationServer:
         return peer
 
     def _admit_nursery(self, hello: NurseryHello, writer: asyncio.StreamWriter) -> _Peer:
+        self._left.pop(_node_key(hello.node), None)
         peer, pids = _Peer("nursery", hello.node, writer, self.now_s, hello.beats), hello.pids
         self.addresses[peer.name] = (hello.host or str(writer.get_extra_info("peername")[0]))[:255]
         for known in (self._nurseries, self._returning):
@@ -312,18 +318,38 @@ class CoordinationServer:
             self._spawn_waiting()
 
     def _gone(self, peer: _Peer) -> None:
+        later = asyncio.get_running_loop().call_later
         if peer.role == "nursery" and self._forget_nursery(peer):
-            self._node_lost(peer.name)
+            if self.cut_off(peer.name):
+                self._left[_node_key(peer.name)] = peer
+                later(self.lease_s, self._still_lost, peer)
+            else:
+                self._node_lost(peer.name)
         if peer.role == "worker" and self._workers.get(peer.name) is peer:
             del self._workers[peer.name]
             self._exited(peer.name)
             node = self.host.node_of(peer.name)
+            if self.cut_off(node):
+                self._left[peer.name] = peer
+                later(self.lease_s, self._still_lost, peer)
+                return
             if node in self._met and node not in self._nurseries and not self._closing:
                 self._lost(peer.name)
             # A process that ended is announced by its nursery within milliseconds; only a lost machine is not.
             # To a supervisor that took the job over, the nursery itself may still be on its way.
             patience_s = UNCONFIRMED_S if node in self._met else RETURN_S
-            asyncio.get_running_loop().call_later(patience_s, self._unconfirmed, peer.name)
+            later(patience_s, self._unconfirmed, peer.name)
+
+    def _still_lost(self, peer: _Peer) -> None:
+        """Whoever could not be heard has had its time to come back."""
+        nursery = peer.role == "nursery"
+        key = _node_key(peer.name) if nursery else peer.name
+        if self._left.get(key) is peer:
+            del self._left[key]
+            if nursery:
+                self._node_lost(peer.name)
+            else:
+                self._unconfirmed(peer.name)
 
     def _node_lost(self, node: str) -> None:
         """Workers do not outlive their nursery; those that talk to us are heard ending."""
@@ -434,3 +460,8 @@ class CoordinationServer:
             for peer in self._workers.values():
                 if peer.name != name:
                     self._write(peer, news_of(address))
+
+
+def _node_key(node: str) -> str:
+    """The name of a node where workers are named, too."""
+    return f"node {node}"

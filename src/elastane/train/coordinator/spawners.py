@@ -106,6 +106,10 @@ class Nurseries(Protocol):
         """The one on this node fell silent: it is ended before another is started there."""
         ...
 
+    def cut_off(self, node: str) -> bool:
+        """Whether the way to a node is interrupted, while its nursery and workers may be well."""
+        ...
+
     def problem(self) -> str:
         """Why there can be none, if so; empty while there is hope."""
         ...
@@ -135,6 +139,10 @@ class OwnNursery:
         if process is not None:
             process.kill()
             process.wait()
+
+    def cut_off(self, node: str) -> bool:  # noqa: ARG002 (it is here)
+        """Never: nothing is between it and us."""
+        return False
 
     def problem(self) -> str:
         """Its last line, if it has ended."""

@@ -85,6 +85,7 @@ class Supervisor:
         port = self._remembered(adopt=adopt)
         server = CoordinationServer(coordinator, log, self._tokens, self)
         server.lease_s = self.options.settings.lease_s
+        server.cut_off = self._nurseries.cut_off
         self._server = server
         self._port = await server.open(self.options.host, port)
         self._remember()

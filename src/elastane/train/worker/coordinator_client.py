@@ -41,6 +41,7 @@ from elastane.train.coordinator.messages import (
     WorkerBeat,
     WorkerHello,
 )
+from elastane.train.coordinator.relocation import port_there
 from elastane.train.coordinator.wire import Connection
 from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.errors import MembershipChanged, Released, TrainError
@@ -201,7 +202,8 @@ class Link:
     def _listen(self) -> None:
         while True:
             try:
-                connection = connect(*self._endpoint, "worker", self._token)
+                there = port_there(os.environ, self._endpoint[1])
+                connection = connect(*self._endpoint, "worker", self._token, known_as=there)
                 connection.send(WorkerHello(self.worker, self._node, self._host, **self.account))
                 while self._unsent:
                     connection.send(self._unsent[0])

@@ -1,0 +1,269 @@
+"""One joined node as the hub knows it: its line if there is one, and the endpoint on the head that speaks for it.
+
+The endpoint speaks the protocol of agents, so whoever asks an agent does not see the difference.  While the node is
+away it answers only requests to end attempts: these are promised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+import shutil
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from elastane.engines.local.agent_messages import (
+    FROM_AGENT,
+    TO_AGENT,
+    AgentBeat,
+    AskAgent,
+    BeginNursery,
+    EndAttempt,
+    FromAgent,
+    NotUnderstood,
+    Ok,
+    ShutDown,
+    ToAgent,
+    Watch,
+)
+from elastane.engines.local.json_files import read_json, write_json
+from elastane.engines.local.paths import Layout
+from elastane.engines.nodes.line import NodeLine
+from elastane.engines.nodes.messages import NodeHello, Request
+from elastane.engines.nodes.node_file import NodeFile, read_node, write_node
+from elastane.engines.nodes.obligations import fulfilled, promise, promised
+from elastane.engines.nodes.tunnels import ENDPOINT
+from elastane.train.coordinator import wire
+from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, admit
+
+SUSPECT_S = 3.0
+"""A node that was silent for so long gets nothing new."""
+_LOOPBACK = "127.0.0.1"
+
+
+class RemoteNode:
+    """A node on another machine, present or away."""
+
+    def __init__(self, layout: Layout, name: str) -> None:
+        self.name = name
+        self.line: NodeLine | None = None
+        self.session = ""
+        self.file = read_node(layout, name)
+        """What is known of it; None before it has joined for the first time."""
+        self.tunnels: set[asyncio.StreamWriter] = set()
+        self._layout = layout
+        self._token = secrets.token_hex(16)
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, asyncio.Future[FromAgent | None]] = {}
+        self._watchers: set[asyncio.StreamWriter] = set()
+        self._waiting: set[str] = set()
+        self._server: asyncio.Server | None = None
+        self._begun: dict[str, int] = {}
+
+    @property
+    def present(self) -> bool:
+        """Whether it counts: it is there, and has ended what it was told to end."""
+        return self.file is not None and self.file.present
+
+    async def open(self) -> None:
+        """Listen on loopback, and say where."""
+        self._layout.node(self.name).mkdir(parents=True, exist_ok=True)
+        known = read_json(self._layout.begun(self.name)) or {}
+        self._begun = {str(attempt): int(port) for attempt, port in known.items()}
+        self._server = await asyncio.start_server(self._serve, _LOOPBACK, 0, limit=BUFFER_BYTES)
+        if self.file is not None:
+            seen_s = time.time() if self.file.present else self.file.seen_s
+            self._note(msgspec.structs.replace(self.file, present=False, suspect=False, seen_s=seen_s))
+
+    def close(self) -> None:
+        """Listen no longer, and forget whoever asks; how the node is, the next hub will see."""
+        self.line = None
+        if self._server is not None:
+            self._server.close()
+        self._cut()
+
+    def forget(self) -> None:
+        """It said farewell: nothing of it is left, and nobody waits for it."""
+        self.file = None
+        self.close()
+        shutil.rmtree(self._layout.node(self.name), ignore_errors=True)
+
+    # The node's side.
+
+    def accept(self, hello: NodeHello, line: NodeLine, end: Iterable[str], unfit: str) -> None:
+        """It has come, or come back, with a new line; it counts once it has confirmed all ends."""
+        if self.line is not None:
+            self.line.abort()
+            self._cut()
+        former = self.file.former if self.file is not None else ()
+        if self.file is not None and self.file.hello.incarnation != hello.incarnation:
+            self.abort_tunnels()
+            former = (*former, self.file.hello.incarnation)
+        self.line, self.session = line, secrets.token_hex(16)
+        self._waiting = set(end)
+        self._begun = {attempt: self._begun.get(attempt, 0) for attempt in hello.attempts}
+        self._write_begun()
+        self._note(NodeFile(hello, unfit=unfit, former=former, seen_s=time.time()))
+        self._count_if_clean()
+
+    def ended(self, attempt: str) -> None:
+        """Nothing is left there of an attempt that had to end."""
+        fulfilled(self._layout, self.name, attempt)
+        self._forget_attempt(attempt)
+        self._waiting.discard(attempt)
+        self._count_if_clean()
+
+    def answered(self, number: int, body: dict[str, Any]) -> None:
+        """Pass an answer on to whoever asked."""
+        asked = self._pending.pop(number, None)
+        if asked is not None and not asked.done():
+            try:
+                asked.set_result(FROM_AGENT.read(body))
+            except (ValueError, KeyError, TypeError) as error:
+                asked.set_result(NotUnderstood(str(error)))
+
+    def lost(self, line: NodeLine) -> None:
+        """A line has ended: if it was the one there is, the node is away."""
+        if self.line is not line:
+            return
+        self.line = None
+        if line.silent:
+            self.abort_tunnels()
+        self._cut()
+        if self.file is not None:
+            self._note(msgspec.structs.replace(self.file, present=False, suspect=False, seen_s=time.time()))
+
+    def look(self) -> None:
+        """Note whether it is suspect; to be called several times a second."""
+        if self.line is not None and self.file is not None:
+            suspect = self.line.silent_s() > SUSPECT_S
+            if suspect != self.file.suspect:
+                self._note(msgspec.structs.replace(self.file, suspect=suspect))
+
+    def away_s(self) -> float:
+        """How long it has been away; 0 while it is there, or has something to end when it comes back."""
+        if self.line is not None or self.file is None or promised(self._layout, self.name):
+            return 0.0
+        return time.time() - self.file.seen_s
+
+    def may_reach(self, port: int) -> bool:
+        """Whether a supervisor's port belongs to an attempt that was begun there."""
+        return self.present and port > 0 and port in self._begun.values()
+
+    def abort_tunnels(self) -> None:
+        """End every connection that leads there."""
+        for writer in self.tunnels:
+            writer.transport.abort()
+
+    def _count_if_clean(self) -> None:
+        if not self._waiting and self.line is not None and self.file is not None and not self.file.present:
+            self._note(msgspec.structs.replace(self.file, present=True))
+
+    def _cut(self) -> None:
+        """Whoever waits for the node learns that it is gone."""
+        pending, self._pending = self._pending, {}
+        for asked in pending.values():
+            if not asked.done():
+                asked.set_result(None)
+        for writer in self._watchers:
+            writer.transport.abort()
+        self._watchers.clear()
+
+    def _note(self, file: NodeFile) -> None:
+        """Write down what is so now; first what it is, then whether it can be asked."""
+        self.file = file
+        write_node(self._layout, self.name, file)
+        assert self._server is not None
+        facts = {
+            "host": _LOOPBACK,
+            "port": self._server.sockets[0].getsockname()[1],
+            "token": self._token,
+            "pid": 0,
+            "name": file.hello.incarnation,
+            "present": file.present,
+        }
+        write_json(self._layout.agent(self.name), facts)
+
+    # The head's side.
+
+    def beat(self) -> None:
+        """A sign of life to whoever watches."""
+        for writer in self._watchers:
+            writer.write(wire.encode_message(AgentBeat()))
+
+    def _token_of(self, role: object) -> str | None:
+        return self._token if role == "client" else None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines = LineReader(reader)
+        wire.watch_transport(writer)
+        with contextlib.suppress(OSError, ValueError):
+            if await admit(lines, writer, self._token_of) is not None:
+                while line := await lines.next():
+                    answer = await self._hear(line, writer)
+                    if answer is None:
+                        break
+                    writer.write(wire.encode_message(answer))
+        self._watchers.discard(writer)
+        writer.close()
+
+    async def _hear(self, line: bytes, writer: asyncio.StreamWriter) -> FromAgent | None:
+        """What to answer; None ends the line of whoever asks, as the end of an agent would."""
+        try:
+            message = TO_AGENT.decode(line)
+        except wire.UnknownTypeError as error:
+            return NotUnderstood(str(error))
+        match message:
+            case EndAttempt(attempt):
+                return await self._end(attempt)
+            case Watch():
+                answer = await self.request(AskAgent()) if self.present else None
+                if answer is not None and self.present:
+                    self._watchers.add(writer)
+                return answer
+            case BeginNursery() if self.present:
+                self._begun[message.attempt] = _port_of(message)
+                self._write_begun()
+                fulfilled(self._layout, self.name, message.attempt)  # the agent ends what the last one left
+        return await self.request(message) if self.present or isinstance(message, ShutDown) else None
+
+    async def _end(self, attempt: str) -> FromAgent:
+        """End an attempt there or, if the node is away or goes away meanwhile, promise to."""
+        promise(self._layout, self.name, attempt)
+        answer = await self.request(EndAttempt(attempt))
+        if isinstance(answer, Ok):
+            fulfilled(self._layout, self.name, attempt)
+            self._forget_attempt(attempt)
+        return Ok() if answer is None else answer
+
+    async def request(self, message: ToAgent) -> FromAgent | None:
+        """Ask the node's agent; None when its line ends before it answers."""
+        line = self.line
+        if line is None:
+            return None
+        number = next(self._numbers)
+        asked: asyncio.Future[FromAgent | None] = asyncio.get_running_loop().create_future()
+        self._pending[number] = asked
+        line.send(Request(number, msgspec.to_builtins(message, str_keys=True)))
+        try:
+            return await asked
+        finally:
+            self._pending.pop(number, None)
+
+    def _forget_attempt(self, attempt: str) -> None:
+        if self._begun.pop(attempt, None) is not None:
+            self._write_begun()
+
+    def _write_begun(self) -> None:
+        write_json(self._layout.begun(self.name), self._begun, durable=True)
+
+
+def _port_of(message: BeginNursery) -> int:
+    """The port of the supervisor that wants a nursery; 0 if that is not on this machine's loopback."""
+    host, _, port = message.environment.get(ENDPOINT, "").rpartition(":")
+    return int(port) if host == _LOOPBACK and port.isdigit() else 0

@@ -1,0 +1,75 @@
+"""Workers whose way is cut off, while all may be well with them, have a lease to come back; others are lost at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from train.coordinator.test_leases import Line, Lines, _tell
+
+
+async def started(lines: Lines) -> tuple[Line, Line]:
+    """The nursery of a node and its worker."""
+    nursery = await lines.nursery("n1")
+    await nursery.hear("spawn")
+    nursery.say(type="started", worker="w1", pid=1)
+    worker = await lines.worker("w1")
+    await lines.until(lambda: "w1" in lines.server._workers)
+    return nursery, worker
+
+
+async def leave(lines: Lines, *leaving: Line) -> None:
+    for line in leaving:
+        line.writer.close()
+    await lines.until(lambda: "n1" not in lines.server.nurseries and "w1" not in lines.server._workers)
+
+
+def test_a_worker_whose_way_is_cut_off_may_come_back(tmp_path: Path) -> None:
+    async def story(lines: Lines) -> None:
+        lines.server.lease_s, lines.server.cut_off = 1000.0, lambda node: node == "n1"
+        first = await started(lines)
+        await leave(lines, *first)
+        assert lines.coordinator.workers["w1"].alive
+        assert set(lines.server._left) == {"node n1", "w1"}
+        again = await lines.nursery("n1", pids={"w1": 1}), await lines.worker("w1")
+        await lines.until(lambda: "n1" in lines.server.nurseries and "w1" in lines.server._workers)
+        assert lines.coordinator.workers["w1"].alive
+        assert not lines.server._left
+        await leave(lines, *again)
+
+    _tell(tmp_path, story, workers=1)
+
+
+def test_one_that_does_not_come_back_in_time_is_lost(tmp_path: Path) -> None:
+    async def story(lines: Lines) -> None:
+        lines.server.cut_off = lambda _: True
+        await leave(lines, *await started(lines))
+        await lines.until(lambda: not lines.coordinator.workers["w1"].alive)
+
+    _tell(tmp_path, story, workers=1)
+
+
+def test_the_end_of_an_earlier_cut_means_nothing_in_a_later_one(tmp_path: Path) -> None:
+    async def story(lines: Lines) -> None:
+        lines.server.lease_s, lines.server.cut_off = 1000.0, lambda _: True
+        await leave(lines, *await started(lines))
+        before = list(lines.server._left.values())
+        nursery, worker = await lines.nursery("n1", pids={"w1": 1}), await lines.worker("w1")
+        await lines.until(lambda: "n1" in lines.server.nurseries and "w1" in lines.server._workers)
+        await leave(lines, nursery, worker)
+        for peer in before:
+            lines.server._still_lost(peer)
+        assert lines.coordinator.workers["w1"].alive
+        for peer in list(lines.server._left.values()):
+            lines.server._still_lost(peer)
+        assert not lines.coordinator.workers["w1"].alive
+
+    _tell(tmp_path, story, workers=1)
+
+
+def test_without_a_cut_the_end_of_both_lines_is_the_end(tmp_path: Path) -> None:
+    async def story(lines: Lines) -> None:
+        lines.server.lease_s = 1000.0
+        await leave(lines, *await started(lines))
+        await lines.until(lambda: not lines.coordinator.workers["w1"].alive)
+
+    _tell(tmp_path, story, workers=1)
