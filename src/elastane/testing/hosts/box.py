@@ -36,6 +36,7 @@ while True:
 """
 """What runs as process 1 of a host: it does nothing but reap orphans."""
 _NAMESPACES = ("--net", "--mount", "--pid", "--uts", "--ipc")
+_LEASHED = ("--fork", "--kill-child", "--mount-proc")
 _NETWORK = "10.77.0"
 _DEADLINE_S = 20.0
 _LOOK_S = 0.01
@@ -80,17 +81,7 @@ class Host:
         """Switches the host on and plugs its cable in; afterwards it answers at its address."""
         assert self._holder is None
         self._holder = subprocess.Popen(  # noqa: S603
-            [
-                "unshare",
-                *_NAMESPACES,
-                "--fork",
-                "--kill-child",
-                "--mount-proc",
-                sys.executable,
-                "-S",
-                "-c",
-                _INIT,
-            ],  # noqa: S607
+            ["unshare", *_NAMESPACES, *_LEASHED, sys.executable, "-S", "-c", _INIT],  # noqa: S607
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
