@@ -1,0 +1,5 @@
+"""Offers hosts in a box: machines made of Linux namespaces, with a network whose cables can be pulled."""
+
+from elastane.testing.hosts.box import Box, Host, why_not
+
+__all__ = ["Box", "Host", "why_not"]
