@@ -6,6 +6,7 @@ from elastane.cluster import Grant, Node
 from elastane.jobs import parse_spec
 from elastane.jobs.states import State
 from elastane.service.control.active_job import LiveJob
+from elastane.service.control.core_sharing import Machines
 from elastane.service.control.job_measurements import Learned
 from elastane.service.eta_waiting import Ground
 from elastane.service.expected_ends import ExpectedEnds
@@ -37,7 +38,7 @@ class Queue:
         self.clock = Clock()
         self.jobs = {"j1": _job(1), "j2": _job(2)}
         nodes = {"n0": Node("n0", 2, "cpu")}
-        self.ends = ExpectedEnds(lambda: self.jobs, lambda: Ground(nodes, None, self.clock()))
+        self.ends = ExpectedEnds(lambda: self.jobs, lambda: Ground(nodes, Machines(), self.clock()))
 
 
 def test_it_knows_of_every_job_that_does_not_train() -> None:

@@ -37,7 +37,7 @@ def test_a_second_job_of_the_kind_is_known_before_it_starts(tmp_path: Path) -> N
         w.until(lambda: told(w, job))
         assert not told(w, busy)
         live = w.live(job)
-        facts = live.view(live.facts(4, "cpu"), ~Info.NONE).facts
+        facts = live.view(live.facts(4, ("cpu",)), ~Info.NONE).facts
         assert facts.speed is not None
         assert facts.speed.source is Provenance.HISTORY
         assert facts.speed.max_profiled >= 1
@@ -53,7 +53,7 @@ def test_its_own_measurements_take_over(tmp_path: Path) -> None:
         w.until(lambda: bool(w.live(job).learned.measured) and told(w, job))
         w.pass_time(10.0)
         live = w.live(job)
-        facts = live.view(live.facts(4, "cpu"), ~Info.NONE).facts
+        facts = live.view(live.facts(4, ("cpu",)), ~Info.NONE).facts
         assert facts.speed is not None
         assert facts.speed.source is Provenance.FITTED
         assert facts.remaining is not None

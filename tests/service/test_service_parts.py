@@ -10,6 +10,7 @@ import pytest
 from elastane.jobs.states import State
 from elastane.service.cluster_commands import ClusterCommands
 from elastane.service.cluster_queries import ClusterQueries
+from elastane.service.control.core_sharing import Machines
 from elastane.service.eta_waiting import Ground
 from elastane.service.expected_ends import ExpectedEnds
 from elastane.service.job_commands import JobCommands
@@ -23,7 +24,7 @@ VERBS = sorted(name for name in vars(Service) if not name.startswith("_"))
 
 
 def job_queries(w: World) -> JobQueries:
-    ground = Ground(w.engine.nodes(), None, w.clock())
+    ground = Ground(w.engine.nodes(), Machines(), w.clock())
     return JobQueries(w.plane, ExpectedEnds(lambda: w.plane.live, lambda: ground))
 
 

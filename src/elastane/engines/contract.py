@@ -10,12 +10,13 @@ It is fenced by its number: a report of an attempt that is not the job's latest 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
+from elastane.accelerators import Accelerator
 from elastane.cluster import Grant, Node
 from elastane.jobs.declared import Declared
 from elastane.jobs.parts import Interpreter
@@ -151,6 +152,44 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What an engine knows of a node beside its size; everything may be left unsaid."""
+
+    incarnation: str = ""
+    """Another one means that the node was away in between, and that what ran there is gone."""
+    address: str = ""
+    """Where other nodes reach it; nodes at one address stand on one machine."""
+    pool: str = ""
+    """The pool that it came from; empty for one that nobody can give back."""
+    accelerators: tuple[Accelerator, ...] = ()
+    unfit: str = ""
+    """Why nothing may be placed there, its versions for instance; empty if it is fit."""
+    suspect: bool = False
+    """It has been silent for a moment: nothing new is placed there until it is heard of, or lost."""
+    leaving_s: float | None = None
+    """When it will be taken away, in Unix seconds; None if nobody has said so."""
+    cores: int = 0
+    """Cores of its machine; 0 if that is not known."""
+    memory_gb: float = 0.0
+    """Main memory of its machine; 0 if that is not known."""
+    declared: bool = False
+    """It belongs to the cluster whether it answers or not, and so is never forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A kind of node of which there can be more or fewer: ``node`` is what one of them looks like."""
+
+    node: Node
+    now: int
+    """How many there are."""
+    least: int = 0
+    most: int = 0
+    price_per_hour: float = 0.0
+    """Of one node; 0 where nobody pays by the hour."""
+
+
+@dataclass(frozen=True, slots=True)
 class Examined:
     """What can be said of a command before it runs: how elastic it is and why, and what is missing, if anything."""
 
@@ -194,11 +233,23 @@ class Engine(Protocol):
         ...
 
     def nodes(self) -> Mapping[str, Node]:
-        """Nodes that answer now."""
+        """Nodes that are there now; what keeps work from them say ``node_facts``."""
         ...
 
     def known_nodes(self) -> Mapping[str, Node]:
-        """Nodes there should be, whether they answer or not."""
+        """Nodes that were declared or seen lately, whether they answer or not."""
+        ...
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        """More about the nodes that it knows, by name; nothing about a node is as good as ``NodeFacts()``."""
+        ...
+
+    def pools(self) -> Mapping[str, Pool]:
+        """Kinds of nodes that it can get and give back, by name; none where machines are what they are."""
+        ...
+
+    def want(self, pool: str, count: int, keep: Collection[str]) -> None:
+        """A pool shall have so many nodes from now on, ``keep`` among them.  Harmless to repeat; returns at once."""
         ...
 
     def ensure(self, wanted: Wanted) -> None:

@@ -78,7 +78,6 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
             options.policy,
             options.interval_s,
             min_run_s=options.min_run_s,
-            cores=division.shared_cores,
             pending_per_tenant=options.limits.pending_per_tenant,
         ),
         store,

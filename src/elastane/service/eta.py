@@ -72,11 +72,17 @@ def _left(windows: Sequence[tuple[float, float]]) -> Interval | None:
     return None if isinstance(left, Unknown) else left
 
 
-def curve_of(learned: Learned, nodes: Mapping[str, Node], most: int, chosen: int) -> list[CurvePoint]:
-    """Goodput by workers relative to one, on as few nodes as possible."""
-    sizes = sorted((node.gpus for node in nodes.values()), reverse=True)
-    accelerator = next((node.gpu_type for node in nodes.values()), "cpu")
-    model = learned.speed(accelerator)
+def curve_of(
+    learned: Learned, nodes: Mapping[str, Node], most: int, chosen: int, accelerator: str = ""
+) -> list[CurvePoint]:
+    """Goodput by workers relative to one, on as few nodes as possible, all of one accelerator type.
+
+    That is the one it trains on, else the one on which it was seen most, else the first.
+    """
+    kinds = tuple(dict.fromkeys(node.gpu_type for node in nodes.values())) or ("cpu",)
+    accelerator = accelerator or max(kinds, key=lambda kind: len(learned.measured_on(kind)))
+    sizes = sorted((node.gpus for node in nodes.values() if node.gpu_type == accelerator), reverse=True)
+    model = learned.speed(*kinds)
     if model is None or not sizes:
         return []
     rates = {}
@@ -85,8 +91,9 @@ def curve_of(learned: Learned, nodes: Mapping[str, Node], most: int, chosen: int
         rates[workers] = float(rate)
     if not rates.get(1):
         return []
+    measured = learned.measured_on(accelerator)
     return [
-        CurvePoint(workers=n, speedup=rate / rates[1], measured=n in learned.measured, chosen=n == chosen)
+        CurvePoint(workers=n, speedup=rate / rates[1], measured=n in measured, chosen=n == chosen)
         for n, rate in rates.items()
         if rate > 0.0  # no batch of the job can be divided among so many
     ]

@@ -80,16 +80,16 @@ class Past:
 
 
 def experience_of(job: LiveJob, accelerator: str) -> Experience | None:
-    """What is known of a job in the end; None if it taught nothing."""
+    """What is known of a job in the end; None if it taught nothing.  Times without a type are ``accelerator``'s."""
     row, learned = job.row, job.learned
     finished = row.state is State.SUCCEEDED and learned.done > 0.0
-    timings = learned.timings()
+    timings = learned.timings(accelerator)
     if not finished and not timings:
         return None
     return Experience(
         id=row.id,
         signature=signature_of(row, job.spec),
-        timings={accelerator: timings} if timings else {},
+        timings=timings,
         noise=learned.noise_points() if finished else (),
         total_work=learned.done if finished else None,
         restart_s=learned.restart.estimate().mean if learned.restart.pauses_s else None,

@@ -14,6 +14,7 @@ from elastane.service.control.job_measurements import Learned
 from elastane.service.control.plane import ControlPlane
 from elastane.service.control.requested_places import room_now, words
 from elastane.service.control.transitions import Outcome
+from elastane.service.control.type_sizes import most_slots, slots_by_type
 from elastane.service.job_queries import JobQueries
 from elastane.service.messages import JobSummary
 from elastane.service.protocol import Conflict, NotFound, Principal
@@ -68,7 +69,7 @@ class JobCommands:
         """Pin a job's number of workers, or (None) leave it to the policy again."""
         live = self._live(job)
         if workers is not None:
-            total = sum(node.gpus for node in self._plane.known_nodes().values())
+            total = most_slots(slots_by_type(self._plane.known_nodes().values()), live.spec.accelerators)
             least, most = live.spec.workers.min, live.spec.max_workers
             if (kind := kind_of(live.row)) in ONE_SIZE and workers != least:
                 what = "a command" if kind is Kind.COMMAND else "rigid"
@@ -90,6 +91,15 @@ class JobCommands:
             raise NotFound(f"there is no node {node} (there are {', '.join(sorted(nodes))})")
         if is_command(live.row) and live.row.grant is not None:
             raise Conflict(f"job {job} is a command: it cannot be moved while it runs")
+        how, wanted = self._plane.cluster.standing(node), live.spec.accelerators
+        if how.state in ("unfit", "leaving"):
+            raise Conflict(
+                f"node {node} is {how.state}{f' ({how.why})' if how.why else ''}: nothing is moved there"
+            )
+        if wanted and nodes[node].gpu_type not in wanted:
+            raise ElastaneError(
+                f"node {node} has {nodes[node].gpu_type}, the job takes {' or '.join(wanted)} only"
+            )
         held = live.row.grant.workers if live.row.grant else live.spec.workers.min
         workers = min(held, int(nodes[node].gpus / max(live.spec.worker.gpus, 1e-9)))
         if workers < live.spec.workers.min:

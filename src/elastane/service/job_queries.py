@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from elastane.cluster import Node
 from elastane.engines.local.paths import Layout
 from elastane.service.control.active_job import LiveJob
 from elastane.service.control.job_measurements import Learned
 from elastane.service.control.plane import ControlPlane
+from elastane.service.control.type_sizes import most_slots, slots_by_type
 from elastane.service.expected_ends import ExpectedEnds
 from elastane.service.job_logs import log_files, log_path
 from elastane.service.messages import Eta, EventRecord, JobDetail, JobSummary, LogFile, Why
@@ -64,9 +67,10 @@ class JobQueries:
         unread = plane.unread.get(job, "")
         learned = live.learned if live is not None else Learned(row.kind) if unread else _learned(row)
         row = replace(row, spec={}) if unread else row
-        nodes = plane.engine.nodes()
-        total = sum(node.gpus for node in nodes.values())
-        most = live.request(total).max_workers if live is not None else total
+        nodes = _that_fit(plane.engine.nodes(), live)
+        slots = slots_by_type(nodes.values())
+        most = live.request(live.most(slots)).max_workers if live is not None else most_slots(slots, ())
+        accelerator = plane.cluster.type_of(live.places) if live is not None and live.places else None
         processes = plane.engine.processes(live.attempt) if live is not None and live.holding else []
         return detail(
             row,
@@ -76,6 +80,7 @@ class JobQueries:
             foreseen=self._ends.of_waiting().get(row.id) if live is not None else None,
             nodes=nodes,
             most=most,
+            accelerator=accelerator or "",
             life=self._plane.store.events(0, 1000, job=row.id),
             processes=processes,
         ).model_copy(update={"waits_for": waits_for(plane, live) if live is not None else []})
@@ -133,6 +138,12 @@ def _line(job: LiveJob, now_s: float, end: Eta | None) -> JobSummary:
     except Exception:
         log.exception("job %s is shown without what it reported", job.id)
         return summary(job.row, Learned(job.row.kind), now_s, job.waiting, end)
+
+
+def _that_fit(nodes: Mapping[str, Node], job: LiveJob | None) -> dict[str, Node]:
+    """Nodes of accelerator types that a job takes."""
+    wanted = job.spec.accelerators if job is not None else ()
+    return {name: node for name, node in nodes.items() if not wanted or node.gpu_type in wanted}
 
 
 def _learned(row: JobRow) -> Learned:

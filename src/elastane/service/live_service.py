@@ -21,7 +21,7 @@ class LiveService:
     def __init__(self, plane: ControlPlane, warnings: Sequence[str] = ()) -> None:
         self.ends = ExpectedEnds(
             lambda: plane.live,
-            lambda: Ground(plane.engine.nodes(), plane.settings.cores, plane.clock()),
+            lambda: Ground(plane.engine.nodes(), plane.cluster.machines(), plane.clock()),
         )
         self.submit = Submission(Intake(plane), plane.store, plane.engine).submit
 

@@ -72,6 +72,7 @@ def detail(
     foreseen: Eta | None,
     nodes: Mapping[str, Node],
     most: int,
+    accelerator: str,
     life: Sequence[EventRecord],
     processes: Sequence[WorkerFacts],
 ) -> JobDetail:
@@ -84,7 +85,7 @@ def detail(
         kind_reason=row.kind_reason,
         code=row.code,
         training=learned.training,
-        curve=curve_of(learned, nodes, most, chosen),
+        curve=curve_of(learned, nodes, most, chosen, accelerator),
         life=[_step(record) for record in life if record.kind == "state"],
         processes=[WorkerInfo(name=w.name, node=w.node, pid=w.pid, doing=w.doing) for w in processes],
     )

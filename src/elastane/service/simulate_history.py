@@ -15,6 +15,7 @@ from elastane.jobs.states import State
 from elastane.policies.contract import Policy
 from elastane.service.cluster_record import Layout
 from elastane.service.control.active_job import LiveJob
+from elastane.service.control.type_sizes import slots_by_type
 from elastane.service.messages import EventRecord
 from elastane.service.run_kinds import kind_of
 from elastane.service.store import JobRow, Store
@@ -51,7 +52,7 @@ def rehearse(store: Store, policy: Policy) -> list[Rehearsed]:
         restart_s=0.0,
         first_start_s=0.0,
         interval_s=layout.interval_s,
-        cores=layout.cores,
+        cores=layout.machines.total,
         min_run_s=layout.min_run_s,
     )
     world = World(Cluster.of(layout.nodes.values()), policy, arrivals, physics)
@@ -118,20 +119,19 @@ def _arrival(
     row: JobRow, life: _Life, first_s: float, layout: Layout, busy: Sequence[tuple[float, int]]
 ) -> Arrival:
     job = LiveJob.of(row)
-    kinds = next(iter(layout.nodes.values())).gpu_type
-    model = job.learned.speed(kinds)
-    total = sum(node.gpus for node in layout.nodes.values())
+    slots = slots_by_type(layout.nodes.values())
+    model = job.learned.speed(*slots)
     behaviour: RecordedJob | RecordedCommand
     if row.kind == "adaptive" and model is not None:
         behaviour = RecordedJob(row.name, model, job.learned.done, job.learned.overhead)
     else:
-        seconds = _full_speed_s(life.running_s, life.ended_s, busy, layout.cores)
+        seconds = _full_speed_s(life.running_s, life.ended_s, busy, layout.machines.total)
         behaviour = RecordedCommand(row.name, max(seconds, 1e-3))
     return Arrival(
         id=row.id,
         submit_s=row.submitted_s - first_s,
         behaviour=behaviour,
-        request=job.request(total),
+        request=job.request(job.most(slots)),
         kind=kind_of(row),
         tenant=row.tenant,
         weight=job.spec.weight,

@@ -73,18 +73,22 @@ class Submission:
 
     def _check(self, spec: JobSpec) -> None:
         """Refuse a job that the cluster could not run even if it were empty."""
-        # A node that is away for a while is no reason to refuse a job.
-        nodes = self._engine.known_nodes().values()
-        types = sorted({node.gpu_type for node in nodes})
+        # A node that is away for a while, or one that a pool may still give, is no reason to refuse a job.
+        nodes = [*self._engine.known_nodes().values(), *self._to_come()]
+        types = list(dict.fromkeys(sorted(node.gpu_type for node in nodes)))
         fitting = [n for n in nodes if not spec.accelerators or n.gpu_type in spec.accelerators]
         if not fitting:
             raise ElastaneError(
                 f"accelerators: the cluster has {', '.join(types)}, not {', '.join(spec.accelerators)}"
             )
-        per_worker = max(spec.worker.gpus, 1e-9)
-        room = sum(int(node.gpus / per_worker + 1e-9) for node in fitting)
-        if room < spec.workers.min:
-            raise ElastaneError(_too_much(spec, fitting, room))
+        alike = [[n for n in fitting if n.gpu_type == kind] for kind in types]
+        most = max(alike, key=lambda group: _room(group, spec))  # its workers never get two types at once
+        if _room(most, spec) < spec.workers.min:
+            raise ElastaneError(_too_much(spec, most, _room(most, spec)))
+
+    def _to_come(self) -> list[Node]:
+        """Nodes that pools may give beyond those that are there."""
+        return [pool.node for pool in self._engine.pools().values() for _ in range(pool.most - pool.now)]
 
     def _doubts(self, kind: str, spec: JobSpec) -> list[str]:
         doubts = []
@@ -98,6 +102,12 @@ class Submission:
         if spec.worker.memory_gb and not self._engine.facts().get("limits_memory", True):
             doubts.append("its memory is counted but not limited: this system has no cgroups that could")
         return doubts
+
+
+def _room(nodes: Sequence[Node], spec: JobSpec) -> int:
+    """Workers that these nodes could have together if they were empty."""
+    per_worker = max(spec.worker.gpus, 1e-9)
+    return sum(int(node.gpus / per_worker + 1e-9) for node in nodes)
 
 
 def _too_much(spec: JobSpec, nodes: Sequence[Node], room: int) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from elastane.cluster import Node
 from elastane.jobs.kinds import ONE_SIZE, Kind
 from elastane.jobs.states import State
 from elastane.policies.view import View
@@ -12,6 +14,7 @@ from elastane.service.control.active_job import LiveJob, slots_of
 from elastane.service.control.plane import ControlPlane
 from elastane.service.control.policy_runner import crash_of
 from elastane.service.control.requested_places import holders, waits
+from elastane.service.control.type_sizes import slots_by_type
 from elastane.service.eta import end_of
 from elastane.service.messages import Ahead, Instead, Why
 from elastane.service.run_kinds import kind_of
@@ -23,14 +26,16 @@ _MOST_AHEAD = 10
 def explain(plane: ControlPlane, job: LiveJob, *, instead: bool) -> Why:
     """Explains a job from the last decision; ``instead`` asks the policy again, with other wishes."""
     row = job.row
-    total = sum(node.gpus for node in plane.engine.nodes().values())
-    held = sum(slots_of(j.spec, j.row.grant.workers) for j in plane.live.values() if j.row.grant)
+    nodes = _that_fit(plane, job)
+    slots = slots_by_type(nodes.values())
+    total, held = sum(slots.values()), _held(plane.live.values(), nodes)
+    request = job.request(job.most(slots))
     numbers = {
         "slots": float(total),
         "slots_free": float(total - held),
         "workers": float(row.grant.workers if row.grant else 0),
-        "workers_least": float(job.request(total).min_workers),
-        "workers_most": float(job.request(total).max_workers),
+        "workers_least": float(request.min_workers),
+        "workers_most": float(request.max_workers),
     }
     if row.grant is not None:
         reason, ahead = _why_running(job), waits_for(plane, job)
@@ -43,9 +48,35 @@ def explain(plane: ControlPlane, job: LiveJob, *, instead: bool) -> Why:
         reason=reason,
         numbers=numbers,
         ahead=ahead[:_MOST_AHEAD],
-        advice=_advice(job, total - held, instead=instead),
+        advice=_advice(job, _free(plane, nodes), instead=instead),
         instead=_alternatives(plane, job) if instead else [],
     )
+
+
+def _that_fit(plane: ControlPlane, job: LiveJob) -> Mapping[str, Node]:
+    """Nodes that are there and have accelerators that the job takes."""
+    wanted = job.spec.accelerators
+    return {name: node for name, node in plane.engine.nodes().items() if not wanted or node.gpu_type in wanted}
+
+
+def _held(jobs: Iterable[LiveJob], nodes: Mapping[str, Node]) -> int:
+    """Slots on these nodes that jobs hold."""
+    return sum(
+        slots_of(j.spec, part.workers)
+        for j in jobs
+        if j.row.grant
+        for part in j.row.grant.slices
+        if part.node in nodes
+    )
+
+
+def _free(plane: ControlPlane, nodes: Mapping[str, Node]) -> int:
+    """The most free slots of one accelerator type among these nodes: a job never gets two."""
+    free = []
+    for kind in slots_by_type(nodes.values()):
+        alike = {name: node for name, node in nodes.items() if node.gpu_type == kind}
+        free.append(sum(node.gpus for node in alike.values()) - _held(plane.live.values(), alike))
+    return max(free, default=0)
 
 
 def waits_for(plane: ControlPlane, job: LiveJob) -> list[Ahead]:

@@ -24,7 +24,7 @@ def on(**workers: int) -> Grant:
 
 def decided(p: Parts, wanted: dict[str, Grant], *, ends: tuple[str, ...] = ()) -> Decision:
     """A decision about all jobs, as they stand now."""
-    jobs = {job.id: job_view(job.facts(8, "cpu"), Info.NONE) for job in p.ledger.live.values()}
+    jobs = {job.id: job_view(job.facts(8, ("cpu",)), Info.NONE) for job in p.ledger.live.values()}
     view: View = view_of(Situation(p.clock.now_s, p.cluster.usable()), jobs, Info.NONE)
     said = {job: Admission(Verdict.REJECT, "over its limit") for job in ends}
     return settle(Plan(Exact(wanted), admissions=said), view, ends_jobs=True)

@@ -151,7 +151,7 @@ def test_a_job_whose_reports_cannot_be_heard_has_failed_and_the_rest_goes_on(tmp
         other, bad = started(w, samples=500), started(w, samples=10**6, workers=1)
         learned = w.live(bad).learned
 
-        def broken(event: Event, share: float = 1.0) -> bool:
+        def broken(event: Event, share: float = 1.0, accelerator: str | None = "") -> bool:
             raise RuntimeError("never thought of")
 
         learned.hear = broken  # type: ignore[method-assign]

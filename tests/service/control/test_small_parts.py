@@ -89,9 +89,9 @@ def test_a_job_that_is_set_aside_forgets_what_it_learned_and_ends(tmp_path: Path
 def test_only_jobs_that_no_view_can_be_made_of_are_set_aside(tmp_path: Path) -> None:
     with parts(tmp_path) as p:
         bad, good = p.job(HELD), p.job(Grant.of([("n1", 1)]))
-        assert not containment(p).set_aside_unreadable("cpu")
+        assert not containment(p).set_aside_unreadable(("cpu",))
         bad.row = replace(bad.row, kind="no such kind")
-        assert containment(p).set_aside_unreadable("cpu")
+        assert containment(p).set_aside_unreadable(("cpu",))
         assert (bad.row.ending, good.row.ending) == ("cancel", "")
 
 

@@ -7,13 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from elastane.accelerators import Accelerator
 from elastane.cluster import Node
-from elastane.engines.contract import Attempt, Ending, Examined, Report, Wanted, WorkerFacts, places_of
+from elastane.engines.contract import (
+    Attempt,
+    Ending,
+    Examined,
+    NodeFacts,
+    Pool,
+    Report,
+    Wanted,
+    WorkerFacts,
+    places_of,
+)
 from elastane.engines.deadline_threads import Aside
 from elastane.engines.local.agent_client import AgentWatch
 from elastane.engines.local.attempt_monitor import Tender
@@ -25,8 +37,10 @@ from elastane.engines.local.paths import Layout
 from elastane.engines.local.process_containment import end_everything
 from elastane.engines.local.supervisor_pool import Supervisors
 from elastane.engines.local.upgrade_home import take_up
+from elastane.errors import ElastaneError
 from elastane.jobs.parts import Interpreter
 
+_HERE = "127.0.0.1"
 _NODES_S = 10.0
 _LISTEN_S = 0.5
 _END_S = 15.0
@@ -43,6 +57,7 @@ class LocalEngine:
         jobs_as: JobsAs | None = None,
     ) -> None:
         """``devices`` are the names of the accelerators of each node that has any."""
+        self._facts = {name: _facts(name, node, (devices or {}).get(name, ())) for name, node in nodes.items()}
         self._jobs_as = jobs_as or JobsAs()
         numbers = devices or {}
         self._layout = Layout(home)
@@ -129,6 +144,18 @@ class LocalEngine:
         """All of this machine's."""
         return self._nodes
 
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        """They never change: a node's agent is started again under its name, and its attempts look after themselves."""
+        return self._facts
+
+    def pools(self) -> Mapping[str, Pool]:
+        """Returns none: this machine is what it is."""
+        return {}
+
+    def want(self, pool: str, count: int, keep: Collection[str]) -> None:  # noqa: ARG002
+        """There is nothing to get or to give back."""
+        raise ElastaneError(f"pool: there is none called {pool}; the nodes of one machine are what they are")
+
     def ensure(self, wanted: Wanted) -> None:
         """Have somebody look after it."""
         attempt = wanted.launch.attempt
@@ -178,6 +205,19 @@ class LocalEngine:
             "limits_memory": self._limits_memory,
             "agents": {name: {"alive": w.alive, "pid": w.pid} for name, w in self._watches.items()},
         }
+
+
+def _facts(name: str, node: Node, devices: Sequence[str]) -> NodeFacts:
+    """A virtual node's facts: all stand on this machine, and share its cores where slots are no devices."""
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return NodeFacts(
+        incarnation=name,
+        address=_HERE,
+        accelerators=tuple(Accelerator(device, node.gpu_type, node.gpu_memory_gb) for device in devices),
+        cores=len(os.sched_getaffinity(0)),
+        memory_gb=memory_gb,
+        declared=True,
+    )
 
 
 def _of(mark: Mark, attempt: Attempt) -> bool:

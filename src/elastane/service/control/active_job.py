@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from elastane.engines.contract import Attempt, places_of
@@ -18,6 +19,7 @@ from elastane.scheduling.views import job_view
 from elastane.service.control.evidence import LiveEvidence
 from elastane.service.control.job_measurements import Learned
 from elastane.service.control.near_end import Finish
+from elastane.service.control.type_sizes import most_workers
 from elastane.service.run_kinds import kind_of
 from elastane.service.store.rows import JobRow
 
@@ -31,7 +33,7 @@ class LiveJob:
     learned: Learned
     places: dict[str, int] = field(default_factory=dict)
     """Workers by node that may still be running, whatever the grant says."""
-    _facts: tuple[JobRow, int, str, JobFacts] | None = None
+    _facts: tuple[JobRow, int, tuple[str, ...], JobFacts] | None = None
     _view: tuple[JobFacts, Info, JobView] | None = None
     waiting: str = ""
     since_s: float | None = None
@@ -129,6 +131,10 @@ class LiveJob:
 
     # What it states to the scheduling kernel.
 
+    def most(self, slots: Mapping[str, int]) -> int:
+        """The most workers that it could have in a cluster with so many slots of each accelerator type."""
+        return most_workers(slots, self.spec.accelerators, self.worker.gpus)
+
     def request(self, most: int) -> Request:
         """What its owner asked for; ``most`` workers are all that the cluster could ever give."""
         spec, pinned = self.spec, self.row.pinned_workers
@@ -148,13 +154,16 @@ class LiveJob:
             preemptible=spec.preemptible,
         )
 
-    def facts(self, most: int, accelerator: str) -> JobFacts:
-        """What the scheduling kernel has to know of it; kept while it has never run, for then nothing is learned."""
+    def facts(self, most: int, accelerators: tuple[str, ...]) -> JobFacts:
+        """What the scheduling kernel has to know of it on accelerators of these types.
+
+        Kept while it has never run, for then nothing is learned.
+        """
         kept = self._facts
-        if kept is not None and kept[0] is self.row and kept[1:3] == (most, accelerator):
+        if kept is not None and kept[0] is self.row and kept[1:3] == (most, accelerators):
             return kept[3]
-        facts = self._stated(most, accelerator)
-        self._facts = (self.row, most, accelerator, facts) if not self.row.attempt else None
+        facts = self._stated(most, accelerators)
+        self._facts = (self.row, most, accelerators, facts) if not self.row.attempt else None
         return facts
 
     def view(self, facts: JobFacts, info: Info) -> JobView:
@@ -166,14 +175,14 @@ class LiveJob:
         self._view = (facts, info, view) if not self.row.attempt else None
         return view
 
-    def _stated(self, most: int, accelerator: str) -> JobFacts:
+    def _stated(self, most: int, accelerators: tuple[str, ...]) -> JobFacts:
         row, spec = self.row, self.spec
         return JobFacts(
             id=row.id,
             submit_s=row.submitted_s,
             request=self.request(most),
             kind=self.kind,
-            evidence=LiveEvidence(self.learned, accelerator, spec.deadline_s(row.submitted_s)),
+            evidence=LiveEvidence(self.learned, accelerators, spec.deadline_s(row.submitted_s)),
             app=row.name,
             tenant=row.tenant,
             klass=self.klass.value,

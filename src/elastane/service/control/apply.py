@@ -29,11 +29,12 @@ class GrantApplier:
     def apply(self, t: Transaction, decision: Decision, withheld: Mapping[str, str]) -> list[str]:
         """Make the changes that a decision means, in their order; the jobs that it changed."""
         changed = [job for job in decision.downgraded if self._downgrade(t, job)]
+        complete = self._cluster.complete
         for change in changes(self._present(decision), decision):
             job = self._ledger.live[change.job]
             match change:
-                case Refuse() if self._cluster.answering.keys() != self._cluster.known().keys():
-                    continue  # a node that is away for a while is no reason to refuse a job for good
+                case Refuse() if not complete:
+                    continue  # a node that is away or may still come is no reason to refuse a job for good
                 case Refuse() | End():
                     self._turn_away(t, job, self.shown(job, change.reason))
                 case Suspend():
@@ -106,6 +107,9 @@ class GrantApplier:
     def _give(self, t: Transaction, job: LiveJob, wanted: Grant) -> bool:
         free = self._free(besides=job.id)
         places = places_of(wanted)
+        if silent := self._unheard(job, places):
+            job.waiting = f"nothing new is placed on {', '.join(silent)} at the moment"
+            return False
         if any(job.slots(count) > free.get(node, 0) for node, count in places.items()):
             job.waiting = self._being_freed(job, places)
             return False
@@ -133,6 +137,17 @@ class GrantApplier:
         job.waiting = ""
         return True
 
+    def _unheard(self, job: LiveJob, places: Mapping[str, int]) -> list[str]:
+        """Nodes that take nothing new now, on which a job would get workers."""
+        held = places_of(job.row.grant)
+        return sorted(
+            node
+            for node, count in places.items()
+            if count > held.get(node, 0)
+            and node in self._cluster.answering
+            and not self._cluster.takes_new(node)
+        )
+
     def _being_freed(self, job: LiveJob, places: Mapping[str, int]) -> str:
         """For whom a job waits that was promised these places; one that runs waits only for what its owner wants."""
         if job.row.grant is not None:
@@ -144,7 +159,7 @@ class GrantApplier:
     def shown(self, job: LiveJob, reason: str) -> str:
         """A policy's reason as it may be shown with a job."""
         reason = without_foreign(reason, job.row.tenant, self._tenant_of)
-        return plainly(reason, self._cluster.accelerator())
+        return plainly(reason, self._cluster.word())
 
     def _tenant_of(self, job: str) -> str | None:
         live = self._ledger.live.get(job)

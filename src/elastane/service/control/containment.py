@@ -45,14 +45,14 @@ class Containment:
             job.row = row
         self._driver.ensure(job)
 
-    def set_aside_unreadable(self, accelerator: str) -> bool:
+    def set_aside_unreadable(self, accelerators: tuple[str, ...]) -> bool:
         """Find the jobs that no view can be made of; whether there were any."""
         found = False
         for job in list(self._ledger.live.values()):
             try:
                 with self._suspects.looking_at(job.id):
                     fit_together([job.learned])
-                    job.view(job.facts(1, accelerator), _EVERYTHING)
+                    job.view(job.facts(1, accelerators), _EVERYTHING)
             except Exception as error:  # whatever was made of its reports
                 self.set_aside(job, error)
                 found = True

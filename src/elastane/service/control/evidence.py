@@ -13,8 +13,8 @@ from elastane.service.control.job_measurements import Learned
 class LiveEvidence:
     """Implements ``scheduling.facts.Evidence``.  Its answers are those of the moment of the first question."""
 
-    def __init__(self, learned: Learned, accelerator: str, deadline_s: float | None) -> None:
-        self._learned, self._accelerator, self._deadline_s = learned, accelerator, deadline_s
+    def __init__(self, learned: Learned, accelerators: Sequence[str], deadline_s: float | None) -> None:
+        self._learned, self._accelerators, self._deadline_s = learned, accelerators, deadline_s
 
     def remaining(self) -> Estimate | None:
         """Work left by its own account of its progress; before it reports any, by past jobs like it."""
@@ -46,4 +46,4 @@ class LiveEvidence:
 
     @cached_property
     def _speed(self) -> GoodputModel | None:
-        return self._learned.speed(self._accelerator)
+        return self._learned.speed(*self._accelerators)

@@ -6,8 +6,10 @@ try is not stated at all; who was put somewhere is stated to stand there; quotas
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from elastane.cluster import Grant, Node
 from elastane.policies.contract import Policy
@@ -19,6 +21,7 @@ from elastane.service.control.job_measurements import fit_together
 from elastane.service.control.near_end import left_alone
 from elastane.service.control.quotas import Allowance, allowances
 from elastane.service.control.requested_places import as_it_is, place_is_taken, place_of, words
+from elastane.service.control.type_sizes import slots_by_type
 from elastane.service.messages import QuotaInfo
 
 Facts = dict[str, JobFacts]
@@ -38,15 +41,19 @@ def build_view(
     jobs: Iterable[LiveJob],
     policy: Policy,
     patient: frozenset[str] = frozenset(),
+    leaving: Mapping[str, float] = MappingProxyType({}),
 ) -> Seen:
-    """What this policy may see now; ``patient`` jobs go on as they are, whatever their owners have asked for."""
+    """What this policy may see now; ``patient`` jobs go on as they are, whatever their owners have asked for.
+
+    ``leaving`` says when nodes are taken away: what stands there may be moved, whoever put it there.
+    """
     there = sorted(jobs, key=_precedence)
     info = policy.needs.info
     if has(info, Info.SPEED):
         fit_together(job.learned for job in there)
     withheld: dict[str, str] = {}
-    facts = _stated(there, situation, withheld, patient)
-    _put_where_owners_want(there, facts, withheld, situation.nodes, patient)
+    facts = _stated(there, situation, withheld, patient, leaving)
+    _put_where_owners_want(there, facts, withheld, situation.nodes, patient, leaving)
     limits = allowances(quotas.values(), facts, _slots(situation.nodes))
     for allowance, borrowed in limits.values():
         _keep_within(allowance, borrowed, facts, withheld)
@@ -68,11 +75,15 @@ def _precedence(job: LiveJob) -> tuple[bool, int, float, int]:
 
 
 def _stated(
-    jobs: Sequence[LiveJob], situation: Situation, withheld: dict[str, str], patient: frozenset[str]
+    jobs: Sequence[LiveJob],
+    situation: Situation,
+    withheld: dict[str, str],
+    patient: frozenset[str],
+    leaving: Mapping[str, float],
 ) -> Facts:
     """Facts of all jobs that compete; why each of the others does not goes into ``withheld``."""
-    total, now_s = _slots(situation.nodes), situation.now_s
-    accelerator = next((node.gpu_type for node in situation.nodes.values()), "cpu")
+    slots, now_s = slots_by_type(situation.nodes.values()), situation.now_s
+    accelerators = tuple(slots) or ("cpu",)
     found: Facts = {}
     for job in jobs:
         if job.row.held and not job.holding:
@@ -80,10 +91,18 @@ def _stated(
         elif job.retry_s > now_s:
             withheld[job.id] = f"it failed and is tried again in {job.retry_s - now_s:.0f} s"
         else:
-            most = int(total / job.worker.gpus) if job.worker.gpus else total
-            facts = left_alone(job, job.facts(most, accelerator), now_s)
+            most = job.most(slots)
+            facts = left_alone(job, job.facts(most, accelerators), now_s, _until_s(job, leaving))
+            if facts.settled and not job.leaving and job.row.pinned_node in leaving:
+                facts = replace(facts, settled=False)
             found[job.id] = as_it_is(job, facts) if job.id in patient else facts
     return found
+
+
+def _until_s(job: LiveJob, leaving: Mapping[str, float]) -> float:
+    """When the first of its nodes is taken away; infinite if none is."""
+    places = job.places.keys() & leaving.keys() if leaving else ()
+    return min((leaving[node] for node in places), default=math.inf)
 
 
 def _put_where_owners_want(
@@ -92,10 +111,13 @@ def _put_where_owners_want(
     withheld: dict[str, str],
     nodes: Mapping[str, Node],
     patient: frozenset[str],
+    leaving: Mapping[str, float],
 ) -> None:
     """State that jobs stand where their owners put them, as far as those places can be had."""
     for job in jobs:
-        if job.row.pinned_node is None or job.id not in facts or job.id in patient or job.leaving:
+        if job.row.pinned_node is None or job.row.pinned_node in leaving or job.id not in facts:
+            continue
+        if job.id in patient or job.leaving:
             continue
         stated = facts[job.id]
         place = place_of(job, stated)

@@ -16,7 +16,6 @@ from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.transitions import after_end, after_running, is_set_aside, overlap
 from elastane.service.control.wakeup import Wakeup
 from elastane.service.store import Transaction
-from elastane.simcore.physics import core_share
 
 _STORE_TRAINING_S = 2.0
 """How often what jobs report is stored; it can be read again from their own reports."""
@@ -27,10 +26,7 @@ _AHEAD_S = 60.0
 
 
 class ReportIngest:
-    """Takes in what an engine reports.  What one job says can cost that job only.
-
-    ``cores`` are shared by all slots of a machine without accelerators.
-    """
+    """Takes in what an engine reports.  What one job says can cost that job only."""
 
     def __init__(
         self,
@@ -41,11 +37,10 @@ class ReportIngest:
         suspects: Suspects,
         wakeup: Wakeup,
         clock: Clock,
-        cores: int | None = None,
     ) -> None:
         self._ledger, self._engine, self._cluster = ledger, engine, cluster
         self._containment, self._suspects = containment, suspects
-        self._wakeup, self._clock, self._cores = wakeup, clock, cores
+        self._wakeup, self._clock = wakeup, clock
         self._untaken: list[Report] = []
         self._unsaved: set[str] = set()
         self._saved_s = 0.0
@@ -69,11 +64,13 @@ class ReportIngest:
         """A turn's reports; ends and starts are stored before the engine may forget them."""
         reports = self._untaken[:_TURN]
         changes = [r for r in reports if isinstance(r, Running | Over)]
-        share = self._share()
+        machines = self._cluster.machines()
+        busy = machines.busy((places_of(job.row.grant), job.worker.gpus) for job in self._ledger.live.values())
         for report in reports:
             job = self._of(report)
             if job is not None and isinstance(report, Told):
-                self._hear(job, report, share)
+                share = machines.share(job.places, busy)
+                self._hear(job, report, share, self._cluster.type_of(job.places))
         if changes:
             self._store_changes(changes)
         self._untaken = self._untaken[_TURN:]
@@ -87,13 +84,13 @@ class ReportIngest:
         job = self._ledger.live.get(report.attempt.job)
         return job if job is not None and job.attempt == report.attempt else None
 
-    def _hear(self, job: LiveJob, report: Told, share: float) -> None:
+    def _hear(self, job: LiveJob, report: Told, share: float, accelerator: str | None) -> None:
         if report.number <= job.row.seen or is_set_aside(job.row):
             return
         job.row = replace(job.row, seen=report.number)
         try:
             with self._suspects.looking_at(job.id):
-                worth = job.learned.hear(report.event, share)
+                worth = job.learned.hear(report.event, share, accelerator)
         except Exception as error:  # whatever a job reports
             self._containment.set_aside(job, error)
             return
@@ -127,12 +124,6 @@ class ReportIngest:
             plain = Over(report.attempt, job.row.seen, Cause.FAILED, unreadable(error), None, self._clock())
             with self._ledger.changing() as t:
                 self._change(t, job, plain)
-
-    def _share(self) -> float:
-        busy = sum(
-            job.row.grant.workers * job.worker.gpus for job in self._ledger.live.values() if job.row.grant
-        )
-        return core_share(self._cores, busy)
 
     def _change(self, t: Transaction, job: LiveJob, report: Running | Over) -> None:
         report = replace(report, at_s=self._moment(report.at_s))
@@ -186,9 +177,11 @@ class ReportIngest:
         return at_s if math.isfinite(at_s) and 0.0 <= at_s <= now_s + _AHEAD_S else now_s
 
     def look_at_nodes(self) -> None:
-        """Notice nodes that have come or gone; workers on those that have gone are gone with them."""
-        if self._cluster.look():
-            there = self._cluster.answering
+        """Notice nodes that have come, gone or changed; workers on those that were away are gone with them."""
+        look = self._cluster.look()
+        if look.changed:
+            there = self._cluster.answering.keys() - look.restarted
             for job in self._ledger.live.values():
-                job.places = {node: count for node, count in job.places.items() if node in there}
+                if not job.places.keys() <= there:
+                    job.places = {node: count for node, count in job.places.items() if node in there}
             self._wakeup.poke("node")

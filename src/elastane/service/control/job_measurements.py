@@ -6,7 +6,7 @@ The same models as everywhere; a job that is taken up again by another control p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +18,8 @@ from elastane.models.history.experience import NoisePath, thinned
 from elastane.models.online import Learner, refit
 from elastane.models.restart import RestartCost
 from elastane.models.throughput import ThroughputParams
+from elastane.service.control.typed_profile import UNNAMED, TypedProfile
 from elastane.service.messages import Training
-from elastane.train.adapt.profile import StepProfile
 from elastane.train.reports.events import Evaluated as EvaluatedEvent
 from elastane.train.reports.events import Event, Fitted, Resized, Saved, Stepped, Warming, WorkerLost
 
@@ -35,15 +35,6 @@ _PAUSE_S = {"adaptive": 1.0, "resizable": 15.0}
 """What a change is taken to cost before one was seen."""
 
 
-class _Profile(StepProfile):
-    """A table of times that can be fitted together with those of other jobs."""
-
-    def fitted(self, learner: Learner) -> None:
-        """Take the fit that was made of this table."""
-        self._model = learner.model()
-        self._fitted = {key: times.step_s for key, times in self.table.items()}
-
-
 class Learned:
     """Models of one job's speed and progress, fitted to what it has reported so far."""
 
@@ -57,7 +48,7 @@ class Learned:
         self.memory: Memory | None = None
         """What past jobs like it tell."""
         self._noise = NoisePath()
-        self._profile = _Profile()
+        self._profile = TypedProfile()
         self.warming: tuple[str, float] | None = None
         """Who is in one of its first steps, and since when; nobody in particular while it starts."""
         self._model: GoodputModel | None = None
@@ -73,15 +64,16 @@ class Learned:
         if memory.restart is not None and not self.restart.pauses_s:
             self.restart = RestartCost.of(memory.restart.mean)
 
-    def hear(self, event: Event, share: float = 1.0) -> bool:
+    def hear(self, event: Event, share: float = 1.0, accelerator: str | None = UNNAMED) -> bool:
         """Take in a report; whether it is worth storing soon.
 
         ``share`` is the part of their full speed that slots had: times are learned as they would be alone.
+        ``accelerator`` is the type that it trains on; None while that cannot be told, for it is about to change.
         """
         match event:
             case Stepped():
                 self.warming = None
-                self._step(event, share)
+                self._step(event, share, accelerator)
             case Warming():
                 self.warming = (event.worker, event.at_s - event.for_s)
                 return False
@@ -103,7 +95,7 @@ class Learned:
                 return False
         return True
 
-    def _step(self, event: Stepped, share: float) -> None:
+    def _step(self, event: Stepped, share: float, accelerator: str | None) -> None:
         before = self.training
         self._batch0 = self._batch0 or event.batch
         self._done = event.progress * self._batch0 if event.progress else float(event.step * event.batch)
@@ -113,14 +105,14 @@ class Learned:
             self.fractions = [*self.fractions[1 - _RECENT :], (event.at_s, event.fraction)]
         self._wall_s += event.steps * event.step_s
         self._step_s += event.steps * (event.compute_s + event.sync_s)
-        if event.steps and event.per_worker:
+        if event.steps and event.per_worker and accelerator is not None:
             passes = event.accumulation + 1
             pure_s, sync_s = event.compute_s / passes * share, event.sync_s * share
             key = (event.nodes, event.workers, event.per_worker)
-            known = key in self._profile.table or len(self._profile.table) < _MOST_SIZES
+            known = self._profile.knows(accelerator, key) or self._profile.size < _MOST_SIZES
             if known:  # nobody tries more than so many, and a fit of them would take for ever
                 self._profile.add(
-                    key, [pure_s] * min(event.accumulation, _MOST_PASSES), pure_s + sync_s, sync_s
+                    accelerator, key, [pure_s] * min(event.accumulation, _MOST_PASSES), pure_s + sync_s, sync_s
                 )
         self.training = Training(
             at_s=event.at_s,
@@ -194,11 +186,20 @@ class Learned:
     @property
     def measured(self) -> frozenset[int]:
         """Worker counts that have really been tried."""
-        return frozenset(workers for _, workers, _ in self._profile.table)
+        return frozenset(workers for rows in self._profile.tables.values() for _, workers, _ in rows)
 
-    def speed(self, accelerator: str) -> GoodputModel | None:
-        """Goodput for any number of workers; None before anything was measured, if no past job is like it."""
-        made = self._measured_speed(accelerator) or self._remembered_speed(accelerator)
+    def measured_on(self, accelerator: str) -> frozenset[int]:
+        """Worker counts that have been tried on one accelerator type."""
+        tables = self._profile.tables
+        rows = tables.get(accelerator) or tables.get(UNNAMED) or {}
+        return frozenset(workers for _, workers, _ in rows)
+
+    def speed(self, *accelerators: str) -> GoodputModel | None:
+        """Goodput for any number of workers; None before anything was measured, if no past job is like it.
+
+        ``accelerators`` are the types of the cluster; what was measured before types had names was so on the first.
+        """
+        made = self._measured_speed(accelerators[0]) or self._remembered_speed(accelerators)
         # The very same model as long as it says the same: much is computed from it, and remembered by it.
         if made is None or self._model is None or vars(self._model) != vars(made):
             self._model = made
@@ -209,14 +210,13 @@ class Learned:
         model = self._profile.model(limits, self._expected_noise()) if limits is not None else None
         if model is None:
             return None
-        own = model.theta(self._profile.gpu_type)
         most = max(model.max_profiled, *self.measured, 1)
-        return replace(model, params={accelerator: own, **_without(model, accelerator)}, max_profiled=most)
+        return replace(model, params=_named(model, accelerator), max_profiled=most)
 
-    def _remembered_speed(self, accelerator: str) -> GoodputModel | None:
+    def _remembered_speed(self, accelerators: Sequence[str]) -> GoodputModel | None:
         limits = self.limits or (self.memory.limits if self.memory else None)
         model = Learner(limits, self.memory).model() if limits is not None else None
-        if model is None or accelerator not in model.params:
+        if model is None or not any(kind in model.params for kind in accelerators):
             return None
         return replace(model, noise=self._expected_noise())
 
@@ -227,10 +227,14 @@ class Learned:
             noise = self.memory.noise_at(0.0)
         return math.inf if noise is None else noise
 
-    def timings(self) -> tuple[Timing, ...]:
-        """What it was seen to take: some configurations that stand for all."""
-        table = self._profile.table.items()
-        return thinned(Timing(*key, each.gradient_s, each.step_s, each.last_count) for key, each in table)
+    def timings(self, accelerator: str) -> dict[str, tuple[Timing, ...]]:
+        """What it was seen to take, by type (``accelerator`` if unnamed): some configurations for all."""
+        return {
+            kind or accelerator: thinned(
+                Timing(*key, each.gradient_s, each.step_s, each.last_count) for key, each in rows.items()
+            )
+            for kind, rows in self._profile.tables.items()
+        }
 
     def noise_points(self) -> tuple[NoisePoint, ...]:
         """Its gradient noise along the way."""
@@ -253,7 +257,7 @@ class Learned:
         """What was learned of its speed, pauses and progress, as JSON values for the store."""
         limits = self._limits
         return {
-            **self._profile.state_dict(),
+            **self._profile.to_json(),
             "batch0": self._batch0,
             "start_s": self.start_s,
             "wall_s": self._wall_s,
@@ -271,7 +275,7 @@ class Learned:
         if training:
             self.training = Training.model_validate(training)
         if profile:
-            self._profile.load_state_dict(profile)
+            self._profile.from_json(profile)
             self._batch0, self._done = int(profile["batch0"]), float(profile["done"])
             self.start_s = float(profile.get("start_s", _START_S))
             self._wall_s, self._step_s = float(profile.get("wall_s", 0.0)), float(profile.get("step_s", 0.0))
@@ -296,9 +300,9 @@ def _some(metrics: Mapping[str, float]) -> dict[str, float]:
     return dict(list(metrics.items())[:_MOST_METRICS])
 
 
-def _without(model: GoodputModel, accelerator: str) -> dict[str, ThroughputParams[float]]:
-    """What is known of other accelerators; what has no name was measured here."""
-    return {kind: theta for kind, theta in model.params.items() if kind not in (accelerator, "")}
+def _named(model: GoodputModel, accelerator: str) -> dict[str, ThroughputParams[float]]:
+    """The speeds by accelerator; what has no name was measured here."""
+    return {kind or accelerator: theta for kind, theta in model.params.items()}
 
 
 def fit_together(jobs: Iterable[Learned]) -> None:

@@ -5,6 +5,7 @@ What a job says of its progress is only its word, so an attempt is protected for
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from elastane.service.control.job_measurements import Learned
 if TYPE_CHECKING:
     from elastane.service.control.active_job import LiveJob
 
+_DOUBT = 2.0
+"""How many times longer than expected an end may take before a node is taken away."""
 _RESTARTS = 3.0
 """How long the end of an attempt may take, in times that a suspension and a restart would."""
 
@@ -48,10 +51,16 @@ def seconds_left(learned: Learned, now_s: float) -> float | None:
     return max(0.0, (1.0 - done) * (seen_s - began_s) / (done - begun) - max(0.0, now_s - seen_s))
 
 
-def left_alone(job: LiveJob, facts: JobFacts, now_s: float) -> JobFacts:
-    """State a job that runs and is about to end as one that must not be preempted; any other as it is."""
+def left_alone(job: LiveJob, facts: JobFacts, now_s: float, until_s: float = math.inf) -> JobFacts:
+    """State a job that runs and is about to end as one that must not be preempted; any other as it is.
+
+    One of its nodes may be taken away at ``until_s``: who would not be done by then has to move.
+    """
     row = job.row
     asked = row.pinned_workers is not None or row.pinned_node is not None or row.held
     if row.grant is None or asked or not job.finish.near(job, now_s):
+        return facts
+    left_s = seconds_left(job.learned, now_s) if until_s < math.inf else 0.0
+    if left_s is None or now_s + left_s * _DOUBT >= until_s:
         return facts
     return replace(facts, request=replace(facts.request, preemptible=False))

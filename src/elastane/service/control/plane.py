@@ -64,15 +64,13 @@ class ControlPlane:
         policy, no_policy = _stored_policy(store, "policy")
         shadow, no_shadow = _stored_policy(store, "shadow")
         self.wakeup = Wakeup()
-        self.cluster = cluster = ClusterState(engine, store)
+        self.cluster = cluster = ClusterState(engine, store, clock, settings.forget_after_s)
         self.past = Past(store)
         self.ledger = ledger = Ledger(store, self.past, cluster.accelerator, clock)
         self.suspects = suspects = Suspects(settings.home)
         self.driver = driver = EngineDriver(engine, ledger, settings.home)
         containment = Containment(ledger, driver, suspects)
-        self.ingest = ReportIngest(
-            ledger, engine, cluster, containment, suspects, self.wakeup, clock, settings.cores
-        )
+        self.ingest = ReportIngest(ledger, engine, cluster, containment, suspects, self.wakeup, clock)
         self.applier = GrantApplier(ledger, cluster, clock)
         self.decisions = DecisionRound(
             settings,
@@ -169,14 +167,18 @@ class ControlPlane:
         self.store.claim()
         self._recovery.take_up_jobs()
         await self.engine.open()
-        asked = self.settings
-        layout = Layout(self.known_nodes(), asked.cores, asked.interval_s, asked.min_run_s)
         with self.store.transaction() as t:
-            t.set_setting("layout", layout.to_json())
-        self._recovery.judge_suspects(self.cluster.accelerator())
+            self._record_cluster(t)
+        self._recovery.judge_suspects(self.cluster.types())
         self.driver.ensure_all()
         self._recovery.find_workers(self.engine)
         self.wakeup.poke("start")
+
+    def _record_cluster(self, t: Transaction) -> None:
+        """Store what jobs run on, so that a simulation can repeat them."""
+        asked, cluster = self.settings, self.cluster
+        layout = Layout(cluster.known(), cluster.machines(), asked.interval_s, asked.min_run_s)
+        t.set_setting("layout", layout.to_json())
 
     async def close(self, *, leave_running: bool) -> str:
         """Stop deciding; jobs go on, or are saved and end.  Returns what became of them, in words."""

@@ -32,14 +32,14 @@ class Recovery:
         for row in self._ledger.store.active():
             self._take_up(row)
 
-    def judge_suspects(self, accelerator: str) -> None:
+    def judge_suspects(self, accelerators: tuple[str, ...]) -> None:
         """Set aside whom two starts in a row died over; if it is not known over whom, look at one after the other."""
         for job in list(self._ledger.live.values()):
             if self._suspects.strikes(job.id) >= FAILED:
                 problem = ElastaneError("Elastane died twice while it looked at them")
                 self._containment.set_aside(job, problem)
         if self._suspects.nobody:
-            self._containment.set_aside_unreadable(accelerator)
+            self._containment.set_aside_unreadable(accelerators)
 
     def find_workers(self, engine: Engine) -> None:
         """See where workers still are: what has not left yet is nowhere in the store."""

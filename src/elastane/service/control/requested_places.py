@@ -75,7 +75,12 @@ def room_now(job: LiveJob, jobs: Iterable[LiveJob], nodes: Mapping[str, Node]) -
             if node in free:
                 free[node] -= other.slots(count)
     each = max(job.worker.gpus, 1e-9)
-    return sum(int(max(0, left) / each + 1e-9) for left in free.values()) >= wanted
+    room: dict[str, int] = {}  # by accelerator type: a job never gets two of them
+    for name, left in free.items():
+        if not job.spec.accelerators or nodes[name].gpu_type in job.spec.accelerators:
+            kind = nodes[name].gpu_type
+            room[kind] = room.get(kind, 0) + int(max(0, left) / each + 1e-9)
+    return max(room.values(), default=0) >= wanted
 
 
 def holders(job: LiveJob, jobs: Iterable[LiveJob]) -> list[LiveJob]:

@@ -20,6 +20,7 @@ from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.policy_runner import PolicyRunner, ShadowPolicy
 from elastane.service.control.requested_places import unmet, waits, words
 from elastane.service.control.settings import ControlSettings
+from elastane.service.control.transitions import overlap
 from elastane.service.store import Transaction
 
 log = logging.getLogger("elastane")
@@ -103,7 +104,7 @@ class DecisionRound:
         """What a decision would be made from now, besides the jobs."""
         return Situation(
             now_s=self._clock(),
-            nodes=self._cluster.usable(),
+            nodes=self._cluster.usable(self._slots_in_use),
             trigger=trigger,
             memory=memory,
             seed=self._settings.seed,
@@ -112,23 +113,31 @@ class DecisionRound:
             min_run_s=self._settings.min_run_s,
         )
 
+    def _slots_in_use(self) -> dict[str, int]:
+        """Slots by node that somebody has, or may still have."""
+        used: dict[str, int] = {}
+        for job in self._ledger.live.values():
+            for node, count in overlap(job.places, places_of(job.row.grant)).items():
+                used[node] = used.get(node, 0) + job.slots(count)
+        return used
+
     def seen_by(
         self, policy: Policy, memory: object, trigger: str, patient: frozenset[str] = frozenset()
     ) -> Seen:
         """What this policy may see now; jobs of which no view can be made are set aside first."""
-        quotas = {quota.tenant: quota for quota in self._ledger.store.quotas()}
         try:
-            return build_view(
-                self.situation(memory, trigger), quotas, self._ledger.live.values(), policy, patient
-            )
+            return self._seen_now(policy, memory, trigger, patient)
         except SERVICE_WIDE:
             raise
         except Exception:
-            if not self._containment.set_aside_unreadable(self._cluster.accelerator()):
+            if not self._containment.set_aside_unreadable(self._cluster.types()):
                 raise
-            return build_view(
-                self.situation(memory, trigger), quotas, self._ledger.live.values(), policy, patient
-            )
+            return self._seen_now(policy, memory, trigger, patient)
+
+    def _seen_now(self, policy: Policy, memory: object, trigger: str, patient: frozenset[str]) -> Seen:
+        quotas = {quota.tenant: quota for quota in self._ledger.store.quotas()}
+        situation, jobs = self.situation(memory, trigger), self._ledger.live.values()
+        return build_view(situation, quotas, jobs, policy, patient, self._cluster.leaving())
 
     async def decide(self, trigger: str) -> None:
         """Ask the policy in force, do what it says, and compare with the shadow policy."""

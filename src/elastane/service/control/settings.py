@@ -22,6 +22,6 @@ class ControlSettings:
     """How long a policy may think."""
     min_run_s: float = 60.0
     """A job that was just started is not suspended for another before this."""
-    cores: int | None = None
-    """Cores that all slots share; None where slots are devices of their own."""
+    forget_after_s: float = 3600.0
+    """How long a node is shown as lost that nobody has declared or drained."""
     pending_per_tenant: int = Limits().pending_per_tenant

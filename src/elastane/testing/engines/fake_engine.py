@@ -16,7 +16,7 @@ import heapq
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from elastane.cluster import Node
@@ -25,7 +25,9 @@ from elastane.engines.contract import (
     Cause,
     Ending,
     Examined,
+    NodeFacts,
     Over,
+    Pool,
     Report,
     Running,
     Told,
@@ -33,6 +35,7 @@ from elastane.engines.contract import (
     WorkerFacts,
 )
 from elastane.jobs.parts import Interpreter
+from elastane.testing.engines.fake_nodes import FakeNodes, FakePool
 from elastane.testing.engines.fake_work import Delays, FakeWork, Phase, Places, Run, change, union
 from elastane.train.reports.events import Event
 
@@ -47,9 +50,13 @@ class FakeEngine:
         nodes: Iterable[Node],
         clock: Callable[[], float] = time.time,
         delays: Delays | None = None,
+        *,
+        pools: Mapping[str, FakePool] | None = None,
+        speeds: Mapping[str, float] | None = None,
     ) -> None:
-        self._known = {node.id: node for node in nodes}
-        self._alive = dict(self._known)
+        """``speeds`` are those of accelerator types, relative to what a job says of its work."""
+        self._nodes = FakeNodes(nodes, pools)
+        self._speeds = dict(speeds or {})
         self._clock, self._delays = clock, delays or Delays()
         self._used: Counter[str] = Counter()
         self._runs: dict[Attempt, Run] = {}
@@ -68,21 +75,43 @@ class FakeEngine:
     def lose_node(self, name: str) -> None:
         """A node no longer answers, and what ran on it is gone."""
         now_s = self._pump()
-        if self._alive.pop(name, None) is not None:
-            for run in [r for r in self._runs.values() if name in r.taken]:
-                self._lose_part(run, name, now_s)
-            self._stir()
+        if self._nodes.lose(name):
+            self._hurt(name, now_s)
 
     def bring_back(self, name: str) -> None:
         """A node answers again, with nothing on it."""
         now_s = self._pump()
-        if name not in self._alive:
-            # In the order there was, so that nothing depends on who was away.
-            self._alive = {i: n for i, n in self._known.items() if i in self._alive or i == name}
+        if self._nodes.come_back(name):
             for run in self._runs.values():
                 if name in run.wish and run.phase not in (Phase.LEAVING, Phase.OVER):
                     self._head_for_wish(run, now_s)
             self._stir()
+
+    def restart_node(self, name: str) -> None:
+        """A node goes and comes back before anybody looks."""
+        self.lose_node(name)
+        self.bring_back(name)
+
+    def add_node(self, node: Node, **facts: Any) -> None:
+        """A node joins that nobody knew of."""
+        self._nodes.add(node, **facts)
+        self._stir()
+
+    def remove_node(self, name: str) -> None:
+        """A node is gone for good, and what ran on it too."""
+        now_s = self._pump()
+        self._nodes.remove(name)
+        self._hurt(name, now_s)
+
+    def say(self, name: str, **facts: Any) -> None:
+        """Something about a node (``NodeFacts``) is another thing from now on."""
+        self._nodes.say(name, **facts)
+        self._stir()
+
+    def _hurt(self, name: str, now_s: float) -> None:
+        for run in [r for r in self._runs.values() if name in r.taken]:
+            self._lose_part(run, name, now_s)
+        self._stir()
 
     def fail(self, job: str, cause: Cause = Cause.FAILED, code: int | None = 1) -> bool:
         """A job's processes end by themselves; False when it has none."""
@@ -141,11 +170,27 @@ class FakeEngine:
 
     def nodes(self) -> Mapping[str, Node]:
         """Those that were not lost."""
-        return self._alive
+        due_s = self._nodes.next_s()
+        if due_s is not None and due_s <= self._clock():
+            self._pump()
+        return self._nodes.there
 
     def known_nodes(self) -> Mapping[str, Node]:
         """All nodes, those that are down included."""
-        return self._known
+        return self._nodes.known
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        """What a test has said of them."""
+        return self._nodes.facts
+
+    def pools(self) -> Mapping[str, Pool]:
+        """Those that it was made with."""
+        return self._nodes.pools()
+
+    def want(self, pool: str, count: int, keep: Collection[str]) -> None:
+        """More nodes come after a while, those that are given back are gone at once."""
+        self._nodes.want(pool, count, keep, self._pump(), lambda node: self._used[node] > 0)
+        self._stir()
 
     def ensure(self, wanted: Wanted) -> None:
         """Start, move or end it; nothing, if it is so already."""
@@ -185,8 +230,9 @@ class FakeEngine:
             left_s = end_s - loop.time()
             if left_s <= 0.0:
                 return False
-            if self._due:
-                left_s = min(left_s, max(0.0, self._due[0][0] - self._clock()))
+            for due_s in (self._due[0][0] if self._due else None, self._nodes.next_s()):
+                if due_s is not None:
+                    left_s = min(left_s, max(0.0, due_s - self._clock()))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._poke.wait(), left_s)
             self._poke.clear()
@@ -234,9 +280,9 @@ class FakeEngine:
 
     def _head_for_wish(self, run: Run, now_s: float) -> None:
         """On the way to what is wanted, as far as its nodes are there."""
-        target = {node: count for node, count in run.wish.items() if node in self._alive}
+        target = {node: count for node, count in run.wish.items() if node in self._nodes.there}
         if (run.one_size and target != run.wish) or not (target or run.held):
-            gone = ", ".join(sorted(run.wish.keys() - self._alive.keys()))
+            gone = ", ".join(sorted(run.wish.keys() - self._nodes.there.keys()))
             self._end(run, Cause.LOST, f"node lost: {gone}", None, now_s)
             return
         target = target or dict(run.held)
@@ -253,7 +299,10 @@ class FakeEngine:
     def _settle(self, run: Run, target: Places, at_s: float) -> None:
         """All workers are where they should be, and nobody else is left."""
         pause_s = self._delays.start_s if run.phase is Phase.STARTING else self._delays.resize_s
-        self._tell(run, run.settle(target, pause_s, bool(run.wish.keys() - self._alive.keys()), at_s))
+        run.speed = min(
+            (self._speeds.get(self._nodes.known[node].gpu_type, 1.0) for node in target), default=1.0
+        )
+        self._tell(run, run.settle(target, pause_s, bool(run.wish.keys() - self._nodes.there.keys()), at_s))
         self._occupy(run, target)
         launch = run.launch
         self._say(run, Running(launch.attempt, run.number + 1, dict(target), launch.kind, "", at_s))
@@ -301,7 +350,7 @@ class FakeEngine:
     def _occupy(self, run: Run, places: Places) -> None:
         for node, count in change(run.taken, places).items():
             self._used[node] += round(count * run.work.slots)
-            slots = self._known[node].gpus
+            slots = self._nodes.known[node].gpus if node in self._nodes.known else self._used[node]
             _assert(self._used[node] <= slots, f"{self._used[node]} of {slots} slots of {node} are taken")
         run.taken = dict(places)
 
@@ -316,6 +365,8 @@ class FakeEngine:
             at_s, _, turn, run, act = heapq.heappop(self._due)
             if turn == run.turn and run.phase is not Phase.OVER:
                 act(run, at_s)
+        if self._nodes.arrive(now_s):
+            self._stir()
         return now_s
 
     def _stir(self) -> None:

@@ -42,17 +42,17 @@ class FakeWork:
         said = {f.name: environment.get(f"FAKE_{f.name.upper()}") for f in fields(cls)}
         return cls(**{name: float(text) for name, text in said.items() if text is not None})
 
-    def compute_s(self, workers: int) -> float:
-        """Seconds that a step computes."""
-        return self.sample_s * self.batch / workers
+    def compute_s(self, workers: int, speed: float = 1.0) -> float:
+        """Seconds that a step computes, on accelerators of this speed."""
+        return self.sample_s * self.batch / workers / speed
 
     def pause_s(self, workers: int, nodes: int) -> float:
         """Seconds that a step synchronises; twice as long between nodes."""
         return self.sync_s * (min(nodes, 2) if workers > 1 else 0)
 
-    def rate(self, workers: int, nodes: int) -> float:
+    def rate(self, workers: int, nodes: int, speed: float = 1.0) -> float:
         """Samples per second: the speed law."""
-        return self.batch / (self.compute_s(workers) + self.pause_s(workers, nodes)) if workers else 0.0
+        return self.batch / (self.compute_s(workers, speed) + self.pause_s(workers, nodes)) if workers else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,8 @@ class Run:
     step: int = 0
     safe: float = 0.0
     """What is done for certain, should it end badly."""
+    speed: float = 1.0
+    """Of the accelerators it trains on, relative to what the job says of its work."""
     turn: int = 0
     """Raised when what was going to happen will not."""
     asked: bool = True
@@ -107,7 +109,9 @@ class Run:
 
     def rate(self) -> float:
         """Samples per second now."""
-        return self.work.rate(sum(self.held.values()), len(self.held)) if self.phase is Phase.RUNNING else 0.0
+        if self.phase is not Phase.RUNNING:
+            return 0.0
+        return self.work.rate(sum(self.held.values()), len(self.held), self.speed)
 
     def advance(self, at_s: float) -> None:
         """Compute the work that was done until a time."""
@@ -126,7 +130,7 @@ class Run:
         """Report the training of the last window."""
         self.advance(at_s)
         work, workers, nodes = self.work, sum(self.held.values()), len(self.held)
-        compute_s, sync_s = work.compute_s(workers), work.pause_s(workers, nodes)
+        compute_s, sync_s = work.compute_s(workers, self.speed), work.pause_s(workers, nodes)
         before, self.step, self.safe = self.step, int(self.done / work.batch), self.done
         return Stepped(
             at_s,
