@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from elastane.engines.ray.leashed import PARENT
 
@@ -29,21 +28,13 @@ class Pilot:
         ``words`` are the arguments of ``elastane node``; ``name`` is that of the node, else its host's.
         """
         self.name = name or socket.gethostname().partition(".")[0]
-        scratch = (
-            Path(os.environ.get("ELASTANE_SCRATCH") or "/tmp") / f"elastane-node-{os.getuid()}-{self.name}"
-        )  # noqa: S108
-        command = [sys.executable, "-m", "elastane.engines.ray.leashed", *words]
-        command += [f"--name={self.name}", f"--scratch={scratch}"]
-        log = Path(f"{scratch}.log")
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603
-                command,
-                env={**environment(os.environ), PARENT: str(os.getpid())},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        command = [sys.executable, "-m", "elastane.engines.ray.leashed", *words, f"--name={self.name}"]
+        self._process = subprocess.Popen(  # noqa: S603
+            command,  # what it prints goes where Ray puts the pilot's own output
+            env={**environment(os.environ), PARENT: str(os.getpid())},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         threading.Thread(target=self._end_with_it, daemon=True).start()
 
     def _end_with_it(self) -> None:
