@@ -77,7 +77,7 @@ bench-genetic: install ## fidelity of Pollux's genetic search (about 15 minutes)
 bench-scale: install ## 1,000 to 10,000 jobs on 1,024 GPUs (tens of minutes)
 	@$(BENCH) benchmarks.scale
 
-bench-train: install ## figures of elastic training: pauses, kills, accuracy, overheads (about 20 minutes)
+bench-train: install ## figures of elastic training: pauses, kills, accuracy, overheads (about 40 minutes)
 	@OMP_NUM_THREADS=1 $(BENCH) benchmarks.train
 
 bench-live: install ## figures of the live system: decisions, submissions, start-up, specs
