@@ -31,6 +31,7 @@ def command(
     once: bool = typer.Option(
         False, "--once", help="End when the head is shut down; else wait for the next one."
     ),
+    pool: str = typer.Option("", hidden=True, help="The pool that this machine was got for."),
     home: Path = typer.Option(
         None, help="With 'secret': home of the system [default: $ELASTANE_HOME or ~/.elastane]."
     ),
@@ -52,5 +53,5 @@ def command(
         typer.echo(f"node {own}: {words}")
         sys.stdout.flush()
 
-    run(NodeOptions(where, own, place, address, orphan_s, once), say)
+    run(NodeOptions(where, own, place, address, orphan_s, once, pool), say)
     typer.echo(f"node {own} has left; nothing of it runs any more")

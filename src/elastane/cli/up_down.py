@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,15 @@ def up(
         metavar="HOST:PORT",
         help="Let other machines join here; see 'elastane node' [default: nobody joins].",
     ),
+    engine: str = typer.Option("local", help="What supplies machines: local (none but this one) or ray."),
+    address: str = typer.Option(
+        None, metavar="HOST:PORT", help="With --engine ray: the cluster to use [default: one is started here]."
+    ),
+    pool: list[str] = typer.Option(
+        None,
+        metavar="NAME:gpus=2,most=4",
+        help="With --engine ray: machines to get as needed (gpus, cpus, accelerator, least, most, price, label.NAME).",
+    ),
     jobs_as: str = typer.Option(
         None,
         envvar="ELASTANE_JOBS_AS",
@@ -62,12 +72,17 @@ def up(
     """Starts the live system on this machine."""
     from elastane.engines.local.job_users import JobsAs
     from elastane.engines.nodes.places import joins_at, parse_address
+    from elastane.engines.ray.head import how_to_join
+    from elastane.engines.ray.options import DEFAULT_LISTEN, ray_options
     from elastane.kit.storage_urls import checked
     from elastane.policies.registry import make_policy
     from elastane.service.home import TOKEN, UpOptions, check_reach, default_home, start_detached
     from elastane.service.limits import Limits
 
     make_policy(policy)
+    machines = ray_options(engine, address, pool or (), insecure=insecure, environment=os.environ)
+    if machines is not None:
+        listen = listen or DEFAULT_LISTEN
     if listen:
         parse_address(listen, "--listen")
     place = (home or default_home()).absolute()
@@ -87,6 +102,7 @@ def up(
         limits=Limits(max_tokens, max_pending),
         jobs_as=JobsAs.chosen(jobs_as, tenant_user or ()),
         checkpoints=checked(checkpoints, "--checkpoints") if checkpoints else "",
+        machines=machines,
         listen=listen,
     )
     check_reach(options)
@@ -103,6 +119,8 @@ def up(
         typer.echo(f"token: {place / TOKEN}")
         if listen and (joins := joins_at(place)):
             typer.echo(f"nodes join at {joins}; 'elastane node secret' prints what to type there")
+        if machines is not None and not machines.address:
+            typer.echo(f"machines join Ray with: {how_to_join(place)}")
         typer.echo("next: elastane submit -- python train.py")
 
     if detach:
@@ -144,6 +162,7 @@ def _again(options: UpOptions) -> list[str]:
     words += [f"--tenant-user={tenant}={user}" for tenant, user in options.jobs_as.mapped.items()]
     words += [f"--checkpoints={options.checkpoints}"] if options.checkpoints else []
     words += [f"--listen={options.listen}"] if options.listen else []
+    words += options.machines.words() if options.machines is not None else []
     words += ["--insecure"] if options.insecure else []
     return [*words, "--restore"] if options.restore else words
 

@@ -17,6 +17,11 @@ from typing import Any
 
 from elastane.engines.local.engine import LocalEngine
 from elastane.engines.local.json_files import Lock
+from elastane.engines.local.paths import Layout
+from elastane.engines.machines import Machines
+from elastane.engines.nodes.joining import admission
+from elastane.engines.ray.head import end_head
+from elastane.engines.ray.options import supplier
 from elastane.errors import ElastaneError
 from elastane.service.api.app import create_app
 from elastane.service.api.server import bind, check_exposure, serve
@@ -82,7 +87,9 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
             pending_per_tenant=options.limits.pending_per_tenant,
         ),
         store,
-        LocalEngine(home, division.nodes, division.devices, options.jobs_as, options.listen),
+        LocalEngine(
+            home, division.nodes, division.devices, options.jobs_as, options.listen, _machines(options)
+        ),
     )
     ending: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _on_signals(ending)
@@ -130,6 +137,8 @@ async def run(options: UpOptions, started: Callable[[str, Sequence[str]], None])
         # Nobody asked us to end: jobs do not suffer from what broke here.  Without any there is nothing to leave.
         leave_running = ending.result() if ending.done() else served or plane.has_work
         words = await plane.close(leave_running=leave_running)
+        if not leave_running:
+            await asyncio.to_thread(end_head, home)
         with contextlib.suppress(OSError):
             write_text(home / LEFT, words)
         (home / URL).unlink(missing_ok=True)
@@ -149,6 +158,14 @@ async def _has_begun(plane: ControlPlane, ending: asyncio.Future[bool]) -> bool:
         return False
     await first
     return True
+
+
+def _machines(options: UpOptions) -> Machines | None:
+    """What supplies machines, if anything shall."""
+    if options.machines is None:
+        return None
+    cluster = admission(Layout(options.home).hub).cluster
+    return supplier(options.machines, options.home, cluster)
 
 
 def _listening(options: UpOptions) -> socket.socket:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from elastane.engines.local.job_users import JobsAs
 from elastane.engines.local.json_files import Lock
+from elastane.engines.ray.options import RayOptions
 from elastane.errors import ElastaneError
 from elastane.kit.atomic_files import write_atomically
 from elastane.service.limits import Limits
@@ -56,6 +57,8 @@ class UpOptions:
     jobs_as: JobsAs = JobsAs()
     checkpoints: str = ""
     """The place beneath which jobs save that name none themselves; empty: each in its own folder."""
+    machines: RayOptions | None = None
+    """The Ray cluster that supplies machines, if any does."""
     listen: str = ""
     """Where nodes on other machines join, as ``HOST:PORT``; empty if they cannot."""
 

@@ -33,6 +33,12 @@ def test_a_pilot_whose_node_has_left_is_ended() -> None:
     assert moves([ONE], [There(PREFIX + "1", "1"), There(PREFIX + "9", "9")], wish()).end == (PREFIX + "9",)
 
 
+def test_when_all_are_given_back_none_is_left() -> None:
+    pilots = [There(PREFIX + "1", "1"), There(f"{PREFIX}spot/0", "2")]
+    found = moves([ONE, TWO], pilots, Wish("", every_node=True, none=True))
+    assert found == Moves((), (PREFIX + "1", f"{PREFIX}spot/0"))
+
+
 def test_a_pool_grows_by_pilots_without_a_node() -> None:
     found = moves([], [There(f"{PREFIX}spot/0")], wish(spot=SPOT))
     assert [(start.name, start.wish, start.pool) for start in found.start] == [

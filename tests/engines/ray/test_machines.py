@@ -61,18 +61,18 @@ def test_what_is_wanted_reaches_the_next_warden_as_well(
     async def story() -> None:
         news = asyncio.Event()
         pool = parse_pool("p:gpus=1,least=1,most=3")
-        there = RayMachines(tmp_path, Address("x", "c"), [pool], news.set)
-        task = asyncio.create_task(there.run())
-        there.join_with("elastane://x")
+        there = RayMachines(tmp_path, Address("x", "c"), [pool])
+        task = asyncio.create_task(there.run("elastane://x", news.set))
         await reached(lambda: there.pools()["p"].now == 1, news)
         there.want("p", 9, ["n0"])  # beyond its most: then the warden dies
         await reached(lambda: there.pools()["p"].now == 3, news)
         await reached(lambda: "does not answer" in there.problem, news)
         there.want("p", 2, [])
         await reached(lambda: not there.problem and there.pools()["p"].now == 2, news)
+        await there.give_back()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await there.close()
+        assert not any(node.pilot for node in there.state.nodes)
 
     asyncio.run(story())
 
@@ -83,8 +83,8 @@ def test_a_refusal_that_lasts_is_told_and_not_tried_again(
     talking(monkeypatch, tmp_path, REFUSED)
 
     async def story() -> None:
-        there = RayMachines(tmp_path, Address("x", "c"), [], lambda: None)
-        await asyncio.wait_for(there.run(), 30)
+        there = RayMachines(tmp_path, Address("x", "c"), [])
+        await asyncio.wait_for(there.run("elastane://x", lambda: None), 30)
         assert there.problem.startswith("Ray at x does not accept our token; do this")
         assert "running jobs go on" in there.facts()["problem"]
 

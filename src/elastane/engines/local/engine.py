@@ -37,7 +37,8 @@ from elastane.engines.local.process_containment import end_everything
 from elastane.engines.local.supervisor_pool import Supervisors
 from elastane.engines.local.survive_errors import Trouble
 from elastane.engines.local.upgrade_home import take_up
-from elastane.engines.nodes.joined_nodes import JoinedNodes
+from elastane.engines.machines import Machines
+from elastane.engines.nodes.joined_nodes import JoinedNodes, join_string
 from elastane.errors import ElastaneError
 from elastane.jobs.parts import Interpreter
 
@@ -56,11 +57,14 @@ class LocalEngine:
         devices: Mapping[str, Sequence[str]] | None = None,
         jobs_as: JobsAs | None = None,
         listen: str = "",
+        machines: Machines | None = None,
     ) -> None:
         """``devices`` are the names of the accelerators of each node that has any.
 
         ``listen`` is where nodes on other machines join, as ``HOST:PORT``; empty if they cannot.
+        ``machines`` supplies such machines, if anything does.
         """
+        self._machines = machines
         self._jobs_as = jobs_as or JobsAs()
         numbers = devices or {}
         self._facts = {name: _facts(name, numbers.get(name, ())) for name in nodes}
@@ -107,6 +111,9 @@ class LocalEngine:
         for name, watch in self._watches.items():
             self._tasks[name] = asyncio.create_task(watch.run())
         self._tasks[self] = asyncio.create_task(self._listen())
+        if self._machines is not None:
+            join = join_string(self._layout.home)
+            self._tasks["machines"] = asyncio.create_task(self._machines.run(join, self._news.set))
         deadline = asyncio.get_running_loop().time() + _NODES_S
         while not all(w.alive for w in self._watches.values()) and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.02)
@@ -131,6 +138,8 @@ class LocalEngine:
                 tender.want(Wanted(tender.wanted.launch, None, Ending.SUSPEND, "Elastane was shut down"))
             await self._until_over()
             await asyncio.gather(*(tender.force() for tender in self._tenders.values() if not tender.over))
+            if self._machines is not None:
+                await self._machines.give_back()
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -165,12 +174,20 @@ class LocalEngine:
         return self._joined.listening()
 
     def pools(self) -> Mapping[str, Pool]:
-        """Returns none: this machine is what it is."""
-        return {}
+        """Kinds of machines that can be had; none where nothing supplies any."""
+        return self._machines.pools() if self._machines is not None else {}
 
-    def want(self, pool: str, count: int, keep: Collection[str]) -> None:  # noqa: ARG002
-        """There is nothing to get or to give back."""
-        raise ElastaneError(f"pool: there is none called {pool}; the nodes of one machine are what they are")
+    def want(self, pool: str, count: int, keep: Collection[str]) -> None:
+        """Tell whoever supplies machines.
+
+        Raises:
+            ElastaneError: there is no such pool.
+        """
+        if self._machines is None or pool not in self._machines.pools():
+            raise ElastaneError(
+                f"pool: there is none called {pool}; the nodes of one machine are what they are"
+            )
+        self._machines.want(pool, count, keep)
 
     def ensure(self, wanted: Wanted) -> None:
         """Have somebody look after it."""
@@ -220,6 +237,7 @@ class LocalEngine:
             "engine": "local",
             "limits_memory": self._limits_memory,
             "elsewhere": len(self._joined.known()),
+            **({"machines": self._machines.facts()} if self._machines is not None else {}),
             "agents": {
                 **{name: {"alive": w.alive, "pid": w.pid} for name, w in self._watches.items()},
                 **self._joined.agents(),

@@ -81,7 +81,7 @@ def moves(nodes: Iterable[Seen], pilots: Iterable[There], wish: Wish) -> Moves:
 
 def _ours(node: Seen, wish: Wish) -> bool:
     """Whether a pilot shall hold this very node; one without CPUs, such as a head, runs nothing."""
-    if node.cpus < 1.0 or POOL_LABEL in node.labels:
+    if wish.none or node.cpus < 1.0 or POOL_LABEL in node.labels:
         return False
     return wish.every_node or NODE_LABEL in node.labels
 

@@ -31,7 +31,7 @@ OLDEST = (2, 52)
 _FIRST_S, _LONGEST_S = 1.0, 30.0
 _ENOUGH_S = 60.0
 """A warden that lived so long has done well: the next one is started at once."""
-_CLOSE_S = 5.0
+_CLOSE_S, _GIVE_BACK_S, _LOOK_S = 5.0, 8.0, 0.1
 _LINE_BYTES = 16 << 20
 
 
@@ -39,12 +39,18 @@ class RayMachines:
     """The machines of one Ray cluster."""
 
     def __init__(
-        self, home: Path, address: Address, pools: Sequence[PoolSpec], changed: Callable[[], None]
+        self,
+        home: Path,
+        address: Address,
+        pools: Sequence[PoolSpec],
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """``changed`` is called when machines have come or gone."""
+        """``environment`` is that of the warden, with what opens Ray's cluster; by default our own."""
+        self._environment = dict(os.environ if environment is None else environment)
         self.problem = "Ray has not answered yet"
         self.state = WardenState()
-        self._home, self._address, self._changed = home, address, changed
+        self._home, self._address = home, address
+        self._changed: Callable[[], None] = lambda: None
         self._pools = {spec.name: spec for spec in pools}
         self._counts = {spec.name: spec.least for spec in pools}
         self._keep: tuple[str, ...] = ()
@@ -69,13 +75,12 @@ class RayMachines:
             self._counts[pool], self._keep = wanted, tuple(sorted(keep))
             self._wish()
 
-    def join_with(self, join: str) -> None:
-        """Tell the string with which pilots let their node join."""
-        self._join = join
-        self._wish()
+    async def run(self, join: str, changed: Callable[[], None]) -> None:
+        """Keep a warden running until cancelled, or until trying again cannot help.
 
-    async def run(self) -> None:
-        """Keep a warden running until cancelled, or until trying again cannot help."""
+        ``join`` is the string with which pilots let their node join; ``changed`` is called when machines come or go.
+        """
+        self._join, self._changed = join, changed
         rest_s = _FIRST_S
         loop = asyncio.get_running_loop()
         while not self._lasting:
@@ -94,7 +99,7 @@ class RayMachines:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=output,
                 cwd="/",
-                env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+                env={**self._environment, "RAY_USAGE_STATS_ENABLED": "0"},
                 start_new_session=True,
                 limit=_LINE_BYTES,
             )
@@ -136,10 +141,17 @@ class RayMachines:
         with contextlib.suppress(OSError):
             process.stdin.write(encode_message(Wish(self._join, pools, self._keep, not self._pools)))
 
-    async def close(self) -> None:
-        """End the warden; pilots stay, and with them the nodes."""
-        if self._process is not None:
-            await _end(self._process)
+    async def give_back(self) -> None:
+        """End all pilots, and so their nodes, as far as Ray answers in time."""
+        process = self._process
+        if process is None or process.stdin is None:
+            return
+        with contextlib.suppress(OSError):
+            process.stdin.write(encode_message(Wish(self._join, every_node=False, none=True)))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GIVE_BACK_S):
+                while any(node.pilot for node in self.state.nodes):
+                    await asyncio.sleep(_LOOK_S)
 
     def facts(self) -> Mapping[str, Any]:
         """Describe Ray's cluster for people."""

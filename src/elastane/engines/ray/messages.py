@@ -29,6 +29,8 @@ class Wish(Message, frozen=True, tag="wish"):
     """Nodes, by name, that a pool that shrinks must not give back."""
     every_node: bool = True
     """Have a pilot on every node that Ray has; else on those of pools and on those with our label."""
+    none: bool = False
+    """Have no pilot at all."""
 
 
 ToWarden = Wish
