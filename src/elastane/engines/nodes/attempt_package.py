@@ -1,4 +1,4 @@
-"""What a head tells a node of an attempt's package, and how the node gets it and finds itself in its paths."""
+"""Describes an attempt's package for a node, which fetches it and finds itself in its paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much there is of each accelerator type: a job never gets two of them at once."""
+"""Counts what there is of each accelerator type: a job never gets two of them at once."""
 
 from __future__ import annotations
 

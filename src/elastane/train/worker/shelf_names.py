@@ -1,4 +1,4 @@
-"""What lies on a ``UrlShelf``: names that say generation and order, manifests of checkpoints, claims of generations.
+"""Names what lies on a ``UrlShelf``, by generation and order: manifests of checkpoints, claims of generations.
 
 | name | what it is |
 |---|---|
