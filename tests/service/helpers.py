@@ -74,13 +74,13 @@ class World:
         slots: int = 2,
         policy: str = "elastane",
         delays: Delays = DELAYS,
-        machines: Sequence[Node] = (),
+        machines: Sequence[Node] | None = None,
         pools: Mapping[str, FakePool] | None = None,
         speeds: Mapping[str, float] | None = None,
         **settings: Any,
     ) -> None:
         self.clock = Clock()
-        there = machines or [Node(f"n{i}", slots, "cpu") for i in range(nodes)]
+        there = machines if machines is not None else [Node(f"n{i}", slots, "cpu") for i in range(nodes)]
         self.engine = CrashingEngine(there, self.clock, delays, pools=pools, speeds=speeds)
         self.settings = ControlSettings(home, policy, **settings)
         self._runner = asyncio.Runner()

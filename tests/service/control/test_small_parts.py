@@ -73,8 +73,9 @@ def test_the_place_of_a_jobs_checkpoints_has_its_id(tmp_path: Path) -> None:
     with parts(tmp_path) as p:
         job = p.job(HELD)
         assert wanted(job, Layout(tmp_path)).launch.checkpoints == ""
-        job.spec = job.spec.model_copy(update={"checkpoints": "s3://bucket/{job}-ab"})
-        assert wanted(job, Layout(tmp_path)).launch.checkpoints == f"s3://bucket/{job.id}-ab"
+        other = p.job(HELD)
+        other.spec = other.spec.model_copy(update={"checkpoints": "s3://bucket/{job}-ab"})
+        assert wanted(other, Layout(tmp_path)).launch.checkpoints == f"s3://bucket/{other.id}-ab"
 
 
 def test_the_engine_hears_only_of_jobs_that_have_processes(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 
 from elastane.engines.local.command import Runnable
 
-_ABSENT = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+_ABSENT = re.compile(r"(?:\A|; its last words: )ModuleNotFoundError: No module named '(\w+)")
 """Python's own words at the beginning of what a script died of; lines of ours begin otherwise."""
 _PACKAGES = {"torch": "torch", "elastane": "'elastane[torch]'"}
 
@@ -18,7 +18,7 @@ def with_remedy(cause: str, what: Runnable) -> str:
     >>> with_remedy("ModuleNotFoundError: No module named 'torch'", Runnable("t.py", python="/v/bin/python"))
     "ModuleNotFoundError: No module named 'torch'; install it with: /v/bin/python -m pip install torch"
     """
-    found = _ABSENT.match(cause)
+    found = _ABSENT.search(cause)
     if found is None or what.program:
         return cause
     python = what.python or sys.executable

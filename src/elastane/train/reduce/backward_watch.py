@@ -67,6 +67,10 @@ class BackwardWatch:
         """Whether enough regular units have come in a row."""
         return self._steady >= self._patience
 
+    def begin(self) -> None:
+        """A step begins, of which nothing has been sent."""
+        self.stale = False
+
     def open(self, *, sending: bool) -> None:
         """A unit's backward pass comes next; ``sending``: complete buckets are sent."""
         count = len(self._parameters)

@@ -11,14 +11,18 @@ from elastane.train.reduce.contract import Begun, Collective, Sender
 class Flight:
     """Sums that have been begun; one that breaks is told of when they are ordered, never in a hook."""
 
-    def __init__(self) -> None:
+    def __init__(self, by: Sender | None = None) -> None:
+        """``by`` is what they are begun by; without it each is waited for."""
+        self.by = by
         self.sent = 0
         """How many buckets have been begun."""
-        self.by: Sender | None = None
-        """By what they are begun; without it each is waited for."""
         self._under_way: list[Begun] = []
         self._kept: list[Begun] = []
         self._broken = ""
+
+    def go_by(self, by: Sender) -> None:
+        """From now on sums are begun by this."""
+        self.by = by
 
     def send(self, piece: Tensor) -> None:
         """Begin the next one."""

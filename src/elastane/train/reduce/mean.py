@@ -94,7 +94,7 @@ class MeanReducer(BaseReducer):
         self._idle = self._interrupted = False
         self._flight = Flight()
         if self._watch is not None:
-            self._watch.stale = False
+            self._watch.begin()
 
     # One unit, and what is sent of it ahead.
 
@@ -102,7 +102,7 @@ class MeanReducer(BaseReducer):
         """Follow the backward pass of the unit just started, and send its buckets if asked to."""
         if len(self._buckets) == 1 or self._narrow or ahead.by.world == 1:
             return
-        self._flight.by = ahead.by
+        self._flight.go_by(ahead.by)
         if not self._shares.counts[unit]:
             self._idle = True
             return
@@ -179,8 +179,7 @@ class MeanReducer(BaseReducer):
         result, self._result = self._result, self._target()
         size = min(len(result.tail), len(self._result.tail))
         self._result.tail[:size].copy_(result.tail[:size])
-        by, self._flight = self._flight.by, Flight()
-        self._flight.by = by
+        self._flight = Flight(self._flight.by)
         self._send_rest(group)
         self._flight.order()
         return self._result

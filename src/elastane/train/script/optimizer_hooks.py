@@ -104,7 +104,7 @@ def gate_scaler(scaler: Any, training: Training) -> None:
         assert optimizer is not None
         gated = optimizer.step
         recipe.steps(False)  # until it asks for the step
-        known, recipe.finite = recipe.finite, None
+        known = recipe.take_finite()
         optimizer.step = make_step  # type: ignore[method-assign,assignment]
         scaler.unscale_ = raw_unscale
         try:

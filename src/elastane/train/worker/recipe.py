@@ -29,7 +29,7 @@ class Recipe:
         """Whether a ``GradScaler`` makes the steps."""
         self.left_out = False
         """Whether it left out the latest one, because of a gradient that was not finite."""
-        self.finite: bool | None = None
+        self._finite: bool | None = None
         """Whether the mean gradient of the step at hand is finite, where that came to the host with the table."""
         self.inputs: object = None
         """The latest inputs that the model was given: larger batches are tried out with them."""
@@ -50,6 +50,15 @@ class Recipe:
     def loss_unsaid(self) -> bool:
         """Whether the script has not said of any model what its loss is."""
         return all(loss is None for loss in self._losses.values())
+
+    def found_finite(self, finite: bool) -> None:
+        """Keep whether the mean gradient of the step at hand is finite."""
+        self._finite = finite
+
+    def take_finite(self) -> bool | None:
+        """Return what was found of the step at hand, once; None if it did not come to the host with the table."""
+        finite, self._finite = self._finite, None
+        return finite
 
     def enlist(self, raw_step: Callable[[], None], *, repeats: bool = False) -> int:
         """Add an optimizer by its own ``step``; returns its number."""

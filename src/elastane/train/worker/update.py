@@ -54,7 +54,7 @@ class FiniteQuestion:
 
     def ask(self, gradients: Tensor) -> Tensor | None:
         """A row with the largest absolute number, behind what others ask for."""
-        self.recipe.finite = None
+        self.recipe.take_finite()
         asked = self.others.ask(gradients)
         self._both = asked is not None
         largest = torch.linalg.vector_norm(gradients, float("inf")).view(1, 1)
@@ -65,7 +65,7 @@ class FiniteQuestion:
     def hear(self, rows: list[list[float]]) -> None:
         """What the others asked for comes first."""
         *answers, (largest, *_) = rows
-        self.recipe.finite = math.isfinite(largest)
+        self.recipe.found_finite(math.isfinite(largest))
         if self._both:
             self.others.hear(answers)
 
