@@ -31,7 +31,11 @@ def random_wishes(rng: Random, nodes: list[Node]) -> list[Wish]:
     for _ in range(rng.randint(3, 8)):
         kind, gpus = rng.choice(KINDS), rng.choice((1, 1, 1, 2))
         types = (rng.choice(nodes).gpu_type,) if rng.random() < 0.3 else ()
-        room = sum(node.gpus // gpus for node in nodes if not types or node.gpu_type in types)
+        rooms = dict.fromkeys(types or {node.gpu_type for node in nodes}, 0)  # no job gets two types at once
+        for node in nodes:
+            if node.gpu_type in rooms:
+                rooms[node.gpu_type] += node.gpus // gpus
+        room = max(rooms.values())
         least = min(rng.choice((1, 1, 2, 3)), room)
         wish = Wish(
             kind,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -104,9 +105,10 @@ class Wish:
             **deadline,
         }
 
-    def request(self, slots: int) -> Request:
-        """As the live system reads it: the most is what the cluster could ever give."""
-        most = max(self.least, min(self.most, slots // self.gpus))
+    def request(self, slots: Mapping[str, int]) -> Request:
+        """As the live system reads it: the most is what the cluster could ever give, of one accelerator type."""
+        room = max(count for kind, count in slots.items() if not self.types or kind in self.types)
+        most = max(self.least, min(self.most, room // self.gpus))
         return Request(
             self.least,
             self.least,
@@ -594,8 +596,11 @@ class Setting:
         self.lengths.update((name, wish.remaining) for name, wish in self.named)
 
     @property
-    def slots(self) -> int:
-        return sum(node.gpus for node in self.nodes)
+    def slots(self) -> Mapping[str, int]:
+        slots = Counter[str]()
+        for node in self.nodes:
+            slots[node.gpu_type] += node.gpus
+        return slots
 
     @property
     def named(self) -> list[tuple[str, Wish]]:
