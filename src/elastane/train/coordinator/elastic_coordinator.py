@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Spawn
+from elastane.train.coordinator.actions import UNTIMED_S, Action, Emit, Finish, Kill, Record, Send, Spawn
 from elastane.train.coordinator.communicators import Communicators
 from elastane.train.coordinator.cpu_activity import Effort
 from elastane.train.coordinator.hang_detection import first_steps
@@ -36,7 +36,17 @@ from elastane.train.coordinator.messages import (
     Welcome,
     WorkerHello,
 )
-from elastane.train.coordinator.plan_log import finish_entry
+from elastane.train.coordinator.plan_entries import (
+    Entry,
+    GenerationsStored,
+    JobEnded,
+    MemoryLimited,
+    PlanMade,
+    TargetSet,
+    WorkerDone,
+    WorkerGone,
+    WorkerSpawned,
+)
 from elastane.train.coordinator.planning import change_plan, recovery_plan, start_plan, wanted_change
 from elastane.train.coordinator.replay import counted, fitted, known_from
 from elastane.train.coordinator.settings import Settings
@@ -55,6 +65,7 @@ from elastane.train.coordinator.transitions import (
 from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_table import Phase, Worker, first_difference, virtual_ranks
 from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind, given_up
+from elastane.train.reports.events import Limited, Warned, WorkerLost
 from elastane.train.transport_choice import UNTOLD, MemberDevice
 
 _LATEST_STORED = 2**50
@@ -112,7 +123,7 @@ class Coordinator:
 
     def start(self, now_s: float) -> list[Action]:
         """Ask for the first workers."""
-        self._out.append(Record({"type": "target", "workers": self.target}))
+        self._out.append(Record(TargetSet(self.target)))
         return self._settle(now_s)
 
     def resize(self, workers: int, now_s: float, drop: Iterable[str] = ()) -> list[Action]:
@@ -123,10 +134,10 @@ class Coordinator:
             worker = self.workers.get(name)
             if worker is not None and worker.phase in (Phase.WARMING, Phase.READY):
                 worker.phase = Phase.GONE
-                self._out += [Record({"type": "gone", "worker": name}), Kill(name, "no longer wanted")]
+                self._out += [Record(WorkerGone(name)), Kill(name, "no longer wanted")]
             else:
                 self._dropped.add(name)
-        self._out.append(Record({"type": "target", "workers": self.target}))
+        self._out.append(Record(TargetSet(self.target)))
         return self._settle(now_s)
 
     def stop(self, cause: ExitCause, now_s: float) -> list[Action]:
@@ -136,7 +147,7 @@ class Coordinator:
         for worker in self._alive():
             if worker.phase in (Phase.WARMING, Phase.READY):
                 worker.phase = Phase.GONE
-                self._out += [Record({"type": "gone", "worker": worker.name}), Kill(worker.name, str(cause))]
+                self._out += [Record(WorkerGone(worker.name)), Kill(worker.name, str(cause))]
             else:
                 self._send(worker.name, StopTraining(str(cause)))
         return self._settle(now_s)
@@ -202,7 +213,7 @@ class Coordinator:
         if self._latest < stored <= _LATEST_STORED:
             # A run whose log was lost may have come further than it has written, and may still be at it.
             self._stored = stored + _UNWRITTEN
-            self._out.append(Record({"type": "stored", "generation": self._stored}))
+            self._out.append(Record(GenerationsStored(self._stored)))
 
     @property
     def _latest(self) -> int:
@@ -326,7 +337,7 @@ class Coordinator:
         worker = self._seen(name, now_s)
         if worker is not None:
             if not worker.done:
-                self._out.append(Record({"type": "done", "worker": name}))
+                self._out.append(Record(WorkerDone(name)))
             worker.done = True
             worker.beat.step = step
             self._progressed(step)
@@ -376,7 +387,7 @@ class Coordinator:
     # A new coordinator, for a job that ran before or still runs.
 
     @classmethod
-    def after(cls, settings: Settings, entries: Iterable[Mapping[str, Any]]) -> Coordinator:
+    def after(cls, settings: Settings, entries: Iterable[Entry]) -> Coordinator:
         """Begin again where an earlier run ended: names and generations are never used twice."""
         self = cls(settings)
         known = list(entries)
@@ -385,7 +396,7 @@ class Coordinator:
         return self
 
     @classmethod
-    def adopt(cls, settings: Settings, entries: Iterable[Mapping[str, Any]], now_s: float) -> Coordinator:
+    def adopt(cls, settings: Settings, entries: Iterable[Entry], now_s: float) -> Coordinator:
         """Continue from a log; workers get one lease to say hello again."""
         self, known = cls(settings), known_from(entries)
         if known.target is not None:
@@ -444,7 +455,7 @@ class Coordinator:
         self._out.append(Send(name, message))
 
     def _warn(self, text: str) -> None:
-        self._out.append(Emit({"type": "warned", "text": text}))
+        self._out.append(Emit(Warned(UNTIMED_S, text)))
         if self.current is not None and self.workers[self.current.members[0]].alive:
             self._send(self.current.members[0], Note(text))
 
@@ -461,10 +472,8 @@ class Coordinator:
     def _lost(self, worker: Worker, phase: Phase, cause: ExitCause) -> None:
         self._apart = 0  # who could not be connected may have been this one
         self._communicators.explained()
-        self._out.append(Record({"type": "gone", "worker": worker.name}))
-        self._out.append(
-            Emit({"type": "worker_lost", "worker": worker.name, "cause": str(cause), "step": self.step})
-        )
+        self._out.append(Record(WorkerGone(worker.name)))
+        self._out.append(Emit(WorkerLost(UNTIMED_S, worker.name, str(cause), self.step)))
         judgement = self._memory.judge(worker, cause, self._published + 1)
         if isinstance(judgement, Hopeless):
             self._fail(cause.told(judgement.words))
@@ -491,15 +500,14 @@ class Coordinator:
 
     def _halve(self, worker: Worker, halved: Halved) -> None:
         """The next plan says so to all members; the log remembers it for newcomers and restarts."""
-        self._out.append(Record({"type": "limit", "samples": halved.after}))
-        figures = {"before": halved.before, "after": halved.after, "step": self.step}
-        self._out.append(Emit({"type": "limited", "worker": worker.name, **figures}))
+        self._out.append(Record(MemoryLimited(halved.after)))
+        self._out.append(Emit(Limited(UNTIMED_S, worker.name, halved.before, halved.after, self.step)))
 
     def _killed_after_training(self, worker: Worker, phase: Phase, cause: ExitCause) -> None:
         """Others have the same result; if there are none, the end of the script is repeated."""
         worker.done = False  # how far it came in the rest of its script nobody knows
         if any(other.done for other in self.workers.values()):
-            self._out.append(Record({"type": "gone", "worker": worker.name}))
+            self._out.append(Record(WorkerGone(worker.name)))
             self._warn(f"worker {worker.name} was lost after training ({cause}); the others have its result")
         else:
             self._lost(worker, phase, cause)
@@ -521,7 +529,7 @@ class Coordinator:
 
     def _finish(self, cause: ExitCause) -> None:
         self.outcome = end = Finish(cause)
-        self._out.append(Record(finish_entry(end)))
+        self._out.append(Record(JobEnded.by(end.exit)))
         for worker in self._alive():
             self._send(worker.name, StopTraining(end.cause, end.outcome == "failed"))
         self._out.append(self.outcome)
@@ -555,7 +563,7 @@ class Coordinator:
         self._published_s = now_s
         self._transition = Entering(plan, now_s) if plan.urgent else Preparing(plan, now_s, plain_copy)
         self._published = plan.generation
-        self._out.append(Record({"type": "plan", "plan": plan.to_json()}))
+        self._out.append(Record(PlanMade(plan)))
         for name in dict.fromkeys((*plan.members, *plan.leavers)):
             if name in plan.joiners or plan.kind is Kind.START:
                 self.workers[name].phase = Phase.JOINING
@@ -648,7 +656,7 @@ class Coordinator:
         self._born += 1
         name = f"w{self._born}"
         self.workers[name] = Worker(name)
-        self._out += [Record({"type": "spawn", "worker": name}), Spawn(name)]
+        self._out += [Record(WorkerSpawned(name)), Spawn(name)]
 
     def _begin(self, now_s: float) -> None:
         ready = [w for w in self._alive() if w.phase is Phase.READY][: self.target]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from elastane.train.coordinator import wire
-from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Signal
+from elastane.train.coordinator.actions import UNTIMED_S, Action, Emit, Finish, Kill, Record, Send, Signal
 from elastane.train.coordinator.actions import Spawn as SpawnWorker
 from elastane.train.coordinator.address_book import AddressBook, news_of
 from elastane.train.coordinator.contract import Decider
@@ -52,9 +52,11 @@ from elastane.train.coordinator.messages import (
     ToClient,
     WorkerHello,
 )
+from elastane.train.coordinator.plan_entries import PlanMade
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.wire import Message
 from elastane.train.exit_cause import NODE_LOST, ExitCause
+from elastane.train.reports.events import Warned
 
 TICK_S = 0.25
 UNCONFIRMED_S = 1.0
@@ -152,8 +154,8 @@ class CoordinationServer:
         match action:
             case Record(entry):
                 self.log.append(entry)
-                if entry["type"] == "plan":
-                    self._book.begin(entry["plan"]["generation"])
+                if isinstance(entry, PlanMade):
+                    self._book.begin(entry.plan.generation)
             case Send(worker, message):
                 if worker in self._workers:
                     self._write(self._workers[worker], message)
@@ -164,7 +166,7 @@ class CoordinationServer:
             case Signal(worker, number):
                 self.signal(worker, number)
             case Emit(event):
-                self.host.event(event)
+                self.host.happened(event)
             case Finish():
                 self.finished.set()
 
@@ -220,7 +222,7 @@ class CoordinationServer:
             return
         patience_s = nursery_lease_s(self.lease_s)
         text = f"node {peer.name} gave no sign of life for {patience_s:g} s; its workers count as lost"
-        self.host.event({"type": "warned", "text": text})
+        self.host.happened(Warned(UNTIMED_S, text))
         self.host.silent(peer.name)
         for worker in self._on(peer.name):
             if worker in self._workers:  # its process may be well; it must not go on all the same
@@ -268,7 +270,7 @@ class CoordinationServer:
         if peer.name not in self._misunderstood:
             self._misunderstood.add(peer.name)
             text = f"a message of {peer.role} {peer.name} was not understood ({error})"
-            self.host.event({"type": "warned", "text": text[:300]})
+            self.host.happened(Warned(UNTIMED_S, text[:300]))
 
     def _admit(self, role: str, line: bytes, writer: asyncio.StreamWriter) -> _Peer | None:
         """A worker or nursery that has logged in and tells of itself."""
@@ -299,7 +301,7 @@ class CoordinationServer:
             if old is not None:
                 old.writer.close()
         if hello.note and peer.name not in self._met:
-            self.host.event({"type": "warned", "text": hello.note[:300]})
+            self.host.happened(Warned(UNTIMED_S, hello.note[:300]))
         self._met.add(peer.name)
         self.pids.update(pids)
         workers = self.coordinator.workers

@@ -13,6 +13,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from elastane.train.coordinator.launch_order import JobOptions as JobOptions
 from elastane.train.coordinator.launch_order import LaunchOrders
 from elastane.train.coordinator.leader_output import LeaderEcho
 from elastane.train.coordinator.login_reader import Tokens
+from elastane.train.coordinator.plan_entries import Entry, WorkerPlaced
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.ports import free_port
 from elastane.train.coordinator.script_kind import JobKind
@@ -112,15 +114,15 @@ class Supervisor:
     def _coordinator(self, log: PlanLog, *, adopt: bool) -> Decider:
         entries = list(log.entries())
         for entry in entries:
-            if entry["type"] == "placed":
-                self._places.remember(entry["worker"], entry["node"])
+            if isinstance(entry, WorkerPlaced):
+                self._places.remember(entry.worker, entry.node)
         if self.options.kind is not JobKind.ADAPTIVE:
             return self._plain(entries, adopt=adopt)
         if adopt:
             return Coordinator.adopt(self.options.settings, entries, time.monotonic())
         return Coordinator.after(self.options.settings, entries)
 
-    def _plain(self, entries: Sequence[Mapping[str, Any]], *, adopt: bool) -> PlainCoordinator:
+    def _plain(self, entries: Sequence[Entry], *, adopt: bool) -> PlainCoordinator:
         options = self.options
         if adopt:
             raise TrainError(f"--adopt: a {options.kind} job cannot be taken over, only an adaptive one")
@@ -155,7 +157,7 @@ class Supervisor:
         if self._places.total != coordinator.target:
             self._places.resize(coordinator.target)
         node = self._places.assign(worker, coordinator.staying)
-        self._server.log.append({"type": "placed", "worker": worker, "node": node})
+        self._server.log.append(WorkerPlaced(worker, node))
         return node
 
     def place(self, places: Mapping[str, int]) -> None:
@@ -263,6 +265,10 @@ class Supervisor:
             event = from_json({"at_s": time.time(), **values})
             if event is not None:
                 self._tell(event)
+
+    def happened(self, event: Event) -> None:
+        """Report an event of our own, as of now."""
+        self._tell(replace(event, at_s=time.time()))
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, Saved):
