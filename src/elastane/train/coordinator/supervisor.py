@@ -29,6 +29,7 @@ from elastane.train.coordinator.launch_order import JobOptions as JobOptions
 from elastane.train.coordinator.launch_order import LaunchOrders
 from elastane.train.coordinator.leader_output import LeaderEcho
 from elastane.train.coordinator.login_reader import Tokens
+from elastane.train.coordinator.messages import Status
 from elastane.train.coordinator.plan_entries import Entry, WorkerPlaced
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.ports import free_port
@@ -300,21 +301,14 @@ class Supervisor:
         coordinator = self._server.coordinator if self._server is not None else None
         return isinstance(coordinator, PlainCoordinator) and coordinator.spoken_to
 
-    def members(self) -> Mapping[str, Any]:
-        """Who is there and where, as JSON values; nothing that changes with every step."""
-        server = self._server
-        if server is None:
-            return {"generation": 0, "members": [], "workers": {}}
-        status = server.status()
-        workers = {
-            name: {"node": facts.node, "pid": facts.pid, "phase": facts.phase}
-            for name, facts in status.workers.items()
-        }
-        return {"generation": status.generation, "members": list(status.members), "workers": workers}
+    def status(self) -> Status | None:
+        """The job's membership; None before it is served."""
+        return self._server.status() if self._server is not None else None
 
     def workers_by_node(self) -> Mapping[str, int]:
         """Workers on each node: as many as are wanted there, or are there, whichever is more."""
-        there = Counter(str(facts["node"]) for facts in self.members()["workers"].values())
+        status = self.status()
+        there = Counter(facts.node for facts in status.workers.values()) if status else Counter[str]()
         return {
             node: max(there[node], self._places.wanted.get(node, 0)) for node in {*there, *self._places.wanted}
         }
