@@ -7,7 +7,7 @@ import errno
 import logging
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,6 +34,7 @@ from elastane.engines.local.agent_messages import (
 )
 from elastane.engines.local.cgroups import SWITCH
 from elastane.engines.local.json_files import Lock, write_json
+from elastane.engines.local.members_file import Members, write_members
 from elastane.engines.local.paths import MEMBERS, Layout
 from elastane.engines.local.survive_errors import Trouble
 from elastane.engines.local.wait_until import until
@@ -274,19 +275,19 @@ def test_a_full_disk_does_not_end_the_limits_and_logs_of_an_attempt(
 ) -> None:
     full, limited = [True], asyncio.Event()
 
-    def write(path: Path, values: Mapping[str, Any]) -> None:
+    def write(folder: Path, members: Members) -> None:
         if full[0]:
             raise OSError(errno.ENOSPC, "No space left on device")
-        write_json(path, values)
+        write_members(folder, members)
 
     async def limit(*_: object) -> None:
         limited.set()
 
-    monkeypatch.setattr(attempt_process, "write_json", write)
+    monkeypatch.setattr(attempt_process, "write_members", write)
     launch = SimpleNamespace(attempt=Attempt("j1", 1), worker_memory_gb=1.0, run=tmp_path)
     choice = SimpleNamespace(kind=SimpleNamespace(value="command"), reason="")
     process: Any = SimpleNamespace(launch=launch, _choice=choice, _folder=tmp_path)
-    supervisor: Any = SimpleNamespace(members=dict, workers_by_node=dict)
+    supervisor: Any = SimpleNamespace(status=lambda: None, workers_by_node=dict)
     nurseries: Any = SimpleNamespace(limit=limit)
 
     async def story() -> None:
