@@ -223,7 +223,7 @@ def test_every_history_of_deaths_and_resizes_ends_in_the_wanted_membership(
     target = workers
     for what, number in history:
         if what == "stored":
-            world.coordinator._go_on_above(number)
+            world.coordinator._changes.go_on_above(number)
         elif what == "resize":
             target = number
             world.perform(world.coordinator.resize(number, world.now))
@@ -294,7 +294,7 @@ def test_silence_longer_than_the_lease_is_fenced() -> None:
 
 def test_a_worker_that_beats_but_makes_no_progress_while_others_wait_is_fenced() -> None:
     world = started(2)
-    world.coordinator.step = 10
+    world.coordinator._roster.progressed(10)
     world.perform(
         world.coordinator.beat("w2", 5, Activity.COMPUTING, world.now)
     )  # its first steps are long past
@@ -551,7 +551,7 @@ def test_an_empty_place_and_nonsense_change_nothing(stored: int) -> None:
 def test_changes_and_deaths_go_on_above_what_a_newcomer_sees(seed: int) -> None:
     world = World(seed, 2, True)
     world.settle()
-    world.coordinator._go_on_above(50)  # whatever is under way
+    world.coordinator._changes.go_on_above(50)  # whatever is under way
     world.perform(world.coordinator.resize(3, world.now))
     world.settle()
     assert len(world.members()) == 3

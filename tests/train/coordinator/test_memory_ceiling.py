@@ -95,7 +95,7 @@ def test_no_number_of_halvings_is_five_deaths() -> None:
         following = f"w{number + 1}"
         coordinator.workers[following].seen_s = 1.0
         coordinator.ready(following, coordinator.workers[name].signature, "", 1.0)
-        coordinator.entered(following, coordinator._published, 0, 1.1)
+        coordinator.entered(following, coordinator._changes.generations.published, 0, 1.1)
         coordinator.parts(following, 64 >> number, 1.2)
     (end,) = (a for a in coordinator.exited("w7", RAISED.told("MemoryError"), 2.0) if isinstance(a, Finish))
     assert "a single sample on w7" in end.cause
