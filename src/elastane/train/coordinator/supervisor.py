@@ -86,9 +86,8 @@ class Supervisor:
         self._journal = Journal(self._records / FILE_NAME)
         coordinator = self._coordinator(log, adopt=adopt)
         port = self._remembered(adopt=adopt)
-        server = CoordinationServer(coordinator, log, self._tokens, self)
-        server.lease_s = self.options.settings.lease_s
-        server.cut_off = self._nurseries.cut_off
+        lease_s, cut_off = self.options.settings.lease_s, self._nurseries.cut_off
+        server = CoordinationServer(coordinator, log, self._tokens, self, lease_s, cut_off)
         self._server = server
         self._port = await server.open(self.options.host, port)
         self._remember()
