@@ -19,7 +19,7 @@ from elastane.engines.contract import Attempt
 from elastane.engines.local import agent as agent_module
 from elastane.engines.local import agent_client, attempt_process, process_descent
 from elastane.engines.local.agent import Agent
-from elastane.engines.local.agent_client import AgentNurseries, AgentWatch, ask
+from elastane.engines.local.agent_client import AgentWatch
 from elastane.engines.local.agent_messages import (
     FROM_AGENT,
     AgentStatus,
@@ -32,6 +32,8 @@ from elastane.engines.local.agent_messages import (
     Ok,
     Unfinished,
 )
+from elastane.engines.local.agent_nurseries import AgentNurseries
+from elastane.engines.local.ask_agent import ask, end_attempt
 from elastane.engines.local.cgroups import SWITCH
 from elastane.engines.local.json_files import Lock, write_json
 from elastane.engines.local.members_file import Members, write_members
@@ -163,9 +165,9 @@ def test_an_agent_does_not_wait_for_ever_and_says_what_it_could_not_end(
             nursery = agent.have("j1.1")
             monkeypatch.setattr(nursery, "kill", lambda: None)  # as if it hung in the kernel
             assert await ask(agent.facts, END, FROM_AGENT, PATIENCE_S) == Unfinished()
-            assert not await agent_client._end(agent.facts, "j1.1")
+            assert not await end_attempt(agent.facts, "j1.1")
             monkeypatch.undo()
-            assert await agent_client._end(agent.facts, "j1.1")
+            assert await end_attempt(agent.facts, "j1.1")
 
     live(story)
 

@@ -21,7 +21,7 @@ from elastane.engines.contract import (
     WorkerFacts,
     places_of,
 )
-from elastane.engines.local.agent_client import ask, end_nurseries
+from elastane.engines.local.ask_agent import ask, end_nurseries
 from elastane.engines.local.job_users import JobsAs
 from elastane.engines.local.json_files import Lock, read_json, write_json
 from elastane.engines.local.launch_file import (

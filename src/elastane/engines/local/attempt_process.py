@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from elastane.engines.contract import Cause, cause_of
-from elastane.engines.local.agent_client import AgentNurseries
+from elastane.engines.local.agent_nurseries import AgentNurseries
 from elastane.engines.local.command import kind_of, runnable, source_of
 from elastane.engines.local.job_folders import make_folders, out_of_reach
 from elastane.engines.local.json_files import Lock, read_json, write_json

@@ -263,11 +263,8 @@ class PlainCoordinator:
         self._born += len(names)
         self._published += 1
         kind = self._kind(len(names))
-        self._gang, self._port, self._ending = (
-            Plan(self._published, kind, names),
-            self._meeting.free_port(),
-            None,
-        )
+        self._gang = Plan(self._published, kind, names)
+        self._port, self._ending = self._meeting.free_port(), None
         self._gathered_s, self._running_s = now_s, None
         self.workers = {name: Worker(name) for name in names}
         self._out.append(Record(PlanMade(self._gang)))
@@ -287,17 +284,10 @@ class PlainCoordinator:
         assert gang is not None
         self.current, self._running_s = gang, now_s
         stopping_s, starting_s = self._gathered_s - self._stopped_s, now_s - self._gathered_s
-        resized = Resized(
-            UNTIMED_S,
-            generation=gang.generation,
-            kind=gang.kind.value,
-            before=before,
-            after=len(gang.members),
-            step=self.step,
-            pause_s=stopping_s + starting_s,
-            breakdown={"stop": stopping_s, "start": starting_s},
-        )
-        self._out.append(Emit(resized))
+        after, pauses = len(gang.members), {"stop": stopping_s, "start": starting_s}
+        generation, pause_s, kind = gang.generation, stopping_s + starting_s, gang.kind
+        event = Resized(UNTIMED_S, generation, kind.value, before, after, self.step, pause_s, pauses)
+        self._out.append(Emit(event))
 
     def _replace_gang(self, gang: Plan, now_s: float, *, dropped: bool) -> None:
         if not dropped and self.target == len(gang.members):
