@@ -18,19 +18,22 @@ class Deadlines:
     def __init__(
         self, settings: Settings, roster: Roster, changes: MembershipChanges, losses: Losses, end: JobEnd
     ) -> None:
-        self.step_s = 0.0
-        """What a step takes at present, so that slow models are not taken for hung ones."""
+        self._step_s = 0.0
         self._settings = settings
         self._roster = roster
         self._changes = changes
         self._losses = losses
         self._end = end
 
+    def pace(self, step_s: float) -> None:
+        """What a step takes at present, so that slow models are not taken for hung ones."""
+        self._step_s = step_s
+
     def look(self, now_s: float) -> None:
         """Give up who is overdue, and what takes too long."""
         self._look_for_silence(now_s)
         if not self._changes.broken:
-            stuck = hanging(self._roster.alive, self._settings, self.step_s, now_s)
+            stuck = hanging(self._roster.alive, self._settings, self._step_s, now_s)
             if stuck is not None:
                 self._losses.fence(*stuck)
         deserted = desertion(self._roster.alive, self._settings, now_s)

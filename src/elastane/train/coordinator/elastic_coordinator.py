@@ -114,7 +114,7 @@ class Coordinator:
 
     def pace(self, step_s: float) -> None:
         """Hear what a step takes at present (from reports)."""
-        self._deadlines.step_s = step_s
+        self._deadlines.pace(step_s)
 
     # What is told from outside; each call answers with actions.
 

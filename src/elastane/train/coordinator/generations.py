@@ -25,6 +25,10 @@ class Generations:
         """The generation of the next plan."""
         return self.latest + 1
 
+    def publish(self, generation: int) -> None:
+        """There is a plan of this generation now."""
+        self.published = generation
+
     def found_stored(self, generation: int) -> bool:
         """Whether a checkpoint of this generation is news: it would never be read if fewer were published.
 

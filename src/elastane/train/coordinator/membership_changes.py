@@ -174,7 +174,7 @@ class MembershipChanges:
             self.warn(note)
         self._published_s = now_s
         self.transition = Entering(plan, now_s) if plan.urgent else Preparing(plan, now_s, plain_copy)
-        self.generations.published = plan.generation
+        self.generations.publish(plan.generation)
         self._out.record(PlanMade(plan))
         for name in plan.concerned:
             if name in plan.joiners or plan.kind is Kind.START:

@@ -122,7 +122,7 @@ class CoordinationServer:
 
     async def close(self) -> None:
         """Stop nurseries (and with them every worker that is left), then listening."""
-        self._ends.closing = True
+        self._ends.close()
         for peer in self._nurseries.all:
             peer.write(StopNursery())
         deadline = time.monotonic() + STOP_S

@@ -37,8 +37,7 @@ class WorkerEnds:
         cut_off: Callable[[str], bool],
     ) -> None:
         """``lease_s`` and ``cut_off`` are those of the server."""
-        self.closing = False
-        """From now on nobody is missed."""
+        self._closing = False
         self.lease_s = lease_s
         self.cut_off = cut_off
         self.left: dict[str, Peer] = {}
@@ -51,6 +50,10 @@ class WorkerEnds:
         self._spawning = spawning
         self._perform = perform
         self._exits: dict[str, ExitCause] = {}
+
+    def close(self) -> None:
+        """From now on nobody is missed."""
+        self._closing = True
 
     def came_back(self, peer: Peer) -> None:
         """A worker or a nursery is connected (again)."""
@@ -71,7 +74,7 @@ class WorkerEnds:
                 self._expect_back(peer)
                 return
             met = self._nurseries.was_met(node)
-            if met and node not in self._nurseries.ready and not self.closing:
+            if met and node not in self._nurseries.ready and not self._closing:
                 self._lost(peer.name)
             # A process that ended is announced by its nursery within milliseconds; only a lost machine is not.
             # To a supervisor that took the job over, the nursery itself may still be on its way.
@@ -102,7 +105,7 @@ class WorkerEnds:
         """Give up a nursery that says nothing, with all workers of its node: nobody could start or end them."""
         peer.writer.transport.abort()
         self._nurseries.forget(peer)
-        if self.closing or self._coordinator.outcome is not None:
+        if self._closing or self._coordinator.outcome is not None:
             return
         text = f"node {peer.name} gave no sign of life for {patience_s:g} s; its workers count as lost"
         self._host.happened(Warned(UNTIMED_S, text))
@@ -130,7 +133,7 @@ class WorkerEnds:
 
     def _node_lost(self, node: str) -> None:
         """Workers do not outlive their nursery; those that talk to us are heard ending."""
-        if self.closing or self._coordinator.outcome is not None:
+        if self._closing or self._coordinator.outcome is not None:
             return
         for worker in self._on(node):
             if worker not in self._workers:
