@@ -175,6 +175,28 @@ def test_a_coordinator_needs_neither_pytorch_nor_what_trains(path: Path) -> None
     assert wrong == []
 
 
+LONG = 350
+"""Lines above which a module has to be one idea, and says so here."""
+
+ONE_IDEA = {
+    "service/messages.py": "every message of the API, one after the other",
+    "train/coordinator/messages.py": "every message between a supervisor and its peers, with the four lines' decoders",
+    "simcore/world.py": "the event loop of a simulated cluster",
+    "train/script/api.py": "all that a training script calls",
+    "train/script/session.py": "a script's way from its first call to its last",
+    "train/worker/loop.py": "a step: its units, and what ends it",
+    "train/worker/elastic_membership.py": "a member's side of each change of members",
+}
+"""The modules that are longer; the list only shrinks."""
+
+
+def test_a_long_module_is_one_idea_and_is_on_the_list() -> None:
+    lengths = {str(path.relative_to(SOURCE)): len(path.read_text("utf-8").splitlines()) for path in FILES}
+    long = {name for name, lines in lengths.items() if lines > LONG}
+    assert long - ONE_IDEA.keys() == set(), f"more than {LONG} lines: which parts do these have?"
+    assert ONE_IDEA.keys() - long == set(), "these have become shorter, and leave the list"
+
+
 TESTS = Path(__file__).parent
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks.live.system import System
 from elastane.client import Client
 from elastane.engines.local.agent import SPARE
-from elastane.engines.local.agent_client import ask
 from elastane.engines.local.agent_messages import FROM_AGENT, AgentStatus, AskAgent
+from elastane.engines.local.ask_agent import ask
 from elastane.engines.local.json_files import read_json
 from elastane.engines.local.marked_processes import marked
 from elastane.engines.local.paths import Layout

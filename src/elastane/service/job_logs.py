@@ -11,9 +11,11 @@ import stat
 from pathlib import Path
 
 from elastane.engines.local.paths import PLANS, Layout
-from elastane.engines.local.untrusted_files import UNREADABLE, read_bytes, read_object
+from elastane.engines.local.untrusted_files import read_bytes
 from elastane.service.messages import LogFile
 from elastane.service.protocol import NotFound
+from elastane.train.coordinator.membership_plan import Kind
+from elastane.train.coordinator.plan_entries import JobEnded, PlanMade, WorkerSpawned, entries_in
 
 _MOST_HISTORY = 1 << 22
 """Bytes of the plan log that are looked at: many thousands of changes."""
@@ -55,17 +57,13 @@ def _history(plans: bytes) -> tuple[dict[str, int], set[str]]:
     attempts: dict[str, int] = {}
     leaders: dict[int, str] = {}
     attempt = 1
-    for line in plans.splitlines():
-        entry = read_object(line) or {}
-        try:
-            match entry.get("type"):
-                case "spawn":
-                    attempts[str(entry["worker"])] = attempt
-                    leaders.setdefault(attempt, str(entry["worker"]))
-                case "plan" if entry["plan"].get("kind") == "start":
-                    leaders[attempt] = str(entry["plan"]["members"][0])
-                case "finish":
-                    attempt += 1
-        except (*UNREADABLE, IndexError):
-            continue
+    for entry in entries_in(plans):
+        match entry:
+            case WorkerSpawned(worker):
+                attempts[worker] = attempt
+                leaders.setdefault(attempt, worker)
+            case PlanMade(plan) if plan.kind is Kind.START and plan.members:
+                leaders[attempt] = plan.members[0]
+            case JobEnded():
+                attempt += 1
     return attempts, set(leaders.values())

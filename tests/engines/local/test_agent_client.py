@@ -7,7 +7,7 @@ import errno
 import logging
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from elastane.engines.contract import Attempt
 from elastane.engines.local import agent as agent_module
 from elastane.engines.local import agent_client, attempt_process, process_descent
 from elastane.engines.local.agent import Agent
-from elastane.engines.local.agent_client import AgentNurseries, AgentWatch, ask
+from elastane.engines.local.agent_client import AgentWatch
 from elastane.engines.local.agent_messages import (
     FROM_AGENT,
     AgentStatus,
@@ -32,8 +32,11 @@ from elastane.engines.local.agent_messages import (
     Ok,
     Unfinished,
 )
+from elastane.engines.local.agent_nurseries import AgentNurseries
+from elastane.engines.local.ask_agent import ask, end_attempt
 from elastane.engines.local.cgroups import SWITCH
 from elastane.engines.local.json_files import Lock, write_json
+from elastane.engines.local.members_file import Members, write_members
 from elastane.engines.local.paths import MEMBERS, Layout
 from elastane.engines.local.survive_errors import Trouble
 from elastane.engines.local.wait_until import until
@@ -162,9 +165,9 @@ def test_an_agent_does_not_wait_for_ever_and_says_what_it_could_not_end(
             nursery = agent.have("j1.1")
             monkeypatch.setattr(nursery, "kill", lambda: None)  # as if it hung in the kernel
             assert await ask(agent.facts, END, FROM_AGENT, PATIENCE_S) == Unfinished()
-            assert not await agent_client._end(agent.facts, "j1.1")
+            assert not await end_attempt(agent.facts, "j1.1")
             monkeypatch.undo()
-            assert await agent_client._end(agent.facts, "j1.1")
+            assert await end_attempt(agent.facts, "j1.1")
 
     live(story)
 
@@ -274,19 +277,19 @@ def test_a_full_disk_does_not_end_the_limits_and_logs_of_an_attempt(
 ) -> None:
     full, limited = [True], asyncio.Event()
 
-    def write(path: Path, values: Mapping[str, Any]) -> None:
+    def write(folder: Path, members: Members) -> None:
         if full[0]:
             raise OSError(errno.ENOSPC, "No space left on device")
-        write_json(path, values)
+        write_members(folder, members)
 
     async def limit(*_: object) -> None:
         limited.set()
 
-    monkeypatch.setattr(attempt_process, "write_json", write)
+    monkeypatch.setattr(attempt_process, "write_members", write)
     launch = SimpleNamespace(attempt=Attempt("j1", 1), worker_memory_gb=1.0, run=tmp_path)
     choice = SimpleNamespace(kind=SimpleNamespace(value="command"), reason="")
     process: Any = SimpleNamespace(launch=launch, _choice=choice, _folder=tmp_path)
-    supervisor: Any = SimpleNamespace(members=dict, workers_by_node=dict)
+    supervisor: Any = SimpleNamespace(status=lambda: None, workers_by_node=dict)
     nurseries: Any = SimpleNamespace(limit=limit)
 
     async def story() -> None:

@@ -23,6 +23,7 @@ from elastane.service.api.log_reader import open_below
 from elastane.service.job_logs import log_files, log_path
 from elastane.service.protocol import NotFound
 from elastane.train.coordinator.last_words import last_words
+from elastane.train.coordinator.plan_entries import WorkerSpawned
 from elastane.train.coordinator.plan_log import PlanLog
 
 JOB, ATTEMPT = "j1", Attempt("j1", 1)
@@ -117,11 +118,10 @@ def test_a_plan_log_may_hold_anything(data: bytes) -> None:
         path = Path(name) / "plans.jsonl"
         path.write_bytes(data)
         log = PlanLog(path)
-        log.append({"type": "spawn"})
+        log.append(WorkerSpawned("w1"))
         entries = list(log.entries())
         log.close()
-        assert all(isinstance(each, dict) for each in entries)
-        assert entries[-1] == {"type": "spawn"}
+        assert entries[-1] == WorkerSpawned("w1")
 
 
 @pytest.mark.parametrize("linked", ["file", "folder", "pipe"])

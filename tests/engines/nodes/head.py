@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from elastane.engines.contract import Attempt
-from elastane.engines.local.agent_client import ask
 from elastane.engines.local.agent_messages import (
     FROM_AGENT,
     AgentStatus,
@@ -23,6 +22,7 @@ from elastane.engines.local.agent_messages import (
     Ok,
     ToAgent,
 )
+from elastane.engines.local.ask_agent import ask
 from elastane.engines.local.json_files import read_json
 from elastane.engines.local.paths import Layout
 from elastane.engines.local.wait_until import until

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from elastane.engines.local.agent_client import end_nurseries
 from elastane.engines.local.agent_messages import AgentStatus, AskAgent, EndAttempt, Ok, ShutDown, Watch
+from elastane.engines.local.ask_agent import end_nurseries
 from elastane.engines.local.json_files import read_json
 from elastane.engines.nodes.dialler import RefusedError
 from elastane.engines.nodes.hub import misfit

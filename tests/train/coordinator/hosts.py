@@ -7,6 +7,7 @@ from typing import Any
 
 from elastane.train.coordinator.script_runner import Order
 from elastane.train.coordinator.worker_places import LOCAL
+from elastane.train.reports.events import Event
 
 
 class FakeHost:
@@ -20,6 +21,9 @@ class FakeHost:
 
     def event(self, values: Mapping[str, Any]) -> None:
         self.events.append(dict(values))
+
+    def happened(self, event: Event) -> None:
+        self.events.append(event.to_json())
 
     def order(self, worker: str) -> Order | None:
         return Order(worker, "script.py", (), {}, "/dev/null", "/")

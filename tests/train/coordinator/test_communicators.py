@@ -10,10 +10,12 @@ from elastane.train.coordinator.actions import Action, Emit, Record, Send
 from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.membership_plan import Kind, Plan
 from elastane.train.coordinator.messages import Cancelled, WorkerHello
+from elastane.train.coordinator.plan_entries import PlanMade, TargetSet, WorkerSpawned
 from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_table import Phase
 from elastane.train.exit_cause import ExitCause
+from elastane.train.reports.events import Warned
 from elastane.train.transport_choice import MemberDevice, TransportKind, TransportWish
 
 SIGNATURE = {"elastane": "1", "torch": "2", "python": "3", "parameters": [], "settings": {}, "shadow": False}
@@ -38,9 +40,9 @@ class Job:
     def take(self, actions: list[Action]) -> None:
         for action in actions:
             match action:
-                case Record({"type": "plan", "plan": plan}):
-                    self.plans.append(Plan.from_json(plan))
-                case Emit({"type": "warned", "text": text}):
+                case Record(PlanMade(plan)):
+                    self.plans.append(plan)
+                case Emit(Warned(_, text)):
                     self.warnings.append(text)
                 case Send(_, Cancelled(generation)):
                     self.cancelled.append(generation)
@@ -206,9 +208,9 @@ def test_two_workers_on_one_device_are_staged_and_told_of_only_to_who_asked() ->
 def test_a_new_coordinator_learns_the_devices_from_those_who_come_back() -> None:
     job = trained(Job())
     entries = [
-        {"type": "target", "workers": 2},
-        *({"type": "spawn", "worker": name} for name in ("w1", "w2")),
-        {"type": "plan", "plan": replace(job.plans[-1], transport=STAGED).to_json()},
+        TargetSet(2),
+        *(WorkerSpawned(name) for name in ("w1", "w2")),
+        PlanMade(replace(job.plans[-1], transport=STAGED)),
     ]
     job.now = 1.0
     job.coordinator = Coordinator.adopt(job.coordinator.settings, entries, job.now)

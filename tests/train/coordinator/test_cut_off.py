@@ -25,15 +25,15 @@ async def leave(lines: Lines, *leaving: Line) -> None:
 
 def test_a_worker_whose_way_is_cut_off_may_come_back(tmp_path: Path) -> None:
     async def story(lines: Lines) -> None:
-        lines.server.lease_s, lines.server.cut_off = 1000.0, lambda node: node == "n1"
+        lines.server._ends.lease_s, lines.server._ends.cut_off = 1000.0, lambda node: node == "n1"
         first = await started(lines)
         await leave(lines, *first)
         assert lines.coordinator.workers["w1"].alive
-        assert set(lines.server._left) == {"node n1", "w1"}
+        assert set(lines.server._ends.left) == {"node n1", "w1"}
         again = await lines.nursery("n1", pids={"w1": 1}), await lines.worker("w1")
         await lines.until(lambda: "n1" in lines.server.nurseries and "w1" in lines.server._workers)
         assert lines.coordinator.workers["w1"].alive
-        assert not lines.server._left
+        assert not lines.server._ends.left
         await leave(lines, *again)
 
     _tell(tmp_path, story, workers=1)
@@ -41,7 +41,7 @@ def test_a_worker_whose_way_is_cut_off_may_come_back(tmp_path: Path) -> None:
 
 def test_one_that_does_not_come_back_in_time_is_lost(tmp_path: Path) -> None:
     async def story(lines: Lines) -> None:
-        lines.server.cut_off = lambda _: True
+        lines.server._ends.cut_off = lambda _: True
         await leave(lines, *await started(lines))
         await lines.until(lambda: not lines.coordinator.workers["w1"].alive)
 
@@ -50,17 +50,17 @@ def test_one_that_does_not_come_back_in_time_is_lost(tmp_path: Path) -> None:
 
 def test_the_end_of_an_earlier_cut_means_nothing_in_a_later_one(tmp_path: Path) -> None:
     async def story(lines: Lines) -> None:
-        lines.server.lease_s, lines.server.cut_off = 1000.0, lambda _: True
+        lines.server._ends.lease_s, lines.server._ends.cut_off = 1000.0, lambda _: True
         await leave(lines, *await started(lines))
-        before = list(lines.server._left.values())
+        before = list(lines.server._ends.left.values())
         nursery, worker = await lines.nursery("n1", pids={"w1": 1}), await lines.worker("w1")
         await lines.until(lambda: "n1" in lines.server.nurseries and "w1" in lines.server._workers)
         await leave(lines, nursery, worker)
         for peer in before:
-            lines.server._still_lost(peer)
+            lines.server._ends.still_lost(peer)
         assert lines.coordinator.workers["w1"].alive
-        for peer in list(lines.server._left.values()):
-            lines.server._still_lost(peer)
+        for peer in list(lines.server._ends.left.values()):
+            lines.server._ends.still_lost(peer)
         assert not lines.coordinator.workers["w1"].alive
 
     _tell(tmp_path, story, workers=1)
@@ -68,7 +68,7 @@ def test_the_end_of_an_earlier_cut_means_nothing_in_a_later_one(tmp_path: Path) 
 
 def test_without_a_cut_the_end_of_both_lines_is_the_end(tmp_path: Path) -> None:
     async def story(lines: Lines) -> None:
-        lines.server.lease_s = 1000.0
+        lines.server._ends.lease_s = 1000.0
         await leave(lines, *await started(lines))
         await lines.until(lambda: not lines.coordinator.workers["w1"].alive)
 

@@ -24,6 +24,15 @@ from elastane.train.coordinator.messages import (
     ToWorker,
     WorkerHello,
 )
+from elastane.train.coordinator.plan_entries import (
+    Entry,
+    GenerationsStored,
+    JobEnded,
+    PlanMade,
+    TargetSet,
+    WorkerDone,
+    WorkerSpawned,
+)
 from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_table import Phase
@@ -112,8 +121,8 @@ class World:
                     self.tell("ready", worker, SIGNATURE, "host:1")
                 case Kill(worker, _):
                     self.workers[worker].alive = False
-                case Record(entry) if entry["type"] == "plan":
-                    self.check_plan(Plan.from_json(entry["plan"]))
+                case Record(PlanMade(plan)):
+                    self.check_plan(plan)
                 case Finish():
                     self.finish = action
                 case Emit() | Record() | Send():
@@ -214,7 +223,7 @@ def test_every_history_of_deaths_and_resizes_ends_in_the_wanted_membership(
     target = workers
     for what, number in history:
         if what == "stored":
-            world.coordinator._go_on_above(number)
+            world.coordinator._changes.go_on_above(number)
         elif what == "resize":
             target = number
             world.perform(world.coordinator.resize(number, world.now))
@@ -285,7 +294,7 @@ def test_silence_longer_than_the_lease_is_fenced() -> None:
 
 def test_a_worker_that_beats_but_makes_no_progress_while_others_wait_is_fenced() -> None:
     world = started(2)
-    world.coordinator.step = 10
+    world.coordinator._roster.progressed(10)
     world.perform(
         world.coordinator.beat("w2", 5, Activity.COMPUTING, world.now)
     )  # its first steps are long past
@@ -404,10 +413,10 @@ def test_the_same_end_twice_before_a_word_was_said_fails_the_job_with_its_cause(
 def test_a_restarted_coordinator_adopts_running_workers_without_touching_them() -> None:
     world = started(2)
     entries = [
-        {"type": "target", "workers": 2},
-        {"type": "spawn", "worker": "w1"},
-        {"type": "spawn", "worker": "w2"},
-        {"type": "plan", "plan": world.plans[0].to_json()},
+        TargetSet(2),
+        WorkerSpawned("w1"),
+        WorkerSpawned("w2"),
+        PlanMade(world.plans[0]),
     ]
     world.coordinator = Coordinator.adopt(Settings(workers=2), entries, world.now)
     for name in ("w1", "w2"):
@@ -422,10 +431,10 @@ def test_a_restarted_coordinator_adopts_running_workers_without_touching_them() 
 
 def _adopted_after_training(world: World) -> None:
     entries = [
-        {"type": "target", "workers": 1},
-        {"type": "spawn", "worker": "w1"},
-        {"type": "plan", "plan": world.plans[0].to_json()},
-        {"type": "done", "worker": "w1"},
+        TargetSet(1),
+        WorkerSpawned("w1"),
+        PlanMade(world.plans[0]),
+        WorkerDone("w1"),
     ]
     world.coordinator = Coordinator.adopt(Settings(workers=1), entries, world.now)
 
@@ -450,14 +459,14 @@ def test_a_worker_of_whose_end_nothing_is_heard_is_replaced_even_after_training(
 def test_the_end_of_an_earlier_run_with_the_same_log_is_not_the_end_of_this_one() -> None:
     world = started(2)
     entries = [
-        {"type": "target", "workers": 1},
-        {"type": "spawn", "worker": "w0"},
-        {"type": "plan", "plan": Plan(1, Kind.START, ("w0",)).to_json()},
-        {"type": "finish", "outcome": "stopped", "cause": "suspended"},
-        {"type": "target", "workers": 2},
-        {"type": "spawn", "worker": "w1"},
-        {"type": "spawn", "worker": "w2"},
-        {"type": "plan", "plan": world.plans[0].to_json()},
+        TargetSet(1),
+        WorkerSpawned("w0"),
+        PlanMade(Plan(1, Kind.START, ("w0",))),
+        JobEnded("stopped", "suspended"),
+        TargetSet(2),
+        WorkerSpawned("w1"),
+        WorkerSpawned("w2"),
+        PlanMade(world.plans[0]),
     ]
     world.coordinator = Coordinator.adopt(Settings(workers=2), entries, world.now)
     assert world.coordinator.outcome is None
@@ -468,10 +477,10 @@ def test_a_coordinator_restarted_in_the_middle_of_a_change_re_forms_the_group() 
     world = started(2)
     grown = Plan(2, Kind.GROW, ("w1", "w2", "w3"), joiners=("w3",))
     entries = [
-        {"type": "target", "workers": 2},
-        *({"type": "spawn", "worker": name} for name in ("w1", "w2")),
-        {"type": "plan", "plan": world.plans[0].to_json()},
-        {"type": "plan", "plan": grown.to_json()},
+        TargetSet(2),
+        *(WorkerSpawned(name) for name in ("w1", "w2")),
+        PlanMade(world.plans[0]),
+        PlanMade(grown),
     ]
     world.coordinator = Coordinator.adopt(Settings(workers=2), entries, world.now)
     for name in ("w1", "w2"):
@@ -503,34 +512,34 @@ def test_members_have_their_time_to_enter_from_when_they_may_however_long_the_pr
     assert {each.worker for each in coordinator.tick(161.0) if isinstance(each, Kill)} == {"w1", "w2"}
 
 
-def begun_above(coordinator: Coordinator, stored: int, worker: str = "w1") -> tuple[int, list[dict[str, Any]]]:
+def begun_above(coordinator: Coordinator, stored: int, worker: str = "w1") -> tuple[int, list[Entry]]:
     """The first generation of a coordinator whose worker sees this one stored, and what was recorded."""
     actions = coordinator.start(0.0)
     actions += coordinator.hello(WorkerHello(worker), 0.0)
     actions += coordinator.ready(worker, SIGNATURE, "", 0.0, stored=stored)
-    entries = [dict(each.entry) for each in actions if isinstance(each, Record)]
-    (plan,) = [entry["plan"] for entry in entries if entry["type"] == "plan"]
-    return plan["generation"], entries
+    entries = [each.entry for each in actions if isinstance(each, Record)]
+    (plan,) = [entry.plan for entry in entries if isinstance(entry, PlanMade)]
+    return plan.generation, entries
 
 
 def test_generations_never_begin_below_what_is_stored_although_the_log_is_lost() -> None:
     generation, entries = begun_above(Coordinator(Settings(workers=1)), 12)
     assert generation > 12 + 100  # the lost run may have come further than it has written
-    assert [entry["type"] for entry in entries] == ["target", "spawn", "stored", "plan"]
+    assert [type(entry) for entry in entries] == [TargetSet, WorkerSpawned, GenerationsStored, PlanMade]
     again, more = begun_above(Coordinator.after(Settings(workers=1), entries), generation, "w2")
     assert again == generation + 1
-    assert "stored" not in [entry["type"] for entry in more]
+    assert GenerationsStored not in [type(entry) for entry in more]
 
 
 def test_what_was_said_of_stored_generations_outlives_the_coordinator() -> None:
     _, entries = begun_above(Coordinator(Settings(workers=1)), 12)
-    before = [entry for entry in entries if entry["type"] != "plan"]
+    before = [entry for entry in entries if not isinstance(entry, PlanMade)]
     adopted = Coordinator.adopt(Settings(workers=1), before, 0.0)
     actions = adopted.hello(WorkerHello("w1", phase=Phase.READY, signature=SIGNATURE), 1.0)
     (plan,) = [
-        each.entry["plan"] for each in actions if isinstance(each, Record) and each.entry["type"] == "plan"
+        each.entry.plan for each in actions if isinstance(each, Record) and isinstance(each.entry, PlanMade)
     ]
-    assert plan["generation"] > 12 + 100
+    assert plan.generation > 12 + 100
 
 
 @pytest.mark.parametrize("stored", [0, 2**52])
@@ -542,7 +551,7 @@ def test_an_empty_place_and_nonsense_change_nothing(stored: int) -> None:
 def test_changes_and_deaths_go_on_above_what_a_newcomer_sees(seed: int) -> None:
     world = World(seed, 2, True)
     world.settle()
-    world.coordinator._go_on_above(50)  # whatever is under way
+    world.coordinator._changes.go_on_above(50)  # whatever is under way
     world.perform(world.coordinator.resize(3, world.now))
     world.settle()
     assert len(world.members()) == 3

@@ -61,7 +61,7 @@ class World:
                 case Kill(worker, _):
                     killed.append(worker)
                 case Emit(event):
-                    self.events.append(dict(event))
+                    self.events.append(event.to_json())
                 case Finish():
                     self.finishes.append(action)
         for worker in killed:

@@ -41,8 +41,9 @@ class Lines:
         self.events, self.silent = host.events, host.fell_silent
         settings = Settings(workers=workers, lease_s=30.0, replace=False)
         self.coordinator = Coordinator(settings)
-        self.server = CoordinationServer(self.coordinator, PlanLog(folder / "plans.jsonl"), TOKENS, host)
-        self.server.lease_s = LEASE_S
+        self.server = CoordinationServer(
+            self.coordinator, PlanLog(folder / "plans.jsonl"), TOKENS, host, LEASE_S
+        )
         self._port = 0
 
     async def open(self) -> None:
@@ -98,7 +99,7 @@ def _tell(folder: Path, story: Callable[[Lines], Awaitable[None]], workers: int 
         try:
             await story(lines)
         finally:
-            lines.server._nurseries.clear()  # they are this test's, and would be waited for
+            lines.server._nurseries.ready.clear()  # they are this test's, and would be waited for
             await lines.server.close()
 
     asyncio.run(main())
@@ -142,7 +143,7 @@ def test_a_nursery_that_returns_counts_once_it_has_ended_what_was_given_up(tmp_p
         again = await lines.nursery("n1", pids={"w1": 4711})
         beating = asyncio.create_task(again.beat())
         assert (await again.hear("kill"))["worker"] == "w1"
-        assert "n1" not in lines.server._nurseries
+        assert "n1" not in lines.server._nurseries.ready
         again.say(type="exited", worker="w1", code=-9)
         assert (await again.hear("spawn"))["order"]["worker"] == "w2"
         beating.cancel()

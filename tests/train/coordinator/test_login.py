@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from elastane.engines.local.agent_client import ask
 from elastane.engines.local.agent_messages import FROM_AGENT, EndAttempt
+from elastane.engines.local.ask_agent import ask
 from elastane.train.coordinator import login, wire
 from elastane.train.coordinator.forkserver import ENDPOINT, NODE, TOKEN
 from elastane.train.coordinator.login_reader import LineReader, admit

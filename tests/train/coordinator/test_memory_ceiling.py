@@ -12,9 +12,11 @@ from elastane.train.coordinator.kernel_kills import KernelKills
 from elastane.train.coordinator.membership_plan import Plan
 from elastane.train.coordinator.memory_ceiling import Halved, Hopeless, Known, MemoryCeiling
 from elastane.train.coordinator.messages import Planned
+from elastane.train.coordinator.plan_entries import MemoryLimited, TargetSet
 from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.worker_table import Phase, Worker
 from elastane.train.exit_cause import ExitCause
+from elastane.train.reports.events import Limited
 
 RAISED = ExitCause.of_process(1, out_of_memory=True)
 KERNEL = ExitCause.of_process(-9, out_of_memory=True)
@@ -72,13 +74,13 @@ def test_the_log_remembers_what_the_next_plan_says(cause: ExitCause) -> None:
     actions = coordinator.exited("w1", cause, 1.0)
     actions += coordinator.failed("w2", 1, 0, "a peer is gone", 1.1)
     records = [action.entry for action in actions if isinstance(action, Record)]
-    assert {"type": "limit", "samples": 32} in records
-    assert [a.event["after"] for a in actions if isinstance(a, Emit) and a.event["type"] == "limited"] == [32]
+    assert MemoryLimited(32) in records
+    assert [a.event.after for a in actions if isinstance(a, Emit) and isinstance(a.event, Limited)] == [32]
     plans = [a.message.plan for a in actions if isinstance(a, Send) and isinstance(a.message, Planned)]
     assert plans
     assert {plan.most for plan in plans} == {32}
     assert Plan.from_json(plans[0].to_json()) == plans[0]
-    log = [{"type": "target", "workers": 2}, *records]
+    log = [TargetSet(2), *records]
     assert Coordinator.after(Settings(workers=2), log)._memory.most == 32
     assert Coordinator.adopt(Settings(workers=2), log, 2.0)._memory.most == 32
 
@@ -93,7 +95,7 @@ def test_no_number_of_halvings_is_five_deaths() -> None:
         following = f"w{number + 1}"
         coordinator.workers[following].seen_s = 1.0
         coordinator.ready(following, coordinator.workers[name].signature, "", 1.0)
-        coordinator.entered(following, coordinator._published, 0, 1.1)
+        coordinator.entered(following, coordinator._changes.generations.published, 0, 1.1)
         coordinator.parts(following, 64 >> number, 1.2)
     (end,) = (a for a in coordinator.exited("w7", RAISED.told("MemoryError"), 2.0) if isinstance(a, Finish))
     assert "a single sample on w7" in end.cause

@@ -172,8 +172,8 @@ class Visitor:
             self.server.perform(self.coordinator.start(self.server.now_s))
             return [await self.says(role, *lines) for role, lines in said]
         finally:
-            self.server._nurseries.clear()
-            self.server._returning.clear()
+            self.server._nurseries.ready.clear()
+            self.server._nurseries.returning.clear()
             await self.server.close()
 
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from elastane.train.coordinator.actions import Finish
 from elastane.train.coordinator.membership_plan import Kind, Plan
-from elastane.train.coordinator.plan_log import PlanLog, finish_entry, finish_of
+from elastane.train.coordinator.plan_entries import (
+    GenerationsStored,
+    JobEnded,
+    MemoryLimited,
+    PlanMade,
+    TargetSet,
+    WorkerDone,
+    WorkerGone,
+    WorkerPlaced,
+    WorkerSpawned,
+    entries_in,
+)
+from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind, cancelled, given_up
 from elastane.train.transport_choice import TransportKind
 
@@ -24,9 +36,10 @@ from elastane.train.transport_choice import TransportKind
 )
 def test_an_end_is_read_as_it_was_written(tmp_path: Path, cause: ExitCause) -> None:
     log = PlanLog(tmp_path / "plans.jsonl")
-    log.append(finish_entry(Finish(cause)))
+    log.append(JobEnded.by(cause))
     (entry,) = log.entries()
-    assert finish_of(entry) == Finish(cause)
+    assert isinstance(entry, JobEnded)
+    assert entry.exit_cause == cause
     log.close()
 
 
@@ -37,12 +50,48 @@ def test_an_end_that_an_earlier_version_wrote_keeps_its_outcome_and_its_words() 
         {"type": "finish", "outcome": "failed", "cause": "exit code 3"},
         {"type": "finish", "outcome": "failed", "cause": "x", "exit": {"kind": "of a later version"}},
     ]
-    ends = [Finish(FINISHED), Finish(cancelled("suspended: it makes room"))]
-    assert [finish_of(entry) for entry in entries] == [
-        *ends,
-        Finish(given_up("exit code 3")),
-        Finish(given_up("x")),
+    data = "\n".join(map(json.dumps, entries)).encode()
+    assert [entry.exit_cause for entry in entries_in(data) if isinstance(entry, JobEnded)] == [
+        FINISHED,
+        cancelled("suspended: it makes room"),
+        given_up("exit code 3"),
+        given_up("x"),
     ]
+
+
+LINES = {
+    TargetSet(2): {"type": "target", "workers": 2},
+    WorkerSpawned("w1"): {"type": "spawn", "worker": "w1"},
+    WorkerPlaced("w1", "n1"): {"type": "placed", "worker": "w1", "node": "n1"},
+    WorkerGone("w1"): {"type": "gone", "worker": "w1"},
+    WorkerDone("w1"): {"type": "done", "worker": "w1"},
+    GenerationsStored(7): {"type": "stored", "generation": 7},
+    MemoryLimited(32): {"type": "limit", "samples": 32},
+}
+
+
+def test_entries_stand_in_the_file_as_they_always_did(tmp_path: Path) -> None:
+    log, plan = PlanLog(tmp_path / "plans.jsonl"), Plan(1, Kind.START, ("w1",), source="w1")
+    entries = [*LINES, PlanMade(plan)]
+    for entry in entries:
+        log.append(entry)
+    lines = [json.loads(line) for line in log.path.read_text().splitlines()]
+    assert lines == [*LINES.values(), {"type": "plan", "plan": plan.to_json()}]
+    assert list(log.entries()) == entries
+    log.close()
+
+
+def test_a_line_of_a_later_version_or_without_sense_hides_no_other() -> None:
+    bad = [
+        b'{"type":"later"}',
+        b'{"type":"spawn"}',
+        b'{"type":"plan","plan":5}',
+        b"[]",
+        b"7",
+        b"[" * 200_000,
+        b"\xff",
+    ]
+    assert list(entries_in(b"\n".join([*bad, b'{"type":"gone","worker":"w1","more":1}']))) == [WorkerGone("w1")]
 
 
 def test_a_plan_tells_its_transport_and_one_of_an_earlier_version_means_gloo() -> None:

@@ -93,7 +93,9 @@ class Slaughter:
         if what and not condition():
             coordinator = self._server.coordinator
             alive = [str(worker) for worker in coordinator.workers.values() if worker.alive]
-            state = f"{coordinator._transition}; current {coordinator.current}; workers: {'; '.join(alive)}"
+            state = (
+                f"{coordinator._changes.transition}; current {coordinator.current}; workers: {'; '.join(alive)}"
+            )
             for name in coordinator.workers:
                 self._server.signal(name, signal.SIGUSR1)
             await asyncio.sleep(2.0)

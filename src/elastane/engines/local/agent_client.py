@@ -1,84 +1,44 @@
-"""Talking to the agents of nodes: asking them for nurseries, and noticing when they die."""
+"""``AgentWatch`` sees to it that a node has an agent, and notices when the agent dies or falls silent."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from elastane.engines.local.agent_messages import (
     FROM_AGENT,
     AgentStatus,
-    AskHope,
-    BeginNursery,
-    EndAttempt,
-    FromAgent,
-    Hopeless,
-    Limit,
-    Ok,
     ShutDown,
     Watch,
 )
+from elastane.engines.local.ask_agent import ask as ask
+from elastane.engines.local.ask_agent import call_agent, end_attempt
 from elastane.engines.local.environment import for_service
 from elastane.engines.local.json_files import Lock, read_json
 from elastane.engines.local.lock_holders import kill_holders
 from elastane.engines.local.paths import Layout
 from elastane.engines.local.survive_errors import Trouble
-from elastane.engines.local.untrusted_files import UNREADABLE
-from elastane.engines.nodes.obligations import is_joined, promise
-from elastane.engines.nodes.places import address_of_head
 from elastane.train.coordinator import wire
 from elastane.train.coordinator.device_locks import NODE_DEVICES, lock_of
-from elastane.train.coordinator.forkserver import HOST
-from elastane.train.coordinator.job_user import Identity
 from elastane.train.coordinator.leases import LEASE_S, AwakeClock
 from elastane.train.coordinator.login import ImpostorError
-from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, log_in
-from elastane.train.coordinator.spawners import Parentage
-from elastane.train.coordinator.wire import Line, Message, Said
+from elastane.train.coordinator.login_reader import LineReader, log_in
 
 log = logging.getLogger("elastane")
 
-_AGAIN_S = 1.0
 _LOOK_S = 0.05
-_HOPE_S, _HOPES = 0.5, 40
 _RESTART_S = 0.5
 _SHUTDOWN_S = 10.0
 _BEGIN_S = 10.0
 """How long an agent may take from its lock to the file that says where it listens."""
-_END_S = 20.0
-"""How long an agent may take to end an attempt: its answer comes when all is done."""
 _SILENCES = 3
 """Leases in a row without a word, after which an agent is killed: nothing else frees its node for another one."""
-
-
-async def ask(
-    facts: Mapping[str, Any], message: Message, answers: Line[Said], timeout_s: float = 5.0
-) -> Said | None:
-    """One question to an agent or a supervisor; None when it does not answer, or not as one of ``answers``."""
-    with contextlib.suppress(OSError, asyncio.TimeoutError, *UNREADABLE):
-        async with asyncio.timeout(timeout_s):
-            lines, writer = await _call(facts)
-            try:
-                await log_in(lines, writer, "client", facts["token"])
-                writer.write(wire.encode_message(message))
-                return answers.decode(await lines.next())
-            finally:
-                writer.close()
-    return None
-
-
-async def _call(facts: Mapping[str, Any]) -> tuple[LineReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection(facts["host"], int(facts["port"]), limit=BUFFER_BYTES)
-    wire.watch_transport(writer)
-    return LineReader(reader), writer
 
 
 async def _first_answer(
@@ -89,122 +49,6 @@ async def _first_answer(
     writer.write(wire.encode_message(Watch()))
     first = FROM_AGENT.decode(await lines.next())
     return first if isinstance(first, AgentStatus) else None
-
-
-async def end_nurseries(layout: Layout, attempt: str, nodes: Iterable[str]) -> None:
-    """End whoever still works for an attempt there.
-
-    Workers of a nursery that was warmed in advance bear the mark it was born with, so they are not found by it.
-    """
-    for node in nodes:
-        facts = read_json(layout.agent(node))
-        if (facts is None or not await _end(facts, attempt)) and is_joined(layout, node):
-            promise(layout, node, attempt)  # the hub is away: the next one finds it written
-
-
-async def _end(facts: Mapping[str, Any], attempt: str) -> bool:
-    """Have an agent end all of an attempt; whether it has."""
-    return isinstance(await ask(facts, EndAttempt(attempt), FROM_AGENT, _END_S), Ok)
-
-
-class AgentNurseries:
-    """Nurseries of one attempt, started by the agents of its nodes; on ``adopted`` ones there may be some already."""
-
-    def __init__(
-        self,
-        layout: Layout,
-        attempt: str,
-        log: Path,
-        adopted: Iterable[str] = (),
-        identity: Identity | None = None,
-    ) -> None:
-        """``identity`` is the user who shall run them, if not our own."""
-        self._identity = identity
-        self._layout = layout
-        self._attempt = attempt
-        self._log = log
-        self._asked_s: dict[str, float] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._nodes: set[str] = set(adopted)
-        self._watched: set[str] = set()
-        self._problem = ""
-        self._limits: dict[str, tuple[object, int]] = {}
-        self._silent: set[str] = set()
-
-    def ask(self, node: str, parentage: Parentage) -> None:
-        """At most once a second; the agent does not mind being asked twice."""
-        if time.monotonic() - self._asked_s.get(node, -_AGAIN_S) < _AGAIN_S:
-            return
-        self._asked_s[node] = time.monotonic()
-        self._nodes.add(node)
-        task = asyncio.create_task(self._ask(node, parentage))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _ask(self, node: str, parentage: Parentage) -> None:
-        facts = read_json(self._layout.agent(node))
-        if facts is not None and await self._ended_silent(node, facts):
-            message = BeginNursery(
-                attempt=self._attempt,
-                environment={**parentage.environment(node), **self._way(node)},
-                log=str(self._log),
-                cold=parentage.cold,
-                python=parentage.python,
-                identity=self._identity,
-            )
-            self._hear(await ask(facts, message, FROM_AGENT))
-            if parentage.python and node not in self._watched:
-                self._watched.add(node)
-                await self._watch(facts)
-
-    def _way(self, node: str) -> dict[str, str]:
-        """Where nodes on other machines reach one of ours; theirs say it themselves."""
-        address = "" if is_joined(self._layout, node) else address_of_head(self._layout)
-        return {HOST: address} if address else {}
-
-    async def _watch(self, facts: Mapping[str, Any]) -> None:
-        """Ask its agent for a while: an interpreter that cannot import us cannot tell us so itself."""
-        for _ in range(_HOPES):
-            await asyncio.sleep(_HOPE_S)
-            self._hear(await ask(facts, AskHope(self._attempt), FROM_AGENT))
-            if self._problem:
-                return
-
-    def _hear(self, answer: FromAgent | None) -> None:
-        if isinstance(answer, Hopeless):
-            self._problem = answer.problem
-
-    def lost(self, node: str) -> None:
-        """The agent ends it when the next one is asked for; if it is silent itself, once it answers again."""
-        self._silent.add(node)
-
-    async def _ended_silent(self, node: str, facts: Mapping[str, Any]) -> bool:
-        if node in self._silent and await _end(facts, self._attempt):
-            self._silent.discard(node)
-        return node not in self._silent
-
-    def cut_off(self, node: str) -> bool:
-        """Whether a node on another machine cannot be heard because the hub, not the node, is gone."""
-        return is_joined(self._layout, node) and not Lock(self._layout.hub_lock).held
-
-    def problem(self) -> str:
-        """What an agent said; agents that are gone come back, so there is hope."""
-        return self._problem
-
-    async def limit(self, memory: int, workers: Mapping[str, int]) -> None:
-        """So many bytes for each worker on each node, where the system can see to it; told once to every agent."""
-        for node, count in workers.items():
-            facts = read_json(self._layout.agent(node))
-            if facts is not None and self._limits.get(node) != (facts.get("name"), count):
-                answer = await ask(facts, Limit(self._attempt, memory, count), FROM_AGENT)
-                if answer is not None:  # else it is told again
-                    self._limits[node] = (facts.get("name"), count)
-
-    async def end(self) -> None:
-        """Nurseries have been told to stop; whoever did not is ended by its agent."""
-        for task in self._tasks:
-            task.cancel()
-        await end_nurseries(self._layout, self._attempt, self._nodes)
 
 
 class AgentWatch:
@@ -294,7 +138,7 @@ class AgentWatch:
         writer: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(LEASE_S):
-                lines, writer = await _call(facts)
+                lines, writer = await call_agent(facts)
                 first = await _first_answer(lines, writer, facts)
             if first is not None and await self._clean(facts, first):
                 await self._stay(facts, lines, writer)
@@ -335,7 +179,7 @@ class AgentWatch:
         if not self._silences:
             return True  # the first line of this control plane: it has not said yet what it wants
         stale = [attempt for attempt in first.nurseries if not self._wanted(self.node, attempt)]
-        return False not in [await _end(facts, attempt) for attempt in stale]
+        return False not in [await end_attempt(facts, attempt) for attempt in stale]
 
     def look(self) -> None:
         """To be called twice a second: a line that was silent for a lease is given up, and its node with it."""

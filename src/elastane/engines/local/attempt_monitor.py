@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 from elastane.engines.contract import (
     Attempt,
@@ -22,7 +21,7 @@ from elastane.engines.contract import (
     WorkerFacts,
     places_of,
 )
-from elastane.engines.local.agent_client import ask, end_nurseries
+from elastane.engines.local.ask_agent import ask, end_nurseries
 from elastane.engines.local.job_users import JobsAs
 from elastane.engines.local.json_files import Lock, read_json, write_json
 from elastane.engines.local.launch_file import (
@@ -34,7 +33,8 @@ from elastane.engines.local.launch_file import (
 )
 from elastane.engines.local.lock_holders import kill_holders
 from elastane.engines.local.marked_processes import kill_marked
-from elastane.engines.local.paths import BEGUN, CONTROL, ENDED, JOURNAL, LAUNCH, LOCK, MEMBERS, Layout
+from elastane.engines.local.members_file import Members, read_members
+from elastane.engines.local.paths import BEGUN, CONTROL, ENDED, JOURNAL, LAUNCH, LOCK, Layout
 from elastane.engines.local.untrusted_files import LOOK_BYTES, clean, has_more, read_bytes, read_events, size_of
 from elastane.errors import ElastaneError
 from elastane.train.coordinator.messages import TO_CLIENT, Ok, Place, StopJob
@@ -236,9 +236,9 @@ class Tender:
             self._starts, self._kills = max(0, self._starts - 1), self._kills + 1
 
     def _adoptable(self) -> bool:
-        members = read_json(self.wanted.launch.folder / MEMBERS)
+        members = read_members(self.wanted.launch.folder)
         known = self.wanted.launch.records / CONTROL
-        return known.exists() and (members is None or members.get("kind") == "adaptive")
+        return known.exists() and (members is None or members.kind == JobKind.ADAPTIVE)
 
     async def _start(self, folder: Path) -> None:
         self._process = await self._begin(folder)
@@ -316,38 +316,22 @@ class Tender:
         self._offset = max(self._offset, size)
 
     def _say_running(self, number: int, event: Resized) -> None:
-        members = read_json(self.wanted.launch.folder / MEMBERS) or {}
+        members = read_members(self.wanted.launch.folder) or Members("")
         counts: dict[str, int] = {}
         for worker in self.processes():
             counts[worker.node] = counts.get(worker.node, 0) + 1
         if self.wanted.grant is not None and self.wanted.grant.workers == event.after:
             counts = places_of(self.wanted.grant)
-        kind = str(members.get("kind", ""))
-        why = clean(members.get("why_kind", ""))
-        known = kind if kind in _KINDS else ""
-        self._report(Running(self.attempt, number, counts, known, why, moment(event.at_s)))
+        at_s = moment(event.at_s)
+        self._report(Running(self.attempt, number, counts, members.kind, members.why_kind, at_s))
 
     def processes(self) -> list[WorkerFacts]:
         """Workers, as their supervisor last wrote them down."""
-        members = read_json(self.wanted.launch.folder / MEMBERS) or {}
-        workers = members.get("workers")
-        found = workers.items() if isinstance(workers, dict) else ()
-        return [_worker(name, facts) for name, facts in found if isinstance(facts, dict)][:_MOST_WORKERS]
+        members = read_members(self.wanted.launch.folder)
+        return members.facts() if members is not None else []
 
 
 def _stop(wanted: Wanted) -> StopJob:
     """The request to end; a supervisor of an earlier version finds the kind in the first of the words."""
     kind = ExitKind.SUSPENDED if wanted.ending is Ending.SUSPEND else ExitKind.CANCELLED
     return StopJob(f"{kind.value}: {wanted.why}".rstrip(": "), kind.value)
-
-
-_KINDS = frozenset(kind.value for kind in JobKind)
-_MOST_WORKERS = 10_000
-
-
-def _worker(name: str, facts: dict[str, Any]) -> WorkerFacts:
-    pid = facts.get("pid")
-    known = pid if isinstance(pid, int) and 0 < pid < 1 << 31 else None
-    return WorkerFacts(
-        clean(name, 100), clean(facts.get("node", ""), 100), known, clean(facts.get("phase", ""), 100)
-    )

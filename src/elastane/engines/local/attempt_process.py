@@ -9,18 +9,17 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from elastane.engines.contract import Cause, cause_of
-from elastane.engines.local.agent_client import AgentNurseries
+from elastane.engines.local.agent_nurseries import AgentNurseries
 from elastane.engines.local.command import kind_of, runnable, source_of
 from elastane.engines.local.job_folders import make_folders, out_of_reach
 from elastane.engines.local.json_files import Lock, read_json, write_json
 from elastane.engines.local.launch_file import ended_json, launch_from_json
 from elastane.engines.local.log_rotation import rotate
-from elastane.engines.local.paths import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, MEMBERS, Layout
+from elastane.engines.local.members_file import Members, write_members
+from elastane.engines.local.paths import BEGUN, CONTROL, ENDED, LAUNCH, LOCK, Layout
 from elastane.engines.local.remedies import with_remedy
 from elastane.engines.local.survive_errors import Trouble
 from elastane.kit.storage_urls import VARIABLE as CHECKPOINTS
@@ -150,18 +149,17 @@ class AttemptProcess:
 
     async def _write_members(self, supervisor: Supervisor, nurseries: AgentNurseries) -> None:
         """Who is there, for whoever wants to know; only when it changes.  Long logs are set aside on the way."""
-        last: Mapping[str, Any] | None = None
+        last: Members | None = None
         size = int(self.launch.worker_memory_gb * 1e9)
-        kind = {"kind": self._choice.kind.value, "why_kind": self._choice.reason}
         name = f"attempt {self.launch.attempt}"
         writing, limiting = Trouble(f"{name}: its members were not written"), Trouble(f"{name}: no limits")
         rotating = Trouble(f"{name}: its logs were not set aside")
         while True:  # a full disk must not end more than what needs it
             with writing.logged():
-                facts = {**kind, **supervisor.members()}
-                if facts != last:
-                    write_json(self._folder / MEMBERS, facts)
-                    last = facts
+                members = Members.of(self._choice.kind, self._choice.reason, supervisor.status())
+                if members != last:
+                    write_members(self._folder, members)
+                    last = members
             with rotating.logged():
                 rotate(self.launch.run / "logs")
             with limiting.logged():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from elastane.train.coordinator.messages import ToWorker
+from elastane.train.coordinator.plan_entries import Entry
 from elastane.train.exit_cause import ExitCause, Outcome
+from elastane.train.reports.events import Event
+
+UNTIMED_S = 0.0
+"""The time of an event that a coordinator tells: it has no clock, so whoever reports the event says when it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +48,14 @@ class Signal:
 class Record:
     """Append to the log before anything that follows is carried out."""
 
-    entry: Mapping[str, Any]
+    entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """An event for reports."""
+    """An event for reports, ``UNTIMED_S``."""
 
-    event: Mapping[str, Any]
+    event: Event
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,37 @@ It cannot see steps, nor a worker that hangs; and all processes of a gang must r
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Signal, Spawn
+from elastane.train.coordinator.actions import (
+    UNTIMED_S,
+    Action,
+    Emit,
+    Finish,
+    Kill,
+    Record,
+    Send,
+    Signal,
+    Spawn,
+)
 from elastane.train.coordinator.membership_plan import Kind, Plan
 from elastane.train.coordinator.messages import Refused, WorkerHello
-from elastane.train.coordinator.plan_log import finish_entry
+from elastane.train.coordinator.plan_entries import (
+    Entry,
+    JobEnded,
+    PlanMade,
+    TargetSet,
+    WorkerGone,
+    WorkerSpawned,
+)
 from elastane.train.coordinator.replay import counted
 from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_places import LOCAL
 from elastane.train.coordinator.worker_table import Phase, Worker
 from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind
+from elastane.train.reports.events import Resized, Warned, WorkerLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +119,7 @@ class PlainCoordinator:
         gang = self.current
         return gang is not None and gang is self._gang and not self._ending and len(gang.members) == self.target
 
-    def resume(self, entries: Iterable[Mapping[str, Any]]) -> None:
+    def resume(self, entries: Iterable[Entry]) -> None:
         """Begin after an earlier run with this log: names and generations are never used twice."""
         self._born, self._published = counted(entries)
 
@@ -142,7 +159,7 @@ class PlainCoordinator:
 
     def start(self, now_s: float) -> list[Action]:
         """Ask for the first gang."""
-        self._out.append(Record({"type": "target", "workers": self.target}))
+        self._out.append(Record(TargetSet(self.target)))
         self._stopped_s = now_s
         self._gather(now_s)
         return self._actions()
@@ -158,7 +175,7 @@ class PlainCoordinator:
             self._warn(f"a command cannot be resized: it keeps its {self.target}, not {wanted} workers")
             return self._actions()
         self.target = wanted
-        self._out.append(Record({"type": "target", "workers": wanted}))
+        self._out.append(Record(TargetSet(wanted)))
         if self._gang is not None and self._ending is None:
             self._replace_gang(self._gang, now_s, dropped=dropped)
         return self._actions()
@@ -199,7 +216,7 @@ class PlainCoordinator:
         if worker is None or not worker.alive:
             return []
         worker.phase = Phase.GONE
-        self._out.append(Record({"type": "gone", "worker": name}))
+        self._out.append(Record(WorkerGone(name)))
         if self._ending is None:
             if cause.clean:
                 worker.done = True
@@ -223,7 +240,7 @@ class PlainCoordinator:
         unborn = [worker for worker in self._alive() if worker.phase is Phase.WARMING]
         for worker in unborn:
             worker.phase = Phase.GONE
-            gone = Record({"type": "gone", "worker": worker.name})
+            gone = Record(WorkerGone(worker.name))
             self._out += [gone, Kill(worker.name, "the job ends before it was started")]
         if unborn:
             self._settle(now_s)
@@ -238,7 +255,7 @@ class PlainCoordinator:
         return [worker for worker in self.workers.values() if worker.alive]
 
     def _warn(self, text: str) -> None:
-        self._out.append(Emit({"type": "warned", "text": text}))
+        self._out.append(Emit(Warned(UNTIMED_S, text)))
 
     def _gather(self, now_s: float) -> None:
         """Start a gang; nobody of the last one is left."""
@@ -246,16 +263,13 @@ class PlainCoordinator:
         self._born += len(names)
         self._published += 1
         kind = self._kind(len(names))
-        self._gang, self._port, self._ending = (
-            Plan(self._published, kind, names),
-            self._meeting.free_port(),
-            None,
-        )
+        self._gang = Plan(self._published, kind, names)
+        self._port, self._ending = self._meeting.free_port(), None
         self._gathered_s, self._running_s = now_s, None
         self.workers = {name: Worker(name) for name in names}
-        self._out.append(Record({"type": "plan", "plan": self._gang.to_json()}))
+        self._out.append(Record(PlanMade(self._gang)))
         for name in names:
-            self._out += [Record({"type": "spawn", "worker": name}), Spawn(name)]
+            self._out += [Record(WorkerSpawned(name)), Spawn(name)]
 
     def _kind(self, after: int) -> Kind:
         if self.current is None:
@@ -270,16 +284,9 @@ class PlainCoordinator:
         assert gang is not None
         self.current, self._running_s = gang, now_s
         stopping_s, starting_s = self._gathered_s - self._stopped_s, now_s - self._gathered_s
-        event = {
-            "type": "resized",
-            "generation": gang.generation,
-            "kind": gang.kind.value,
-            "before": before,
-            "after": len(gang.members),
-            "step": self.step,
-            "pause_s": stopping_s + starting_s,
-            "breakdown": {"stop": stopping_s, "start": starting_s},
-        }
+        after, pauses = len(gang.members), {"stop": stopping_s, "start": starting_s}
+        generation, pause_s, kind = gang.generation, stopping_s + starting_s, gang.kind
+        event = Resized(UNTIMED_S, generation, kind.value, before, after, self.step, pause_s, pauses)
         self._out.append(Emit(event))
 
     def _replace_gang(self, gang: Plan, now_s: float, *, dropped: bool) -> None:
@@ -295,8 +302,7 @@ class PlainCoordinator:
         assert self._gang is not None
         words = f"{how}; its last words: {worker.words}" if worker.words else str(how)
         cause = f"worker {worker.name} (rank {self._gang.members.index(worker.name)}): {words}"
-        lost = {"type": "worker_lost", "worker": worker.name, "cause": words, "step": self.step}
-        self._out.append(Emit(lost))
+        self._out.append(Emit(WorkerLost(UNTIMED_S, worker.name, words, self.step)))
         ran_s = now_s - self._running_s if self._running_s is not None else 0.0
         if how.kind is not ExitKind.NODE_LOST:
             self._deaths = 1 if ran_s >= self._patience.healthy_s else self._deaths + 1
@@ -338,5 +344,5 @@ class PlainCoordinator:
 
     def _finish(self, outcome: Finish) -> None:
         self.outcome = outcome
-        self._out.append(Record(finish_entry(outcome)))
+        self._out.append(Record(JobEnded.by(outcome.exit)))
         self._out.append(outcome)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from elastane.train.coordinator.script_runner import Order
+from elastane.train.reports.events import Event
 
 
 class Host(Protocol):
@@ -13,6 +14,10 @@ class Host(Protocol):
 
     def event(self, values: Mapping[str, Any]) -> None:
         """Take an event for the reports, as JSON values; a worker may have made it up."""
+        ...
+
+    def happened(self, event: Event) -> None:
+        """Take an event of our own for the reports; its time is now."""
         ...
 
     def order(self, worker: str) -> Order | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -52,6 +52,11 @@ class Plan:
     def urgent(self) -> bool:
         """Whether members wait for this plan instead of training on."""
         return self.kind in (Kind.START, Kind.RECOVER)
+
+    @property
+    def concerned(self) -> Sequence[str]:
+        """Whoever is told of it: members, and those who leave."""
+        return list(dict.fromkeys((*self.members, *self.leavers)))
 
     def rank_of(self, worker: str) -> int | None:
         """The rank of a worker, or None if it is not a member."""

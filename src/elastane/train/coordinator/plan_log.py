@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from elastane.codec import decoded, encoded
-from elastane.train.coordinator.actions import Finish
-from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind
+from elastane.train.coordinator.plan_entries import Entry, entries_in
+from elastane.train.coordinator.wire import encode_message
 
 
 class PlanLog:
@@ -27,40 +24,15 @@ class PlanLog:
         if size and os.pread(self._fd, 1, size - 1) != b"\n":
             os.write(self._fd, b"\n")
 
-    def append(self, entry: Mapping[str, Any]) -> None:
+    def append(self, entry: Entry) -> None:
         """On disk when this returns."""
-        os.write(self._fd, json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+        os.write(self._fd, encode_message(entry))
         os.fdatasync(self._fd)
 
-    def entries(self) -> Iterator[dict[str, Any]]:
-        """What was appended so far; a torn line (a crash while writing) never took effect and is skipped."""
-        for line in self.path.read_bytes().splitlines():
-            try:
-                entry = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(entry, dict):
-                yield entry
+    def entries(self) -> Iterator[Entry]:
+        """What was appended so far, as far as it makes sense."""
+        return entries_in(self.path.read_bytes())
 
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._fd)
-
-
-def finish_entry(finish: Finish) -> dict[str, Any]:
-    """The entry that says how a job ended."""
-    words = {"outcome": finish.outcome, "cause": finish.cause}
-    return {"type": "finish", **words, "exit": encoded(finish.exit)}
-
-
-_KINDS = {"finished": ExitKind.FINISHED, "stopped": ExitKind.CANCELLED}
-
-
-def finish_of(entry: Mapping[str, Any]) -> Finish:
-    """The inverse of ``finish_entry``; earlier versions wrote an outcome and words only."""
-    try:
-        return Finish(decoded(ExitCause, entry.get("exit")))
-    except ValueError:
-        kind = _KINDS.get(entry["outcome"], ExitKind.GIVEN_UP)
-        words = str(entry["cause"])
-        return Finish(FINISHED if kind is ExitKind.FINISHED else ExitCause(kind, detail=words))

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from elastane.train.coordinator.actions import Finish
 from elastane.train.coordinator.membership_plan import Plan
-from elastane.train.coordinator.plan_log import finish_of
+from elastane.train.coordinator.plan_entries import (
+    Entry,
+    GenerationsStored,
+    JobEnded,
+    MemoryLimited,
+    PlanMade,
+    TargetSet,
+    WorkerDone,
+    WorkerGone,
+    WorkerSpawned,
+)
 from elastane.train.coordinator.worker_table import Worker
 
 
@@ -30,7 +39,7 @@ class Known:
     workers: dict[str, Worker] = field(default_factory=dict)
 
 
-def known_from(entries: Iterable[Mapping[str, Any]]) -> Known:
+def known_from(entries: Iterable[Entry]) -> Known:
     """Replay a log from its beginning."""
     known = Known()
     for entry in entries:
@@ -38,46 +47,46 @@ def known_from(entries: Iterable[Mapping[str, Any]]) -> Known:
     return known
 
 
-def _take_in(known: Known, entry: Mapping[str, Any]) -> None:
-    match entry["type"]:
-        case "target":
-            known.target = int(entry["workers"])
-        case "spawn":
+def _take_in(known: Known, entry: Entry) -> None:
+    match entry:
+        case TargetSet(workers):
+            known.target = workers
+        case WorkerSpawned(worker):
             if known.outcome is not None:  # that was the end of an earlier run with this log
                 known.outcome, known.current = None, None
                 known.workers.clear()
             known.born += 1
-            known.workers[entry["worker"]] = Worker(entry["worker"])
-        case "gone":
-            known.workers.pop(entry["worker"], None)
-        case "done":
-            if entry["worker"] in known.workers:
-                known.workers[entry["worker"]].done = True
-        case "plan":
-            known.current = Plan.from_json(entry["plan"])
-            known.published = known.current.generation
-        case "stored":
-            known.stored = int(entry["generation"])
-        case "limit":
-            known.most = int(entry["samples"])
-        case "finish":
-            known.outcome = finish_of(entry)
+            known.workers[worker] = Worker(worker)
+        case WorkerGone(worker):
+            known.workers.pop(worker, None)
+        case WorkerDone(worker):
+            if worker in known.workers:
+                known.workers[worker].done = True
+        case PlanMade(plan):
+            known.current, known.published = plan, plan.generation
+        case GenerationsStored(generation):
+            known.stored = generation
+        case MemoryLimited(samples):
+            known.most = samples
+        case JobEnded():
+            known.outcome = Finish(entry.exit_cause)
 
 
-def counted(entries: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
+def counted(entries: Iterable[Entry]) -> tuple[int, int]:
     """Workers that were ever started, and the latest generation of this or a lost log."""
     born = published = 0
     for entry in entries:
-        if entry["type"] == "spawn":
-            born += 1
-        elif entry["type"] == "plan":
-            published = int(entry["plan"]["generation"])
-        elif entry["type"] == "stored":
-            published = max(published, int(entry["generation"]))
+        match entry:
+            case WorkerSpawned():
+                born += 1
+            case PlanMade(plan):
+                published = plan.generation
+            case GenerationsStored(generation):
+                published = max(published, generation)
     return born, published
 
 
-def fitted(entries: Iterable[Mapping[str, Any]]) -> int:
+def fitted(entries: Iterable[Entry]) -> int:
     """Samples that fitted into memory after more did not; 0: no limit was met."""
-    found = [int(entry["samples"]) for entry in entries if entry["type"] == "limit"]
+    found = [entry.samples for entry in entries if isinstance(entry, MemoryLimited)]
     return found[-1] if found else 0

@@ -10,17 +10,16 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 
 from elastane.train.coordinator import wire
-from elastane.train.coordinator.actions import Action, Emit, Finish, Kill, Record, Send, Signal
+from elastane.train.coordinator.actions import UNTIMED_S, Action, Emit, Finish, Kill, Record, Send, Signal
 from elastane.train.coordinator.actions import Spawn as SpawnWorker
 from elastane.train.coordinator.address_book import AddressBook, news_of
 from elastane.train.coordinator.contract import Decider
 from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.hear_worker import seconds, told
 from elastane.train.coordinator.host import Host
-from elastane.train.coordinator.leases import LEASE_S, AwakeClock, nursery_lease_s
+from elastane.train.coordinator.leases import LEASE_S, AwakeClock
 from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, Tokens, admit
 from elastane.train.coordinator.membership_status import status_of
 from elastane.train.coordinator.messages import (
@@ -39,12 +38,10 @@ from elastane.train.coordinator.messages import (
     NurseryHello,
     Ok,
     Place,
-    Refused,
     Reported,
     Resize,
     SendSignal,
     SignalWorker,
-    Spawn,
     Started,
     Status,
     StopJob,
@@ -52,64 +49,64 @@ from elastane.train.coordinator.messages import (
     ToClient,
     WorkerHello,
 )
+from elastane.train.coordinator.peers import NurseryTable, Peer
+from elastane.train.coordinator.plan_entries import PlanMade
 from elastane.train.coordinator.plan_log import PlanLog
-from elastane.train.coordinator.wire import Message
-from elastane.train.exit_cause import NODE_LOST, ExitCause
+from elastane.train.coordinator.spawning import Spawning
+from elastane.train.coordinator.worker_ends import WorkerEnds
+from elastane.train.reports.events import Warned
 
 TICK_S = 0.25
-UNCONFIRMED_S = 1.0
-"""Grace period before a disconnected worker counts as dead when the nursery of its node cannot be asked."""
-RETURN_S = 4.0
-"""How long a nursery may take to find a supervisor that has replaced its own; it looks every second."""
-
 STOP_S = 5.0
 """How long nurseries may take to end their workers and themselves."""
 
 
-@dataclass(slots=True)
-class _Peer:
-    role: str
-    name: str
-    writer: asyncio.StreamWriter
-    heard_s: float = 0.0
-    beats: bool = False
-    """Whether it promised signs of life; a nursery of an earlier version does not."""
-    stale: set[str] = field(default_factory=set)
-    """Of a nursery that comes back: workers it still has that were given up, until it has ended them."""
-
-
-@dataclass(slots=True)
 class CoordinationServer:
     """Runs one coordinator until its job is over."""
 
-    coordinator: Decider
-    log: PlanLog
-    tokens: Tokens
-    host: Host
-    finished: asyncio.Event = field(default_factory=asyncio.Event)
-    pids: dict[str, int] = field(default_factory=dict)
-    addresses: dict[str, str] = field(default_factory=dict)
-    """Where nodes are reached by others, as their nurseries said."""
-    lease_s: float = LEASE_S
-    """How long a worker may be silent; nurseries a little less."""
-    cut_off: Callable[[str], bool] = lambda _node: False
-    """Whether the way to a node is interrupted while all may be well there: who is gone has a lease to come back."""
-    problem: str = ""
-    """Why a nursery that was asked for cannot start workers, as it said itself."""
-    _clock: AwakeClock = field(default_factory=AwakeClock)
-    _workers: dict[str, _Peer] = field(default_factory=dict)
-    _nurseries: dict[str, _Peer] = field(default_factory=dict)
-    _returning: dict[str, _Peer] = field(default_factory=dict)
-    _left: dict[str, _Peer] = field(default_factory=dict)
-    """Of nodes and workers whose way is cut off: who left last, for whoever comes back is another one."""
-    _unspawned: dict[str, list[str]] = field(default_factory=dict)
-    _exits: dict[str, ExitCause] = field(default_factory=dict)
-    _book: AddressBook = field(default_factory=AddressBook)
-    _met: set[str] = field(default_factory=set)
-    _misunderstood: set[str] = field(default_factory=set)
-    _closing: bool = False
-    _server: asyncio.Server | None = None
-    _ticker: asyncio.Task[None] | None = None
+    def __init__(
+        self,
+        coordinator: Decider,
+        log: PlanLog,
+        tokens: Tokens,
+        host: Host,
+        lease_s: float = LEASE_S,
+        cut_off: Callable[[str], bool] = lambda _node: False,
+    ) -> None:
+        """A worker may be silent for ``lease_s``, nurseries a little less.
+
+        ``cut_off`` says whether the way to a node is interrupted while all may be well there: who is gone then has a
+        lease to come back.
+        """
+        self.coordinator = coordinator
+        self.log = log
+        self.tokens = tokens
+        self.host = host
+        self.finished = asyncio.Event()
+        self.pids: dict[str, int] = {}
+        self.addresses: dict[str, str] = {}
+        """Where nodes are reached by others, as their nurseries said."""
+        self.problem = ""
+        """Why a nursery that was asked for cannot start workers, as it said itself."""
+        self._clock = AwakeClock()
+        self._workers: dict[str, Peer] = {}
+        self._nurseries = NurseryTable()
+        self._spawning = Spawning(host, self._nurseries, self._workers)
+        self._ends = WorkerEnds(
+            coordinator,
+            host,
+            self._clock,
+            self._workers,
+            self._nurseries,
+            self._spawning,
+            self.perform,
+            lease_s,
+            cut_off,
+        )
+        self._book = AddressBook()
+        self._misunderstood: set[str] = set()
+        self._server: asyncio.Server | None = None
+        self._ticker: asyncio.Task[None] | None = None
 
     @property
     def now_s(self) -> float:
@@ -125,17 +122,17 @@ class CoordinationServer:
 
     async def close(self) -> None:
         """Stop nurseries (and with them every worker that is left), then listening."""
-        self._closing = True
-        for peer in [*self._nurseries.values(), *self._returning.values()]:
-            self._write(peer, StopNursery())
+        self._ends.close()
+        for peer in self._nurseries.all:
+            peer.write(StopNursery())
         deadline = time.monotonic() + STOP_S
-        while self._nurseries and time.monotonic() < deadline:
+        while self._nurseries.ready and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
         if self._ticker is not None:
             self._ticker.cancel()
         if self._server is not None:
             self._server.close()
-        for peer in [*self._workers.values(), *self._nurseries.values()]:
+        for peer in [*self._workers.values(), *self._nurseries.ready.values()]:
             with contextlib.suppress(OSError, asyncio.TimeoutError):
                 await asyncio.wait_for(peer.writer.drain(), 1.0)
             peer.writer.close()
@@ -152,103 +149,41 @@ class CoordinationServer:
         match action:
             case Record(entry):
                 self.log.append(entry)
-                if entry["type"] == "plan":
-                    self._book.begin(entry["plan"]["generation"])
+                if isinstance(entry, PlanMade):
+                    self._book.begin(entry.plan.generation)
             case Send(worker, message):
                 if worker in self._workers:
-                    self._write(self._workers[worker], message)
+                    self._workers[worker].write(message)
             case SpawnWorker(worker):
-                self._spawn(worker)
+                self._spawning.spawn(worker)
             case Kill(worker, why):
-                self._kill(worker, why)
+                self._spawning.kill(worker, why)
             case Signal(worker, number):
                 self.signal(worker, number)
             case Emit(event):
-                self.host.event(event)
+                self.host.happened(event)
             case Finish():
                 self.finished.set()
 
-    def _spawn(self, worker: str) -> None:
-        node = self.host.node_of(worker)
-        nursery = self._nurseries.get(node)
-        order = self.host.order(worker) if nursery is not None else None
-        if nursery is None or order is None:
-            self._unspawned.setdefault(node, []).append(worker)
-        else:
-            self._write(nursery, Spawn(order))
-
-    def _spawn_waiting(self) -> None:
-        """Start those who wait for a nursery that is there now, or for what another one had to say first."""
-        for node in [node for node in self._unspawned if node in self._nurseries]:
-            for worker in self._unspawned.pop(node):
-                self._spawn(worker)
-
-    def _kill(self, worker: str, why: str) -> None:
-        for waiting in self._unspawned.values():
-            if worker in waiting:
-                waiting.remove(worker)
-        if worker in self._workers:
-            self._write(self._workers[worker], Refused(why))
-        nursery = self._nurseries.get(self.host.node_of(worker))
-        if nursery is not None:
-            self._write(nursery, SendSignal(worker))
-
     def signal(self, worker: str, number: int) -> None:
         """Send a signal to a worker's process."""
-        nursery = self._nurseries.get(self.host.node_of(worker))
-        if nursery is not None:
-            self._write(nursery, SendSignal(worker, number))
-
-    def _write(self, peer: _Peer, message: Message) -> None:
-        if not peer.writer.is_closing():
-            peer.writer.write(wire.encode_message(message))
+        self._spawning.signal(worker, number)
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            now_s, patience_s = self.now_s, nursery_lease_s(self.lease_s)
-            for peer in [*self._nurseries.values(), *self._returning.values()]:
-                if peer.beats and now_s - peer.heard_s > patience_s:
-                    self._silent(peer)
+            now_s = self.now_s
+            self._ends.look_for_silence(now_s)
             self.perform(self.coordinator.tick(now_s))
 
-    def _silent(self, peer: _Peer) -> None:
-        """Give up a nursery that says nothing, with all workers of its node: nobody could start or end them."""
-        peer.writer.transport.abort()
-        self._forget_nursery(peer)
-        if self._closing or self.coordinator.outcome is not None:
-            return
-        patience_s = nursery_lease_s(self.lease_s)
-        text = f"node {peer.name} gave no sign of life for {patience_s:g} s; its workers count as lost"
-        self.host.event({"type": "warned", "text": text})
-        self.host.silent(peer.name)
-        for worker in self._on(peer.name):
-            if worker in self._workers:  # its process may be well; it must not go on all the same
-                self._write(self._workers[worker], Refused(str(NODE_LOST)))
-            self._lost(worker)
-
-    def _forget_nursery(self, peer: _Peer) -> bool:
-        """Whether it was this one that its node had."""
-        for known in (self._nurseries, self._returning):
-            if known.get(peer.name) is peer:
-                del known[peer.name]
-                return True
-        return False
-
-    def _on(self, node: str) -> list[str]:
-        """Workers of a node that were started, or may have been."""
-        alive = [worker.name for worker in self.coordinator.workers.values() if worker.alive]
-        waiting = self._unspawned.get(node, ())
-        return [name for name in alive if self.host.node_of(name) == node and name not in waiting]
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer: _Peer | None = None
+        peer: Peer | None = None
         wire.watch_transport(writer)
         lines = LineReader(reader)
         try:
             role = await admit(lines, writer, self.tokens.of)
             if role == "client":
-                peer = _Peer("client", "", writer)
+                peer = Peer("client", "", writer)
             elif role is not None:
                 peer = self._admit(role, await lines.next(), writer)
             while peer is not None and (line := await lines.next()):
@@ -260,17 +195,17 @@ class CoordinationServer:
                 self._complain(peer, error)
         finally:
             if peer is not None:
-                self._gone(peer)
+                self._ends.gone(peer)
             writer.close()
 
-    def _complain(self, peer: _Peer, error: Exception) -> None:
+    def _complain(self, peer: Peer, error: Exception) -> None:
         """Say once per peer that it was not understood; it may come back as often as it likes."""
         if peer.name not in self._misunderstood:
             self._misunderstood.add(peer.name)
             text = f"a message of {peer.role} {peer.name} was not understood ({error})"
-            self.host.event({"type": "warned", "text": text[:300]})
+            self.host.happened(Warned(UNTIMED_S, text[:300]))
 
-    def _admit(self, role: str, line: bytes, writer: asyncio.StreamWriter) -> _Peer | None:
+    def _admit(self, role: str, line: bytes, writer: asyncio.StreamWriter) -> Peer | None:
         """A worker or nursery that has logged in and tells of itself."""
         hello = FROM_NURSERY.decode(line) if role == "nursery" else FROM_WORKER.decode(line)
         match hello:
@@ -282,91 +217,33 @@ class CoordinationServer:
                 return self._admit_worker(hello, writer)
         return None
 
-    def _admit_worker(self, hello: WorkerHello, writer: asyncio.StreamWriter) -> _Peer:
-        self._left.pop(hello.worker, None)
-        peer = self._workers[hello.worker] = _Peer("worker", hello.worker, writer)
+    def _admit_worker(self, hello: WorkerHello, writer: asyncio.StreamWriter) -> Peer:
+        peer = self._workers[hello.worker] = Peer("worker", hello.worker, writer)
+        self._ends.came_back(peer)
         self.perform(self.coordinator.hello(hello, self.now_s))
         for news in self._book.all():
-            self._write(peer, news)
+            peer.write(news)
         return peer
 
-    def _admit_nursery(self, hello: NurseryHello, writer: asyncio.StreamWriter) -> _Peer:
-        self._left.pop(_node_key(hello.node), None)
-        peer, pids = _Peer("nursery", hello.node, writer, self.now_s, hello.beats), hello.pids
+    def _admit_nursery(self, hello: NurseryHello, writer: asyncio.StreamWriter) -> Peer:
+        peer = Peer("nursery", hello.node, writer, self.now_s, hello.beats)
+        self._ends.came_back(peer)
         self.addresses[peer.name] = (hello.host or str(writer.get_extra_info("peername")[0]))[:255]
-        for known in (self._nurseries, self._returning):
-            old = known.pop(peer.name, None)
-            if old is not None:
-                old.writer.close()
-        if hello.note and peer.name not in self._met:
-            self.host.event({"type": "warned", "text": hello.note[:300]})
-        self._met.add(peer.name)
-        self.pids.update(pids)
+        if self._nurseries.admit(peer) and hello.note:
+            self.host.happened(Warned(UNTIMED_S, hello.note[:300]))
+        self.pids.update(hello.pids)
         workers = self.coordinator.workers
-        peer.stale = {name for name in pids if name not in workers or not workers[name].alive}
+        peer.stale = {name for name in hello.pids if name not in workers or not workers[name].alive}
         for name in peer.stale:
-            self._write(peer, SendSignal(name))
-        self._returning[peer.name] = peer
+            peer.write(SendSignal(name))
         self._count_if_clean(peer)
         return peer
 
-    def _count_if_clean(self, peer: _Peer) -> None:
-        """A nursery may start workers once it has none that were given up while it was away."""
-        if not peer.stale and self._returning.get(peer.name) is peer:
-            del self._returning[peer.name]
-            self._nurseries[peer.name] = peer
-            self._spawn_waiting()
+    def _count_if_clean(self, peer: Peer) -> None:
+        if self._nurseries.counts_now(peer):
+            self._spawning.spawn_waiting()
 
-    def _gone(self, peer: _Peer) -> None:
-        later = asyncio.get_running_loop().call_later
-        if peer.role == "nursery" and self._forget_nursery(peer):
-            if self.cut_off(peer.name):
-                self._left[_node_key(peer.name)] = peer
-                later(self.lease_s, self._still_lost, peer)
-            else:
-                self._node_lost(peer.name)
-        if peer.role == "worker" and self._workers.get(peer.name) is peer:
-            del self._workers[peer.name]
-            self._exited(peer.name)
-            node = self.host.node_of(peer.name)
-            if self.cut_off(node):
-                self._left[peer.name] = peer
-                later(self.lease_s, self._still_lost, peer)
-                return
-            if node in self._met and node not in self._nurseries and not self._closing:
-                self._lost(peer.name)
-            # A process that ended is announced by its nursery within milliseconds; only a lost machine is not.
-            # To a supervisor that took the job over, the nursery itself may still be on its way.
-            patience_s = UNCONFIRMED_S if node in self._met else RETURN_S
-            later(patience_s, self._unconfirmed, peer.name)
-
-    def _still_lost(self, peer: _Peer) -> None:
-        """Whoever could not be heard has had its time to come back."""
-        nursery = peer.role == "nursery"
-        key = _node_key(peer.name) if nursery else peer.name
-        if self._left.get(key) is peer:
-            del self._left[key]
-            if nursery:
-                self._node_lost(peer.name)
-            else:
-                self._unconfirmed(peer.name)
-
-    def _node_lost(self, node: str) -> None:
-        """Workers do not outlive their nursery; those that talk to us are heard ending."""
-        if self._closing or self.coordinator.outcome is not None:
-            return
-        for worker in self._on(node):
-            if worker not in self._workers:
-                self._lost(worker)
-
-    def _lost(self, worker: str) -> None:
-        self.perform(self.coordinator.exited(worker, NODE_LOST, self.now_s))
-
-    def _unconfirmed(self, worker: str) -> None:
-        if worker not in self._workers and self.host.node_of(worker) not in self._nurseries:
-            self._lost(worker)
-
-    def _hear(self, peer: _Peer, line: bytes) -> None:
+    def _hear(self, peer: Peer, line: bytes) -> None:
         """A line of a peer; one of a type that only another version knows is named, and the next one heard."""
         try:
             if peer.role == "worker":
@@ -378,16 +255,16 @@ class CoordinationServer:
         except wire.UnknownTypeError as error:
             self._complain(peer, error)
 
-    def _hear_client(self, peer: _Peer, line: bytes) -> None:
+    def _hear_client(self, peer: Peer, line: bytes) -> None:
         try:
-            self._write(peer, self._answer(FROM_CLIENT.decode(line)))
+            peer.write(self._answer(FROM_CLIENT.decode(line)))
         except wire.UnknownTypeError as error:
-            self._write(peer, NotUnderstood(str(error)))
+            peer.write(NotUnderstood(str(error)))
         except wire.BadMessageError as error:
-            self._write(peer, NotUnderstood(str(error)))
+            peer.write(NotUnderstood(str(error)))
             raise
 
-    def _hear_nursery(self, peer: _Peer, message: FromNursery) -> None:
+    def _hear_nursery(self, peer: Peer, message: FromNursery) -> None:
         match message:
             case Started(worker, pid):
                 self.pids[worker] = pid
@@ -395,24 +272,9 @@ class CoordinationServer:
             case Exited(worker):
                 peer.stale.discard(worker)
                 self._count_if_clean(peer)
-                self._exits[worker] = ExitCause.of_process(message.code, out_of_memory=message.out_of_memory)
-                # Its last words may still be on their way: they are read before the end of its connection is.
-                if worker in self._workers:
-                    asyncio.get_running_loop().call_later(UNCONFIRMED_S, self._exited, worker)
-                else:
-                    self._exited(worker)
+                self._ends.announced(message)
             case NurseryHello() | NurseryBeat():
                 pass  # that it spoke is all it says
-
-    def _exited(self, worker: str) -> None:
-        cause = self._exits.pop(worker, None)
-        if cause is not None:
-            known = self.coordinator.workers.get(worker)
-            unheard = known is not None and not known.seen_s
-            words = self.host.last_words(worker) if not cause.clean and unheard else ""
-            if words:
-                self.coordinator.said_goodbye(worker, words)
-            self.perform(self.coordinator.exited(worker, cause, self.now_s))
 
     def _answer(self, message: FromClient) -> ToClient:
         match message:
@@ -432,7 +294,7 @@ class CoordinationServer:
     @property
     def nurseries(self) -> Collection[str]:
         """Nodes on which somebody is there who can start workers, or soon will."""
-        return self._nurseries.keys() | self._returning.keys()
+        return self._nurseries.nodes
 
     def status(self) -> Status:
         """Describe the job's membership for a client."""
@@ -459,9 +321,4 @@ class CoordinationServer:
         if self._book.take(address):
             for peer in self._workers.values():
                 if peer.name != name:
-                    self._write(peer, news_of(address))
-
-
-def _node_key(node: str) -> str:
-    """The name of a node where workers are named, too."""
-    return f"node {node}"
+                    peer.write(news_of(address))

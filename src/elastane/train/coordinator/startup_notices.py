@@ -13,7 +13,10 @@ FIRST_WORD_S = 10.0
 class Watched(Protocol):
     """The part of a coordinator that is looked at."""
 
-    current: Plan | None
+    @property
+    def current(self) -> Plan | None:
+        """Who trains; None before the first start."""
+        ...
 
     def first_steps(self, now_s: float) -> tuple[str, float] | None:
         """Who has been longest in one of its first steps, and for how many seconds."""

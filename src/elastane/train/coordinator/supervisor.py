@@ -13,6 +13,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from elastane.train.coordinator.launch_order import JobOptions as JobOptions
 from elastane.train.coordinator.launch_order import LaunchOrders
 from elastane.train.coordinator.leader_output import LeaderEcho
 from elastane.train.coordinator.login_reader import Tokens
+from elastane.train.coordinator.messages import Status
+from elastane.train.coordinator.plan_entries import Entry, WorkerPlaced
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.ports import free_port
 from elastane.train.coordinator.script_kind import JobKind
@@ -83,9 +86,8 @@ class Supervisor:
         self._journal = Journal(self._records / FILE_NAME)
         coordinator = self._coordinator(log, adopt=adopt)
         port = self._remembered(adopt=adopt)
-        server = CoordinationServer(coordinator, log, self._tokens, self)
-        server.lease_s = self.options.settings.lease_s
-        server.cut_off = self._nurseries.cut_off
+        lease_s, cut_off = self.options.settings.lease_s, self._nurseries.cut_off
+        server = CoordinationServer(coordinator, log, self._tokens, self, lease_s, cut_off)
         self._server = server
         self._port = await server.open(self.options.host, port)
         self._remember()
@@ -112,15 +114,15 @@ class Supervisor:
     def _coordinator(self, log: PlanLog, *, adopt: bool) -> Decider:
         entries = list(log.entries())
         for entry in entries:
-            if entry["type"] == "placed":
-                self._places.remember(entry["worker"], entry["node"])
+            if isinstance(entry, WorkerPlaced):
+                self._places.remember(entry.worker, entry.node)
         if self.options.kind is not JobKind.ADAPTIVE:
             return self._plain(entries, adopt=adopt)
         if adopt:
             return Coordinator.adopt(self.options.settings, entries, time.monotonic())
         return Coordinator.after(self.options.settings, entries)
 
-    def _plain(self, entries: Sequence[Mapping[str, Any]], *, adopt: bool) -> PlainCoordinator:
+    def _plain(self, entries: Sequence[Entry], *, adopt: bool) -> PlainCoordinator:
         options = self.options
         if adopt:
             raise TrainError(f"--adopt: a {options.kind} job cannot be taken over, only an adaptive one")
@@ -155,7 +157,7 @@ class Supervisor:
         if self._places.total != coordinator.target:
             self._places.resize(coordinator.target)
         node = self._places.assign(worker, coordinator.staying)
-        self._server.log.append({"type": "placed", "worker": worker, "node": node})
+        self._server.log.append(WorkerPlaced(worker, node))
         return node
 
     def place(self, places: Mapping[str, int]) -> None:
@@ -264,6 +266,10 @@ class Supervisor:
             if event is not None:
                 self._tell(event)
 
+    def happened(self, event: Event) -> None:
+        """Report an event of our own, as of now."""
+        self._tell(replace(event, at_s=time.time()))
+
     def _tell(self, event: Event) -> None:
         if isinstance(event, Saved):
             self._saved = event.step
@@ -294,21 +300,14 @@ class Supervisor:
         coordinator = self._server.coordinator if self._server is not None else None
         return isinstance(coordinator, PlainCoordinator) and coordinator.spoken_to
 
-    def members(self) -> Mapping[str, Any]:
-        """Who is there and where, as JSON values; nothing that changes with every step."""
-        server = self._server
-        if server is None:
-            return {"generation": 0, "members": [], "workers": {}}
-        status = server.status()
-        workers = {
-            name: {"node": facts.node, "pid": facts.pid, "phase": facts.phase}
-            for name, facts in status.workers.items()
-        }
-        return {"generation": status.generation, "members": list(status.members), "workers": workers}
+    def status(self) -> Status | None:
+        """The job's membership; None before it is served."""
+        return self._server.status() if self._server is not None else None
 
     def workers_by_node(self) -> Mapping[str, int]:
         """Workers on each node: as many as are wanted there, or are there, whichever is more."""
-        there = Counter(str(facts["node"]) for facts in self.members()["workers"].values())
+        status = self.status()
+        there = Counter(facts.node for facts in status.workers.values()) if status else Counter[str]()
         return {
             node: max(there[node], self._places.wanted.get(node, 0)) for node in {*there, *self._places.wanted}
         }

@@ -1,0 +1,301 @@
+"""``MembershipChanges`` publishes plans, and sees each through until it has been entered, given up, or has broken.
+
+The states between two plans are those of ``transitions``; who shall train next is worked out by ``planning``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from elastane.train.coordinator.actions import UNTIMED_S, Spawn
+from elastane.train.coordinator.communicators import Communicators
+from elastane.train.coordinator.generations import Generations
+from elastane.train.coordinator.membership_plan import Kind, Plan
+from elastane.train.coordinator.memory_ceiling import MemoryCeiling
+from elastane.train.coordinator.messages import Aborted, Cancelled, Go, Note, Planned, Settled
+from elastane.train.coordinator.outbox import Outbox
+from elastane.train.coordinator.plan_entries import (
+    GenerationsStored,
+    PlanMade,
+    TargetSet,
+    WorkerGone,
+    WorkerSpawned,
+)
+from elastane.train.coordinator.planning import change_plan, recovery_plan, start_plan, wanted_change
+from elastane.train.coordinator.replay import Known
+from elastane.train.coordinator.roster import Roster
+from elastane.train.coordinator.settings import Settings
+from elastane.train.coordinator.transitions import (
+    Abandoned,
+    Adopting,
+    Entering,
+    Preparing,
+    Recovering,
+    Steady,
+    Transition,
+    broken,
+    recovers,
+    under_way,
+)
+from elastane.train.coordinator.worker_table import Phase, Worker
+from elastane.train.reports.events import Warned
+
+
+class MembershipChanges:
+    """The present plan of one job, the change that is under way, and how many workers are wanted."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        roster: Roster,
+        outbox: Outbox,
+        memory: MemoryCeiling,
+        known: Known,
+        transition: Transition,
+    ) -> None:
+        self.target = settings.workers if known.target is None else known.target
+        self.current = known.current
+        self.transition = transition
+        self.generations = Generations(known.published, known.stored)
+        self.communicators = Communicators(settings.transport)
+        self._settings = settings
+        self._roster = roster
+        self._out = outbox
+        self._memory = memory
+        self._published_s = 0.0
+        self._dropped: set[str] = set()
+
+    @property
+    def under_way(self) -> Plan | None:
+        """The plan that is being prepared or entered."""
+        return under_way(self.transition)
+
+    @property
+    def recovers(self) -> bool:
+        """Whether a generation has broken, and the one that follows it has not begun."""
+        return recovers(self.transition)
+
+    @property
+    def broken(self) -> bool:
+        """Whether a generation has broken, and there is no plan yet for the one that follows it."""
+        return broken(self.transition)
+
+    @property
+    def settled(self) -> bool:
+        """Whether as many workers train as are wanted, and no change is under way."""
+        idle = self.under_way is None and not self.recovers
+        return idle and self.current is not None and len(self.current.members) == self.target
+
+    @property
+    def useful(self) -> Sequence[Worker]:
+        """Workers that train or will, and are not to leave."""
+        return [w for w in self._roster.alive if w.useful and w.name not in self._dropped]
+
+    def warn(self, text: str) -> None:
+        """Tell whoever reads the reports, and whoever reads the leader's log."""
+        self._out.tell(Warned(UNTIMED_S, text))
+        if self.current is not None and self._roster[self.current.members[0]].alive:
+            self._out.send(self.current.members[0], Note(text))
+
+    # What is wanted.
+
+    def want(self, workers: int, drop: Iterable[str] = ()) -> None:
+        """From now on ``workers`` of them, without those in ``drop``."""
+        limit = self._settings.max_workers
+        self.target = max(1, workers if limit is None else min(workers, limit))
+        for name in drop:
+            worker = self._roster.workers.get(name)
+            if worker is not None and worker.phase in (Phase.WARMING, Phase.READY):
+                worker.phase = Phase.GONE
+                self._out.record(WorkerGone(name))
+                self._out.kill(name, "no longer wanted")
+            else:
+                self._dropped.add(name)
+        self._out.record(TargetSet(self.target))
+
+    def cap(self, virtual_ranks: int) -> None:
+        """No more workers than there are virtual ranks to share; 0: the job has none."""
+        if virtual_ranks and self.target > virtual_ranks:
+            self.warn(
+                f"{self.target} workers were asked for, but there are {virtual_ranks} virtual ranks to share"
+            )
+            self.target = virtual_ranks
+
+    def go_on_above(self, stored: int) -> None:
+        """Begin no generation below what was stored, although this log does not know of it."""
+        if self.generations.found_stored(stored):
+            self._out.record(GenerationsStored(self.generations.stored))
+
+    # From one plan to the next.
+
+    def advance(self, now_s: float, *, replacing: bool) -> None:
+        """Go on from a plan that is prepared; start whoever is missing, if ``replacing``; plan the next change."""
+        if isinstance(self.transition, Preparing) and self.current is not None:
+            self._go(self.transition.plan, self.current.members[0], now_s)
+        for _ in range(self.target - len(self.useful) if replacing else 0):
+            worker = self._roster.add()
+            self._out.record(WorkerSpawned(worker.name))
+            self._out.add(Spawn(worker.name))
+        if self.under_way is not None:
+            return
+        if self.current is None:
+            self._begin(now_s)
+        else:
+            plain_copy = isinstance(self.transition, Steady) and self.transition.plain_copy
+            self._change(self.current, now_s, plain_copy=plain_copy)
+
+    def _begin(self, now_s: float) -> None:
+        ready = self._roster.in_phase(Phase.READY)[: self.target]
+        warming = self._roster.in_phase(Phase.WARMING)
+        if ready and (len(ready) == self.target or not warming):
+            self._publish(start_plan(self.generations.following, ready), now_s)
+
+    def _change(self, current: Plan, now_s: float, *, plain_copy: bool) -> None:
+        workers, following = self._roster.workers, self.generations.following
+        change = wanted_change(current, workers, self.target, self._dropped, plain_copy=plain_copy)
+        for worker in change.surplus:
+            worker.phase = Phase.GONE
+            self._out.kill(worker.name, "no longer wanted")
+        patience_s = self._settings.join_patience_s
+        waits = change.waits(self.target, now_s, patience_s)
+        if not waits and (change.joiners or change.leavers):
+            plan = change_plan(following, change, shadow=self._settings.shadow, plain_copy=plain_copy)
+            self._publish(plan, now_s, plain_copy=plain_copy)
+        elif not waits or now_s - self._published_s >= patience_s:
+            # Who comes soon brings a new transport anyway.
+            rebuilt = self.communicators.rebuilding(following, current, workers)
+            if rebuilt is not None:
+                self._publish(rebuilt, now_s, plain_copy=plain_copy)
+
+    def _publish(self, plan: Plan, now_s: float, *, plain_copy: bool = False) -> None:
+        plan = replace(self.communicators.planned(plan, self._roster.workers), most=self._memory.most)
+        for note in self.communicators.notes():
+            self.warn(note)
+        self._published_s = now_s
+        self.transition = Entering(plan, now_s) if plan.urgent else Preparing(plan, now_s, plain_copy)
+        self.generations.publish(plan.generation)
+        self._out.record(PlanMade(plan))
+        for name in plan.concerned:
+            if name in plan.joiners or plan.kind is Kind.START:
+                self._roster[name].phase = Phase.JOINING
+            self._out.send(name, Planned(plan))
+
+    def _go(self, plan: Plan, leader: str, now_s: float) -> None:
+        """Let the leader name the boundary once everybody is prepared."""
+        everybody = all(self._roster[n].built >= plan.generation for n in plan.members)
+        followed = not plan.shadow or all(self._roster[n].caught_up >= plan.generation for n in plan.joiners)
+        if everybody and followed:
+            self.transition = Entering(plan, now_s)
+            self._out.send(leader, Go(plan.generation))
+
+    def complete(self) -> bool:
+        """Whether a plan has just become the present one: all its members have entered it."""
+        plan = self.under_way
+        if plan is None:
+            return False
+        members = [self._roster[name] for name in plan.members]
+        if not all(w.alive and w.entered >= plan.generation for w in members):
+            return False
+        if any(self._roster[n].phase is Phase.MEMBER for n in plan.leavers):
+            return False
+        self.transition, self.current = Steady(), plan
+        self._dropped -= set(plan.leavers)
+        for name in (*plan.members, *plan.leavers):
+            if self._roster[name].alive:
+                self._out.send(name, Settled(plan.generation))
+        return True
+
+    # What goes wrong with a plan.
+
+    def give_up(self) -> None:
+        """Drop a plan that nobody needs any more.  One that is being entered at a boundary is beyond that."""
+        match self.transition:
+            case Preparing(plan, _, plain_copy):
+                self._cancel(plan, plain_copy=plain_copy)
+            case Entering(plan) if plan.urgent:
+                self.transition = Abandoned(plan.kind)
+
+    def copy_plainly(self, generation: int, why: str) -> None:
+        """Prepare this change anew without a shadow join, if it is still being prepared."""
+        match self.transition:
+            case Preparing(plan) if plan.generation == generation:
+                self.warn(why)
+                self._cancel(plan, plain_copy=True)
+
+    def without_communicator(self, worker: Worker, generation: int, why: str) -> None:
+        """A member of a plan that is being prepared cannot have its communicator: it is planned again without."""
+        self.communicators.refused(worker, why)
+        match self.transition:
+            case Preparing(plan, _, plain_copy) if plan.generation == generation:
+                self._cancel(plan, plain_copy=plain_copy)
+
+    def look_at_deadline(self, now_s: float) -> Plan | None:
+        """Give up a plan that cannot be prepared; one that should have been entered by now is returned."""
+        match self.transition:
+            case Preparing(plan, since_s) if now_s - since_s > self._settings.prepare_s:
+                limit_s = self._settings.prepare_s
+                self.warn(f"generation {plan.generation} could not be prepared in {limit_s:g} s")
+                self.communicators.late(plan, self._roster.workers)
+                self._cancel(plan, plain_copy=plan.shadow)
+            case Entering(plan, since_s) if now_s - since_s > self._settings.enter_s:
+                self.transition = Entering(plan, now_s)
+                return plan
+        return None
+
+    def _cancel(self, plan: Plan, *, plain_copy: bool) -> None:
+        """Nobody has entered this plan yet: the old generation simply goes on."""
+        self.transition = Steady(plain_copy)
+        for name in plan.concerned:
+            worker = self._roster[name]
+            if worker.alive:
+                self._out.send(name, Cancelled(plan.generation))
+                if worker.phase is Phase.JOINING:
+                    worker.phase = Phase.READY
+
+    def end_generation(self, why: str) -> None:
+        """End the present generation for everybody who is in it or about to enter the next one."""
+        match self.transition:
+            case Adopting(until_s):
+                self.transition = Adopting(until_s, broken=True)
+            case Preparing(plan):
+                self._cancel(plan, plain_copy=False)
+                self.transition = Recovering()
+            case _:
+                self.transition = Recovering()
+        for worker in self._roster.in_phase(Phase.MEMBER, Phase.JOINING):
+            if not worker.done:
+                self._out.send(worker.name, Aborted(self.generations.published, why))
+
+    def recover(self, now_s: float) -> None:
+        """Once all who are left of a broken generation have stopped, give them an urgent plan."""
+        involved = [w for w in self._roster.in_phase(Phase.MEMBER, Phase.JOINING) if not w.done]
+        if any(w.parked < self.generations.published for w in involved):
+            return
+        if involved:
+            self._publish(recovery_plan(self.generations.following, involved, self.current), now_s)
+        else:
+            self.transition, self.current = Steady(), None
+
+    # After a coordinator before this one.
+
+    def adopted(self, now_s: float) -> bool:
+        """Whether everybody who may come back has done so; then the state is judged."""
+        adopting = self.transition
+        if not isinstance(adopting, Adopting):
+            return True
+        missing = [w for w in self._roster.alive if not w.seen_s]
+        if missing and now_s < adopting.until_s:
+            return False
+        self.transition = Recovering() if adopting.broken else Steady()
+        for worker in missing:
+            # Even of one that had done its training nobody knows how it ended: its end is repeated.
+            worker.phase, worker.done = Phase.GONE, False
+            self._out.kill(worker.name, "did not come back")
+        plan, members = self.current, self._roster.in_phase(Phase.MEMBER)
+        agreed = plan is not None and [w.name for w in members if w.entered == plan.generation]
+        if plan is None or not members:
+            self.current = None
+        elif sorted(agreed or ()) != sorted(plan.members):
+            self.end_generation("the coordinator was restarted during a change of members")
+        return True
