@@ -36,5 +36,8 @@ class FakeHost:
     def silent(self, node: str) -> None:
         self.fell_silent.append(node)
 
+    def log_comes(self, worker: str) -> None:
+        pass
+
     def last_words(self, worker: str) -> str:
         return ""

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from elastane.engines.local.agent_messages import (
     AskHope,
     BeginNursery,
     EndAttempt,
+    FlushLogs,
     FromAgent,
     Hopeless,
     Limit,
@@ -47,6 +48,8 @@ from elastane.train.coordinator.wire import Line, Message, Said
 log = logging.getLogger("elastane")
 
 _AGAIN_S = 1.0
+_LOG_S = 0.5
+"""How long the log of a worker on another machine is waited for once it has ended."""
 _LOOK_S = 0.05
 _HOPE_S, _HOPES = 0.5, 40
 _RESTART_S = 0.5
@@ -186,6 +189,11 @@ class AgentNurseries:
     def cut_off(self, node: str) -> bool:
         """Whether a node on another machine cannot be heard because the hub, not the node, is gone."""
         return is_joined(self._layout, node) and not Lock(self._layout.hub_lock).held
+
+    def log_comes(self, node: str) -> Awaitable[object] | None:
+        """That a node on another machine has sent all that workers printed; waited for only half a second."""
+        facts = read_json(self._layout.agent(node)) if is_joined(self._layout, node) else None
+        return ask(facts, FlushLogs(self._attempt), FROM_AGENT, _LOG_S) if facts is not None else None
 
     def problem(self) -> str:
         """What an agent said; agents that are gone come back, so there is hope."""

@@ -24,6 +24,8 @@ class NodeFile(msgspec.Struct, frozen=True):
     """Whether it has been silent for a while, so that nothing new is placed there."""
     unfit: str = ""
     """Why nothing may be placed there at all."""
+    sees_home: bool = False
+    """Whether it sees what is written below the home of the head."""
     former: tuple[str, ...] = ()
     """Incarnations before this one; none of them is let in again."""
     seen_s: float = 0.0

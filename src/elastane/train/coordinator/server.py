@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 from elastane.train.coordinator import wire
@@ -104,6 +104,8 @@ class CoordinationServer:
     """Of nodes and workers whose way is cut off: who left last, for whoever comes back is another one."""
     _unspawned: dict[str, list[str]] = field(default_factory=dict)
     _exits: dict[str, ExitCause] = field(default_factory=dict)
+    _reading: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    """Who waits for the end of the log of a worker that has ended."""
     _book: AddressBook = field(default_factory=AddressBook)
     _met: set[str] = field(default_factory=set)
     _misunderstood: set[str] = field(default_factory=set)
@@ -131,8 +133,8 @@ class CoordinationServer:
         deadline = time.monotonic() + STOP_S
         while self._nurseries and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
-        if self._ticker is not None:
-            self._ticker.cancel()
+        for task in (*self._reading.values(), *filter(None, [self._ticker])):
+            task.cancel()
         if self._server is not None:
             self._server.close()
         for peer in [*self._workers.values(), *self._nurseries.values()]:
@@ -360,7 +362,11 @@ class CoordinationServer:
                 self._lost(worker)
 
     def _lost(self, worker: str) -> None:
-        self.perform(self.coordinator.exited(worker, NODE_LOST, self.now_s))
+        if worker in self._reading:  # it had ended before
+            self._reading[worker].cancel()
+            self._take_exit(worker)
+        else:
+            self.perform(self.coordinator.exited(worker, NODE_LOST, self.now_s))
 
     def _unconfirmed(self, worker: str) -> None:
         if worker not in self._workers and self.host.node_of(worker) not in self._nurseries:
@@ -405,11 +411,30 @@ class CoordinationServer:
                 pass  # that it spoke is all it says
 
     def _exited(self, worker: str) -> None:
+        """Take an exit in; the log of a worker that said nothing itself may still be on its way."""
+        cause = self._exits.get(worker)
+        if cause is None or worker in self._reading:
+            return
+        coming = self.host.log_comes(worker) if self._is_mute(worker, cause) else None
+        if coming is None:
+            self._take_exit(worker)
+        else:
+            self._reading[worker] = asyncio.create_task(self._read(worker, coming))
+
+    def _is_mute(self, worker: str, cause: ExitCause) -> bool:
+        """Whether only its log can say why a worker ended."""
+        known = self.coordinator.workers.get(worker)
+        return not cause.clean and known is not None and not known.seen_s
+
+    async def _read(self, worker: str, coming: Awaitable[object]) -> None:
+        await coming
+        self._take_exit(worker)
+
+    def _take_exit(self, worker: str) -> None:
+        self._reading.pop(worker, None)
         cause = self._exits.pop(worker, None)
         if cause is not None:
-            known = self.coordinator.workers.get(worker)
-            unheard = known is not None and not known.seen_s
-            words = self.host.last_words(worker) if not cause.clean and unheard else ""
+            words = self.host.last_words(worker) if self._is_mute(worker, cause) else ""
             if words:
                 self.coordinator.said_goodbye(worker, words)
             self.perform(self.coordinator.exited(worker, cause, self.now_s))
