@@ -127,11 +127,12 @@ class RemoteNode:
         self._looking = True
         self._begun = {attempt: self._begun.get(attempt, 0) for attempt in hello.attempts}
         self._write_begun()
-        self._note(NodeFile(hello, unfit=unfit, former=former, seen_s=time.time()))
+        blind = self.file is None or self.file.blind
+        self._note(NodeFile(hello, unfit=unfit, former=former, seen_s=time.time(), blind=blind))
 
     async def look_around(self, line: NodeLine) -> None:
         """Find out whether it sees the head's disk; only then does it count."""
-        own = self._layout.home / "jobs"
+        own = self._layout.jobs
         loop = asyncio.get_running_loop()
 
         def ask(file: Path) -> dict[str, str]:
@@ -148,7 +149,7 @@ class RemoteNode:
             sees = False
         if self.line is line and self.file is not None:
             self._looking = False
-            self._note(msgspec.structs.replace(self.file, sees_home=sees))
+            self._note(msgspec.structs.replace(self.file, blind=not sees))
             self._count_if_clean()
 
     async def tell_logs(self, line: NodeLine) -> None:
@@ -302,7 +303,7 @@ class RemoteNode:
         """What the node has to know before the nursery of an attempt begins there."""
         line, file = self.line, self.file
         needed = await asyncio.to_thread(package_of, self._layout, attempt)
-        shared = file is not None and file.sees_home
+        shared = file is not None and not file.blind
         known = {} if shared else (await self._logs.offsets(attempt)).offsets
         if needed is not None:
             self._packages[attempt] = needed.digest
