@@ -54,6 +54,7 @@ class Shop:
         self.offsets: list[LogOffsets] = []
         self.logs: set[str] = set()
         self.breaks = 0
+        self.sees = False
         self.attempts: set[str] = set()
         self.ending = asyncio.Event()
         self.ending.set()
@@ -69,7 +70,7 @@ class Shop:
 
     async def answer(self, message: ToAgent) -> FromAgent:
         if isinstance(message, LookAt):
-            return Seen()
+            return Seen(Path(message.path).read_text() if self.sees else "")
         self.asked.append(message)
         match message:
             case BeginNursery():
