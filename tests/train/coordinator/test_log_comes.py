@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from train.coordinator.hosts import FakeHost
 from train.coordinator.test_leases import Line, Lines, _tell
 
@@ -24,28 +26,36 @@ async def mute(lines: Lines) -> tuple[Line, FakeHost]:
     return nursery, host
 
 
-def test_last_words_are_read_once_they_are_there(tmp_path: Path) -> None:
+def test_last_words_are_read_once_they_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(lines: Lines) -> None:
         nursery, host = await mute(lines)
+        heard = list[tuple[str, str]]()
+        monkeypatch.setattr(lines.coordinator, "said_goodbye", lambda *words: heard.append(words))
         lines.server._exited("w1")  # said again: it is waited for already
-        assert lines.coordinator.outcome is None
+        assert lines.coordinator.workers["w1"].alive
         assert host.coming is not None
         host.words = WORDS
         host.coming.set_result(None)
-        await lines.until(lambda: lines.coordinator.outcome is not None)
-        assert WORDS in str(lines.coordinator.outcome)
+        await lines.until(
+            lambda: "w1" not in lines.coordinator.workers or not lines.coordinator.workers["w1"].alive
+        )
+        assert heard == [("w1", WORDS)]
         nursery.writer.close()
 
     _tell(tmp_path, story, workers=1)
 
 
-def test_a_node_that_is_lost_meanwhile_does_not_hide_how_a_worker_ended(tmp_path: Path) -> None:
+def test_a_lost_node_does_not_hide_how_a_worker_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(lines: Lines) -> None:
         nursery, host = await mute(lines)
+        heard = list[tuple[str, str]]()
+        monkeypatch.setattr(lines.coordinator, "said_goodbye", lambda *words: heard.append(words))
         host.words = WORDS
         nursery.writer.close()
-        await lines.until(lambda: lines.coordinator.outcome is not None)
-        assert WORDS in str(lines.coordinator.outcome)
+        await lines.until(
+            lambda: "w1" not in lines.coordinator.workers or not lines.coordinator.workers["w1"].alive
+        )
+        assert heard == [("w1", WORDS)]
         assert not lines.server._reading
 
     _tell(tmp_path, story, workers=1)
