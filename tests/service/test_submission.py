@@ -203,3 +203,15 @@ def sent(part: Part, top: Path) -> str:
 
     asyncio.run(part.packages.keep(ANN, digest, pieces()))
     return digest
+
+
+def test_a_job_that_would_save_where_a_node_cannot_read_is_refused_unless_it_says_where(part: Part) -> None:
+    part.engine.add_node(Node("far", 2, "cpu"), blind=True)
+    with pytest.raises(
+        ElastaneError, match=r"far does not see .*jobs; say where with 'elastane up --checkpoints"
+    ):
+        part.submit()
+    part.submit(checkpoints="s3://mine/x")
+    part.engine.answer = Examined("command", "")
+    part.submit(kind="command")
+    assert len(part.intake.taken) == 2

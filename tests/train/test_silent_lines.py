@@ -120,6 +120,9 @@ class Far:
     def cut_off(self, node: str) -> bool:
         return False
 
+    def log_comes(self, node: str) -> None:
+        pass
+
     def problem(self) -> str:
         return ""
 

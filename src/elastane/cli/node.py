@@ -31,6 +31,11 @@ def command(
     once: bool = typer.Option(
         False, "--once", help="End when the head is shut down; else wait for the next one."
     ),
+    own_disk: bool = typer.Option(
+        False,
+        "--own-disk",
+        help="Use --scratch for jobs' folders also where this machine sees those of the head.",
+    ),
     pool: str = typer.Option("", hidden=True, help="The pool that this machine was got for."),
     home: Path = typer.Option(
         None, help="With 'secret': home of the system [default: $ELASTANE_HOME or ~/.elastane]."
@@ -53,5 +58,5 @@ def command(
         typer.echo(f"node {own}: {words}")
         sys.stdout.flush()
 
-    run(NodeOptions(where, own, place, address, orphan_s, once, pool), say)
+    run(NodeOptions(where, own, place, address, orphan_s, once, pool, own_disk), say)
     typer.echo(f"node {own} has left; nothing of it runs any more")

@@ -232,6 +232,8 @@ class NodeFacts:
     """Main memory of its machine, likewise."""
     declared: bool = False
     """Whether it belongs to the cluster even while it is away for long: it is never forgotten."""
+    blind: bool = False
+    """Whether it does not see the run folders of jobs on the head: what is saved there can be read here only."""
 
 
 @dataclass(frozen=True, slots=True)

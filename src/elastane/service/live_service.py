@@ -30,6 +30,7 @@ class LiveService:
             plane.packages,
             plane.settings.checkpoints,
             lambda: plane.live.values(),
+            plane.settings.home,
         ).submit
         self.package, self.keep_package = plane.packages.info, plane.packages.keep
 

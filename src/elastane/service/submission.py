@@ -12,7 +12,9 @@ from typing import Any
 
 from elastane.cluster import Node
 from elastane.engines.contract import Code, Engine, Package, Shared
+from elastane.engines.local.paths import Layout
 from elastane.engines.nodes.package_places import code_to_json, package
+from elastane.engines.shared_place import refusal
 from elastane.errors import ElastaneError
 from elastane.jobs import JobSpec
 from elastane.jobs.kinds import Kind
@@ -42,9 +44,11 @@ class Submission:
         packages: Packages,
         checkpoints: str = "",
         live: Callable[[], Iterable[LiveJob]] = tuple,
+        home: Path = Path(),
     ) -> None:
+        """``checkpoints`` is where jobs save that name no place; ``home`` has their folders if it is empty."""
         self._intake, self._store, self._engine, self._packages = intake, store, engine, packages
-        self._checkpoints, self._live = checkpoints, live
+        self._checkpoints, self._live, self._runs = checkpoints, live, Layout(home).jobs
 
     async def submit(
         self,
@@ -91,6 +95,8 @@ class Submission:
         wanted, warnings = as_looked_at(given, looked)
         self._check(wanted)
         wanted = self._placed(wanted)
+        if looked.kind == Kind.ADAPTIVE and wanted.checkpoints is None:
+            self._check_disk()
         if looked.missing:
             raise ElastaneError(f"command: {looked.missing}")
         values = json.loads(dump_json(wanted))
@@ -115,6 +121,14 @@ class Submission:
                     f"name another place, as with {joined(place, JOB)}"
                 )
         return spec
+
+    def _check_disk(self) -> None:
+        """Refuse a job that would save in its run folder while there are nodes that could not read that."""
+        facts = self._engine.node_facts()
+        known = (name for name in self._engine.known_nodes() if name in facts)
+        blind = sorted(name for name in known if facts[name].blind and not facts[name].unfit)
+        if blind:
+            raise ElastaneError(refusal(self._runs, tuple(blind)))
 
     def _check(self, spec: JobSpec) -> None:
         """Refuse a job that the cluster could not run even if it were empty."""

@@ -30,9 +30,12 @@ __all__ = ["Far", "Site", "live", "site"]
 class Far:
     """One node in a process of its own."""
 
-    def __init__(self, site: Site, name: str, *options: str, enter: Sequence[str] = ()) -> None:
-        """``enter``: how to get to the host where it runs."""
-        self.site, self.name, self.options, self.enter = site, name, options, enter
+    def __init__(
+        self, site: Site, name: str, *options: str, enter: Sequence[str] = (), apart: bool = True
+    ) -> None:
+        """``enter``: how to get to the host where it runs; ``apart``: with a disk of its own, as it were."""
+        self.site, self.name, self.enter = site, name, enter
+        self.options = ("--own-disk", *options) if apart else options
         self.scratch = site.home / "far" / name
         self.log = site.home / f"{name}.log"
         self.process = self.start()
@@ -80,12 +83,12 @@ class Site(House):
         super().__init__(home, engine)
         self.far: list[Far] = []
 
-    def join(self, name: str, *options: str) -> Far:
-        self.far.append(Far(self, name, *options))
+    def join(self, name: str, *options: str, apart: bool = True) -> Far:
+        self.far.append(Far(self, name, *options, apart=apart))
         return self.far[-1]
 
-    async def joined(self, name: str, *options: str) -> Far:
-        far = self.join(name, *options)
+    async def joined(self, name: str, *options: str, apart: bool = True) -> Far:
+        far = self.join(name, *options, apart=apart)
         await self.until(lambda: name in self.engine.nodes())
         return far
 

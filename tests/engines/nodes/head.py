@@ -19,7 +19,9 @@ from elastane.engines.local.agent_messages import (
     BeginNursery,
     EndAttempt,
     FromAgent,
+    LookAt,
     Ok,
+    Seen,
     ToAgent,
 )
 from elastane.engines.local.ask_agent import ask
@@ -31,7 +33,8 @@ from elastane.engines.nodes.dialler import Dialler
 from elastane.engines.nodes.hub import Hub, own_versions
 from elastane.engines.nodes.hub_node import RemoteNode
 from elastane.engines.nodes.joining import Join, admission
-from elastane.engines.nodes.messages import PROTOCOL, NodeHello
+from elastane.engines.nodes.log_parts import LogOffsets
+from elastane.engines.nodes.messages import PROTOCOL, AttemptTold, NodeHello
 from elastane.engines.nodes.node_file import NodeFile, read_node
 from elastane.engines.nodes.places import HUB
 
@@ -46,20 +49,29 @@ class Shop:
             PROTOCOL, name, incarnation, address="10.0.0.9", cores=4, versions=own_versions()
         )
         self.cluster = ""
-        self.told: list[ToAgent] = []
+        self.asked: list[ToAgent] = []
+        self.about: list[AttemptTold] = []
+        self.offsets: list[LogOffsets] = []
+        self.logs: set[str] = set()
+        self.breaks = 0
+        self.sees = False
         self.attempts: set[str] = set()
         self.ending = asyncio.Event()
         self.ending.set()
 
     def hello(self, address: str) -> NodeHello:
         attempts = dict.fromkeys(self.attempts, True)
-        return msgspec.structs.replace(self.machine, cluster=self.cluster, attempts=attempts)
+        return msgspec.structs.replace(
+            self.machine, cluster=self.cluster, attempts=attempts, logs=tuple(self.logs)
+        )
 
     def belongs_to(self, cluster: str) -> None:
         self.cluster = cluster
 
     async def answer(self, message: ToAgent) -> FromAgent:
-        self.told.append(message)
+        if isinstance(message, LookAt):
+            return Seen(Path(message.path).read_text() if self.sees else "")
+        self.asked.append(message)
         match message:
             case BeginNursery():
                 self.attempts.add(message.attempt)
@@ -68,6 +80,15 @@ class Shop:
             case AskAgent():
                 return AgentStatus(dict.fromkeys(sorted(self.attempts), 1))
         return Ok()
+
+    def told(self, about: AttemptTold) -> None:
+        self.about.append(about)
+
+    async def resume_logs(self, known: LogOffsets) -> None:
+        self.offsets.append(known)
+
+    def line_broke(self) -> None:
+        self.breaks += 1
 
     async def end(self, attempt: str) -> None:
         await self.ending.wait()

@@ -27,7 +27,7 @@ def test_requests_are_answered_by_the_node(tmp_path: Path) -> None:
         assert await head.ask("far", Watch()) == AgentStatus({"j1.1": 1})
         assert isinstance(await head.ask("far", EndAttempt("j1.1")), Ok)
         assert isinstance(await head.ask("far", ShutDown()), Ok)
-        kinds = [type(message).__name__ for message in node.shop.told]
+        kinds = [type(message).__name__ for message in node.shop.asked]
         assert kinds == ["BeginNursery", "AskAgent", "AskAgent", "EndAttempt", "ShutDown"]
         assert promised(head.layout, "far") == set()
         assert read_json(head.layout.begun("far")) == {}
@@ -132,7 +132,7 @@ def test_an_end_that_is_asked_for_when_the_line_breaks_is_promised(tmp_path: Pat
         await head.ask("far", begin("j1.1"))
         node.shop.ending.clear()
         asked = asyncio.create_task(head.ask("far", EndAttempt("j1.1")))
-        await true(lambda: EndAttempt("j1.1") in node.shop.told)
+        await true(lambda: EndAttempt("j1.1") in node.shop.asked)
         await node.end()
         assert isinstance(await asked, Ok)
         assert promised(head.layout, "far") == {"j1.1"}
@@ -221,7 +221,7 @@ def test_a_node_that_is_away_for_long_is_forgotten_once_it_has_nothing_to_end(
         await head.ask("busy", begin("j1.1"))
         busy.shop.ending.clear()
         ending = asyncio.create_task(head.ask("busy", EndAttempt("j1.1")))
-        await true(lambda: EndAttempt("j1.1") in busy.shop.told)
+        await true(lambda: EndAttempt("j1.1") in busy.shop.asked)
         await busy.end()
         await ending
         await idle.end()

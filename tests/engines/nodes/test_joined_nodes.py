@@ -69,15 +69,15 @@ def test_a_gang_over_the_head_and_a_joined_node_meets_and_its_exit_code_is_told(
 
     async def story() -> None:
         async with site(tmp_path) as living:
-            far = await living.joined("far")
+            await living.joined("far")
             job = living.launch("j1", 1, sys.executable, "-c", words)
             living.want(job, {"n0": 1, "far": 1})
             await living.until(lambda: living.over(job) is not None)
             over = living.over(job)
             assert over is not None
             assert (over.cause, over.code) == (Cause.FAILED, 3)
-            logs = [home / "jobs/j1/run/logs" for home in (tmp_path, far.scratch)]
-            said = sorted(path.read_text().strip() for folder in logs for path in folder.glob("w*.log"))
+            logs = tmp_path / "jobs/j1/run/logs"
+            said = sorted(path.read_text().strip() for path in logs.glob("w*.log"))
             assert said == ["0 2 0 127.0.0.1", "1 2 1 127.0.0.1"]
             assert begun(living, "far") == {}
 

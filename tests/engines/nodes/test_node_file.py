@@ -41,7 +41,7 @@ def test_what_is_written_is_read_and_nonsense_is_no_node(tmp_path: Path) -> None
     found = read_node(layout, "far")
     assert found is not None
     assert found.former == tuple(f"i{n}" for n in range(10, 30))
-    assert found.facts() == NodeFacts("i1", "10.0.0.7", "spot", (), "", True, 9.0)
+    assert found.facts() == NodeFacts("i1", "10.0.0.7", "spot", (), "", True, 9.0, cores=12, memory_gb=64.0)
     for nonsense in ("", "[]", "{}", '{"hello": 3}'):
         layout.joined("far").write_text(nonsense)
         assert read_node(layout, "far") is None

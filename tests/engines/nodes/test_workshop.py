@@ -16,14 +16,19 @@ from elastane.engines.local.agent_messages import (
     EndAttempt,
     FromAgent,
     Hopeless,
+    LookAt,
     Ok,
+    Seen,
     ShutDown,
     ToAgent,
     Unfinished,
 )
 from elastane.engines.local.paths import Layout
+from elastane.engines.nodes.attempt_package import AttemptPackage
 from elastane.engines.nodes.joining import Join
-from elastane.engines.nodes.messages import PROTOCOL, NodeHello
+from elastane.engines.nodes.messages import PROTOCOL, AttemptTold, NodeHello
+from elastane.engines.nodes.node_packages import NotNowError
+from elastane.engines.nodes.package_tree import PackageError
 from elastane.engines.nodes.tunnels import Tunnels
 from elastane.engines.nodes.workshop import Workshop, identity_here, relocations
 from elastane.train.coordinator.job_user import Identity
@@ -146,3 +151,96 @@ def test_jobs_run_as_the_user_of_the_same_name(tmp_path: Path) -> None:
     answer = asyncio.run(shop(tmp_path, Told([])).answer(begin))
     assert isinstance(answer, Hopeless)
     assert "whom this node does not have" in answer.problem
+
+
+class Slow:
+    """Packages that never come; and who let go of them."""
+
+    def __init__(self) -> None:
+        self.asked, self.released = asyncio.Event(), list[str]()
+
+    async def have(self, told: AttemptPackage) -> tuple[tuple[str, str], ...]:
+        self.asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError(told)
+
+    def release(self, attempt: str) -> None:
+        self.released.append(attempt)
+
+
+def test_an_end_comes_before_a_package_that_is_still_being_fetched(tmp_path: Path) -> None:
+    told, slow = Told([]), Slow()
+
+    async def story() -> None:
+        here = shop(tmp_path, told, packages=slow)
+        here.told(AttemptTold("j1.2", AttemptPackage("j1.2", "a" * 64, "/head")))
+        assert here.hello("").attempts == {"j1.2": True}
+        begins = [asyncio.create_task(here.answer(BEGIN)) for _ in range(2)]
+        await slow.asked.wait()
+        assert isinstance(await here.answer(EndAttempt("j1.2")), Ok)
+        assert [type(await each) for each in begins] == [Unfinished, Unfinished]
+        assert here.hello("").attempts == {}
+
+    asyncio.run(story())
+    assert told.heard == [EndAttempt("j1.2")]
+    assert slow.released == ["j1.2"]
+
+
+class Without:
+    """Packages of which none can be had."""
+
+    async def have(self, told: AttemptPackage) -> tuple[tuple[str, str], ...]:
+        raise NotNowError("the line broke") if told.digest == "b" else PackageError("no room on the disk")
+
+    def release(self, attempt: str) -> None:
+        pass
+
+
+def test_a_package_that_cannot_be_had_is_hopeless_and_a_line_that_broke_is_not(tmp_path: Path) -> None:
+    told = Told([])
+
+    async def story() -> None:
+        here = shop(tmp_path, told, packages=Without())
+        here.told(AttemptTold("j1.2", AttemptPackage("j1.2", "b", "/head")))
+        assert isinstance(await here.answer(BEGIN), Unfinished)
+        here.told(AttemptTold("j1.2", AttemptPackage("j1.2", "a", "/head")))
+        assert await here.answer(BEGIN) == Hopeless("node far: no room on the disk")
+        here.told(AttemptTold("j1.2"))
+        assert await here.answer(BEGIN) == Hopeless(
+            "node far: no room on the disk"
+        )  # whoever missed it hears it
+        await here.answer(EndAttempt("j1.2"))
+        assert isinstance(await here.answer(BEGIN), Ok)
+        here.tunnels.close_all()
+
+    asyncio.run(story())
+
+
+def test_a_run_folder_that_this_node_sees_is_used_itself(tmp_path: Path) -> None:
+    run = tmp_path / "head/jobs/j1/run"
+    run.mkdir(parents=True)
+    begin = BeginNursery("j1.2", {**BEGIN.environment, "ELASTANE_RUN": str(run)}, BEGIN.log, False)
+    told = Told([])
+
+    async def story() -> None:
+        here = shop(tmp_path / "node", told)
+        here.told(AttemptTold("j1.2", shared=True))
+        assert isinstance(await here.answer(begin), Ok)
+        here.tunnels.close_all()
+
+    asyncio.run(story())
+    (heard,) = told.heard
+    assert isinstance(heard, BeginNursery)
+    assert heard.environment["ELASTANE_RUN"] == str(run)
+    assert not (tmp_path / "node/jobs/j1/run").exists()
+
+
+def test_a_node_tells_what_it_sees_of_a_probe_and_of_nothing_else(tmp_path: Path) -> None:
+    for name in (".probe-1", "secret"):
+        (tmp_path / name).write_text(name)
+    here = shop(tmp_path / "node", Told([]))
+    assert asyncio.run(here.answer(LookAt(str(tmp_path / ".probe-1")))) == Seen(".probe-1")
+    assert asyncio.run(here.answer(LookAt(str(tmp_path / "secret")))) == Seen()
+    assert asyncio.run(here.answer(LookAt(str(tmp_path / ".probe-2")))) == Seen()
+    apart = shop(tmp_path / "node", Told([]), own_disk=True)
+    assert asyncio.run(apart.answer(LookAt(str(tmp_path / ".probe-1")))) == Seen()

@@ -257,3 +257,21 @@ def test_series_count_nodes_by_state(tmp_path: Path) -> None:
         assert by_state == {
             "lost": 1.0, "suspect": 1.0, "draining": 1.0, "up": 1.0, "leaving": 0.0, "unfit": 0.0,
         }  # fmt: skip
+
+
+# Disks that not all see.
+
+
+def test_a_blind_node_waits_until_nobody_saves_where_it_cannot_read(tmp_path: Path) -> None:
+    with world(tmp_path, nodes=1, slots=1, **CALM) as w:
+        job = started(w, samples=10**6)
+        w.engine.add_node(Node("far", 2, "cpu"), blind=True)
+        w.round()
+        command = w.submit(kind="command", workers=2)
+        assert info(w, "far").state == "unfit"
+        assert "does not see the folders in which present jobs save" in w.plane.cluster.standing("far").why
+        w.pass_time(10.0)
+        assert w.state(command) is State.QUEUED  # not refused: the node is used one day
+        w.service.cancel(ANN, job)
+        w.until(lambda: nodes_of(w, command) == {"far"})
+        assert info(w, "far").state == "up"

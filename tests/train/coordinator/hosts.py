@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from elastane.train.coordinator.script_runner import Order
@@ -18,6 +19,8 @@ class FakeHost:
         self.events: list[dict[str, Any]] = []
         self.placed: list[dict[str, int]] = []
         self.fell_silent: list[str] = []
+        self.coming: asyncio.Future[None] | None = None
+        self.words = ""
 
     def event(self, values: Mapping[str, Any]) -> None:
         self.events.append(dict(values))
@@ -40,5 +43,8 @@ class FakeHost:
     def silent(self, node: str) -> None:
         self.fell_silent.append(node)
 
+    def log_comes(self, worker: str) -> Awaitable[object] | None:
+        return self.coming
+
     def last_words(self, worker: str) -> str:
-        return ""
+        return self.words

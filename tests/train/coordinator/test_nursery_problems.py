@@ -39,6 +39,9 @@ class Elsewhere:
     def cut_off(self, node: str) -> bool:
         return False
 
+    def log_comes(self, node: str) -> None:
+        pass
+
     def problem(self) -> str:
         return ""
 
@@ -92,6 +95,9 @@ class Stranger:
 
     def cut_off(self, node: str) -> bool:
         return False
+
+    def log_comes(self, node: str) -> None:
+        pass
 
     def problem(self) -> str:
         return "its host is broken" if self._failed else ""

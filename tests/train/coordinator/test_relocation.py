@@ -67,3 +67,11 @@ def test_a_port_that_is_not_the_tunnels_is_its_own() -> None:
     assert port_there(TOLD, 4000) == 5000
     assert port_there(TOLD, 4444) == 4444
     assert port_there({THERE: "nonsense"}, 4000) == 4000
+
+
+def test_folders_of_modules_are_those_of_the_node() -> None:
+    here = Relocation((("/head/code", "/node/package"),))
+    assert here.environment({"PYTHONPATH": "/head/code/src:/usr/lib:/head/codes", "PATH": "/head/code"}) == {
+        "PYTHONPATH": "/node/package/src:/usr/lib:/head/codes",
+        "PATH": "/head/code",
+    }

@@ -28,8 +28,10 @@ from elastane.engines.local.agent_messages import (
     AskHope,
     BeginNursery,
     EndAttempt,
+    FlushLogs,
     FromAgent,
     Limit,
+    LookAt,
     NotUnderstood,
     OfAttempt,
     Ok,
@@ -170,6 +172,8 @@ class Agent:
             case ShutDown():
                 self._over.set()
                 return Ok()
+            case LookAt() | FlushLogs():
+                return Ok()  # we are on the head: its disk is ours, and logs are where they shall be
             case _:
                 async with self._lock(message.attempt):
                     return await self._answer(message)

@@ -48,6 +48,18 @@ class EndAttempt(Message, frozen=True, tag="end"):
     attempt: str
 
 
+class FlushLogs(Message, frozen=True, tag="flush"):
+    """Ask that all that workers of an attempt have printed so far be on the head."""
+
+    attempt: str
+
+
+class LookAt(Message, frozen=True, tag="look"):
+    """Ask for the text of a small file that somebody has just written, to see whether both see the same disk."""
+
+    path: str
+
+
 class AskAgent(Message, frozen=True, tag="status"):
     """Ask for the nurseries there are."""
 
@@ -61,7 +73,7 @@ class ShutDown(Message, frozen=True, tag="shutdown"):
 
 
 OfAttempt = BeginNursery | AskHope | Limit | EndAttempt
-ToAgent = OfAttempt | AskAgent | Watch | ShutDown
+ToAgent = OfAttempt | FlushLogs | LookAt | AskAgent | Watch | ShutDown
 TO_AGENT: Line[ToAgent] = Line("the service", *get_args(ToAgent))
 
 
@@ -83,6 +95,12 @@ class Unfinished(Message, frozen=True, tag="unfinished"):
     """Something of the attempt has not ended in time."""
 
 
+class Seen(Message, frozen=True, tag="seen"):
+    """The text of a file; empty if there is none that could be read."""
+
+    text: str = ""
+
+
 class AgentStatus(Message, frozen=True, tag="status"):
     """The process of each nursery, by attempt, and of the one that waits."""
 
@@ -100,5 +118,5 @@ class NotUnderstood(Message, frozen=True, tag="unknown"):
     cause: str = ""
 
 
-FromAgent = Ok | Hopeless | Unlimited | Unfinished | AgentStatus | AgentBeat | NotUnderstood
+FromAgent = Ok | Hopeless | Unlimited | Unfinished | Seen | AgentStatus | AgentBeat | NotUnderstood
 FROM_AGENT: Line[FromAgent] = Line("the agent", *get_args(FromAgent))

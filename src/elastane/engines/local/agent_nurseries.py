@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from elastane.engines.local.agent_messages import FROM_AGENT, AskHope, BeginNursery, FromAgent, Hopeless, Limit
+from elastane.engines.local.agent_messages import (
+    FROM_AGENT,
+    AskHope,
+    BeginNursery,
+    FlushLogs,
+    FromAgent,
+    Hopeless,
+    Limit,
+)
 from elastane.engines.local.ask_agent import ask, end_attempt, end_nurseries
 from elastane.engines.local.json_files import Lock, read_json
 from elastane.engines.local.paths import Layout
@@ -20,6 +28,8 @@ from elastane.train.coordinator.spawners import Parentage
 
 _AGAIN_S = 1.0
 _HOPE_S, _HOPES = 0.5, 40
+_LOG_S = 0.5
+"""How long the log of a worker on another machine is waited for once it has ended."""
 
 
 class AgentNurseries:
@@ -101,6 +111,11 @@ class AgentNurseries:
     def cut_off(self, node: str) -> bool:
         """Whether a node on another machine cannot be heard because the hub, not the node, is gone."""
         return is_joined(self._layout, node) and not Lock(self._layout.hub_lock).held
+
+    def log_comes(self, node: str) -> Awaitable[object] | None:
+        """That a node on another machine has sent all that workers printed; waited for only half a second."""
+        facts = read_json(self._layout.agent(node)) if is_joined(self._layout, node) else None
+        return ask(facts, FlushLogs(self._attempt), FROM_AGENT, _LOG_S) if facts is not None else None
 
     def problem(self) -> str:
         """What an agent said; agents that are gone come back, so there is hope."""

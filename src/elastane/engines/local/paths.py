@@ -82,9 +82,14 @@ class Layout:
         """Of one attempt: its launch, its lock, its end."""
         return self.records(attempt.job) / f"attempt-{attempt.number}"
 
+    @property
+    def jobs(self) -> Path:
+        """The folders of all jobs."""
+        return self.home / "jobs"
+
     def job(self, job: str) -> Path:
         """The folder around what belongs to one job."""
-        return self.home / "jobs" / job
+        return self.jobs / job
 
     def run(self, job: str) -> Path:
         """Logs and checkpoints of all attempts: the job's own."""

@@ -17,9 +17,11 @@ from elastane.engines.local.agent_messages import TO_AGENT, FromAgent, NotUnders
 from elastane.engines.local.survive_errors import Trouble
 from elastane.engines.nodes.joining import Join
 from elastane.engines.nodes.line import BrokenLineError, JoinError, NodeLine, WrongHubError, dial
+from elastane.engines.nodes.log_parts import LogOffsets, LogPart
 from elastane.engines.nodes.messages import (
     TO_NODE,
     Answer,
+    AttemptTold,
     Ended,
     Farewell,
     NodeHello,
@@ -59,6 +61,18 @@ class Workshop(Protocol):
 
     async def answer(self, message: ToAgent) -> FromAgent:
         """Do what somebody on the head asks for."""
+        ...
+
+    def told(self, about: AttemptTold) -> None:
+        """Hear what has to be known of an attempt whose nursery will be asked for."""
+        ...
+
+    async def resume_logs(self, known: LogOffsets) -> None:
+        """Go on sending the logs of an attempt where the head is."""
+        ...
+
+    def line_broke(self) -> None:
+        """Send no logs until the head has said how far it is."""
         ...
 
     async def end(self, attempt: str) -> None:
@@ -117,6 +131,16 @@ class Dialler:
         finally:
             orphaned.cancel()
 
+    async def send_log(self, part: LogPart) -> None:
+        """Send a part of a log; waits while the line is full.
+
+        Raises:
+            OSError: there is no line, or it broke.
+        """
+        if self._line is None:
+            raise ConnectionResetError("there is no line")
+        await self._line.deliver(part)
+
     async def leave(self) -> None:
         """Tell the hub that all has ended, if it can be told."""
         if self._line is not None:
@@ -138,8 +162,13 @@ class Dialler:
                 keeping = asyncio.create_task(line.keep())
                 self._begin(welcome, line)
                 async for message in line.messages(TO_NODE):
-                    if isinstance(message, Request):
-                        self._work(self._serve(line, message))
+                    match message:
+                        case Request():
+                            self._work(self._serve(line, message))
+                        case AttemptTold():
+                            self._shop.told(message)
+                        case LogOffsets():
+                            self._work(self._shop.resume_logs(message))
         except (OSError, ValueError):
             pass  # the line broke, or what came makes no sense: dial again
         finally:
@@ -162,6 +191,7 @@ class Dialler:
         line.abort()
         if self._line is line:
             self._line, self.session = None, ""
+            self._shop.line_broke()
             self._alone_s = self._clock.now_s()
             self._say(
                 f"the line is lost{' (the hub is silent)' if line.silent else ''}; jobs go on, dialling again"

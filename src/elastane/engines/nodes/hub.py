@@ -21,9 +21,12 @@ from elastane import __version__
 from elastane.engines.local.json_files import Lock, read_json, write_json
 from elastane.engines.local.paths import Layout
 from elastane.engines.local.survive_errors import Trouble
+from elastane.engines.nodes.hub_logs import HubLogs
 from elastane.engines.nodes.hub_node import RemoteNode
+from elastane.engines.nodes.hub_packages import HubPackages
 from elastane.engines.nodes.joining import Admission, admission
 from elastane.engines.nodes.line import HANDSHAKE_S, NodeLine, admitted
+from elastane.engines.nodes.log_parts import LogPart
 from elastane.engines.nodes.messages import (
     FIRST_OF_NODE,
     FROM_NODE,
@@ -32,8 +35,10 @@ from elastane.engines.nodes.messages import (
     Beat,
     Ended,
     Farewell,
+    FromNode,
     NodeHello,
     Opened,
+    PackageHello,
     Refused,
     TunnelHello,
     Welcome,
@@ -88,6 +93,7 @@ class Hub:
         self._layout, self._admits, self._lease_s = layout, admits, lease_s
         self._nodes: dict[str, RemoteNode] = {}
         self._versions = own_versions()
+        self._logs, self._packages = HubLogs(layout), HubPackages(layout)
         self._over = asyncio.Event()
         self._trouble = Trouble("the hub stumbled")
 
@@ -96,7 +102,7 @@ class Hub:
         host, port = parse_address(listen, "--listen")
         for name in self._layout.nodes():
             if is_joined(self._layout, name):
-                self._nodes[name] = RemoteNode(self._layout, name)
+                self._nodes[name] = RemoteNode(self._layout, name, self._logs)
                 await self._nodes[name].open()
         before = read_json(self._layout.hub / HUB) or {}
         wanted = int(before.get("port", 0)) if not port and before.get("listen") == listen else port
@@ -176,6 +182,8 @@ class Hub:
                         await self._stay(hello, line)
                     case TunnelHello(session, port):
                         await self._carry(session, port, lines, writer)
+                    case PackageHello(session, digest):
+                        await self._packages.send(digest, self._of(session), lines.stream, writer)
         except (OSError, ValueError):  # it broke, or made no sense
             pass
         finally:
@@ -191,7 +199,7 @@ class Hub:
             return
         node = self._nodes.get(hello.node)
         if node is None:
-            node = self._nodes[hello.node] = RemoteNode(self._layout, hello.node)
+            node = self._nodes[hello.node] = RemoteNode(self._layout, hello.node, self._logs)
             await node.open()
         end = sorted(self._to_end(hello))
         unfit = misfit(self._versions, hello.versions)
@@ -200,14 +208,17 @@ class Hub:
         log.info(
             "node %s has joined from %s%s", hello.node, hello.address, f"; unfit: {unfit}" if unfit else ""
         )
-        keeping = asyncio.create_task(line.keep())
+        works = [
+            asyncio.create_task(work) for work in (line.keep(), node.look_around(line), node.tell_logs(line))
+        ]
         try:
             async for message in line.messages(FROM_NODE):
                 if node.line is not line:
                     break
-                self._hear(node, message)
+                await self._hear(node, message)
         finally:
-            keeping.cancel()
+            for work in works:
+                work.cancel()
             left = node.file is None
             node.lost(line)
             how = "has left" if left else "is lost: " + ("it is silent" if line.silent else "its line ended")
@@ -219,8 +230,10 @@ class Hub:
         node.accept(hello, line, end, unfit)
         return Welcome(node.session, self._admits.cluster, self._lease_s, tuple(end), unfit)
 
-    def _hear(self, node: RemoteNode, message: Beat | Answer | Ended | Farewell) -> None:
+    async def _hear(self, node: RemoteNode, message: FromNode) -> None:
         match message:
+            case LogPart():
+                await node.take(message)
             case Answer(number, body):
                 node.answered(number, body)
             case Ended(attempt):
@@ -257,10 +270,14 @@ class Hub:
             return set(mine)  # they are another cluster's, which it has left
         return promised(self._layout, hello.node) | {name for name in mine if is_stale(self._layout, name)}
 
+    def _of(self, session: str) -> RemoteNode | None:
+        """Whose line is called that."""
+        return next((node for node in self._nodes.values() if node.session == session and session), None)
+
     # Tunnels.
 
     async def _carry(self, session: str, port: int, lines: LineReader, writer: asyncio.StreamWriter) -> None:
-        node = next((node for node in self._nodes.values() if node.session == session and session), None)
+        node = self._of(session)
         if node is None or not node.may_reach(port):
             writer.write(wire.encode_message(Refused("no supervisor of this node's attempts listens there")))
             return

@@ -13,6 +13,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,23 +25,32 @@ from elastane.engines.local.agent_messages import (
     AskAgent,
     BeginNursery,
     EndAttempt,
+    FlushLogs,
     FromAgent,
+    LookAt,
     NotUnderstood,
     Ok,
+    Seen,
     ShutDown,
     ToAgent,
     Watch,
 )
 from elastane.engines.local.json_files import read_json, write_json
 from elastane.engines.local.paths import Layout
+from elastane.engines.nodes.attempt_package import package_of
+from elastane.engines.nodes.hub_logs import HubLogs, LogInlet
 from elastane.engines.nodes.line import NodeLine
-from elastane.engines.nodes.messages import NodeHello, Request
+from elastane.engines.nodes.log_parts import LogPart, job_of
+from elastane.engines.nodes.messages import AttemptTold, NodeHello, Request
 from elastane.engines.nodes.node_file import NodeFile, read_node, write_node
 from elastane.engines.nodes.obligations import fulfilled, promise, promised
 from elastane.engines.nodes.tunnels import ENDPOINT
+from elastane.engines.shared_place import shared_by_all
 from elastane.train.coordinator import wire
 from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, admit
 
+_PROBE_S = 2.0
+"""How long a node may take to look at a file; one whose disk does not answer is one that sees nothing."""
 SUSPECT_S = 3.0
 """A node that was silent for so long gets nothing new."""
 _LOOPBACK = "127.0.0.1"
@@ -49,7 +59,7 @@ _LOOPBACK = "127.0.0.1"
 class RemoteNode:
     """A node on another machine, present or away."""
 
-    def __init__(self, layout: Layout, name: str) -> None:
+    def __init__(self, layout: Layout, name: str, logs: HubLogs) -> None:
         self.name = name
         self.line: NodeLine | None = None
         self.session = ""
@@ -64,6 +74,13 @@ class RemoteNode:
         self._waiting: set[str] = set()
         self._server: asyncio.Server | None = None
         self._begun: dict[str, int] = {}
+        self._packages: dict[str, str] = {}
+        """By attempt, the digest of the package that the node was told of."""
+        self._logs, self._inlet = logs, LogInlet(name, logs)
+        self._shipping: set[str] = set()
+        """Attempts of which the node has logs that were not sent to their end."""
+        self._looking = False
+        """Whether it is not known yet if the node sees the head's disk."""
 
     @property
     def present(self) -> bool:
@@ -85,6 +102,7 @@ class RemoteNode:
         self.line = None
         if self._server is not None:
             self._server.close()
+        self._inlet.close()
         self._cut()
 
     def forget(self) -> None:
@@ -105,11 +123,45 @@ class RemoteNode:
             self.abort_tunnels()
             former = (*former, self.file.hello.incarnation)
         self.line, self.session = line, secrets.token_hex(16)
-        self._waiting = set(end)
+        self._waiting, self._shipping = set(end), set(hello.logs)
+        self._looking = True
         self._begun = {attempt: self._begun.get(attempt, 0) for attempt in hello.attempts}
         self._write_begun()
-        self._note(NodeFile(hello, unfit=unfit, former=former, seen_s=time.time()))
-        self._count_if_clean()
+        blind = self.file is None or self.file.blind
+        self._note(NodeFile(hello, unfit=unfit, former=former, seen_s=time.time(), blind=blind))
+
+    async def look_around(self, line: NodeLine) -> None:
+        """Find out whether it sees the head's disk; only then does it count."""
+        own = self._layout.jobs
+        loop = asyncio.get_running_loop()
+
+        def ask(file: Path) -> dict[str, str]:
+            asked = asyncio.run_coroutine_threadsafe(self.request(LookAt(str(file))), loop)
+            with contextlib.suppress(TimeoutError):
+                answer = asked.result(_PROBE_S)
+                return {self.name: answer.text if isinstance(answer, Seen) else ""}
+            asked.cancel()
+            return {self.name: ""}
+
+        try:
+            sees = await asyncio.to_thread(shared_by_all, own, ask)
+        except OSError:  # nothing can be written here: what does it matter who would see it
+            sees = False
+        if self.line is line and self.file is not None:
+            self._looking = False
+            self._note(msgspec.structs.replace(self.file, blind=not sees))
+            self._count_if_clean()
+
+    async def tell_logs(self, line: NodeLine) -> None:
+        """Say how far the head is with logs that the node has not sent to their end."""
+        for attempt in sorted(self._shipping):
+            if job_of(attempt) is not None:
+                line.send(await self._logs.offsets(attempt))
+
+    async def take(self, part: LogPart) -> None:
+        """Take a part of a log, if it is of an attempt that the node has or had."""
+        if part.attempt in self._begun or part.attempt in self._shipping:
+            await self._inlet.take(part)
 
     def ended(self, attempt: str) -> None:
         """Nothing is left there of an attempt that had to end."""
@@ -155,13 +207,23 @@ class RemoteNode:
         """Whether a supervisor's port belongs to an attempt that was begun there."""
         return self.present and port > 0 and port in self._begun.values()
 
+    def may_fetch(self, digest: str) -> bool:
+        """Whether a package is that of an attempt that was begun there."""
+        return self.present and digest in self._packages.values()
+
     def abort_tunnels(self) -> None:
         """End every connection that leads there."""
         for writer in self.tunnels:
             writer.transport.abort()
 
     def _count_if_clean(self) -> None:
-        if not self._waiting and self.line is not None and self.file is not None and not self.file.present:
+        if (
+            not self._waiting
+            and not self._looking
+            and self.line is not None
+            and self.file is not None
+            and not self.file.present
+        ):
             self._note(msgspec.structs.replace(self.file, present=True))
 
     def _cut(self) -> None:
@@ -229,16 +291,34 @@ class RemoteNode:
             case BeginNursery() if self.present:
                 self._begun[message.attempt] = _port_of(message)
                 self._write_begun()
+                await self._tell(message.attempt)
                 fulfilled(self._layout, self.name, message.attempt)  # the agent ends what the last one left
+            case FlushLogs() if self.present:
+                answer = await self.request(message)
+                await self._inlet.settled()
+                return answer
         return await self.request(message) if self.present or isinstance(message, ShutDown) else None
+
+    async def _tell(self, attempt: str) -> None:
+        """What the node has to know before the nursery of an attempt begins there."""
+        line, file = self.line, self.file
+        needed = await asyncio.to_thread(package_of, self._layout, attempt)
+        shared = file is not None and not file.blind
+        known = {} if shared else (await self._logs.offsets(attempt)).offsets
+        if needed is not None:
+            self._packages[attempt] = needed.digest
+        if line is not None:
+            line.send(AttemptTold(attempt, needed, known, shared))
 
     async def _end(self, attempt: str) -> FromAgent:
         """End an attempt there or, if the node is away or goes away meanwhile, promise to."""
         promise(self._layout, self.name, attempt)
         answer = await self.request(EndAttempt(attempt))
         if isinstance(answer, Ok):
+            await self._inlet.settled()
             fulfilled(self._layout, self.name, attempt)
             self._forget_attempt(attempt)
+            await self._logs.forget(attempt)
         return Ok() if answer is None else answer
 
     async def request(self, message: ToAgent) -> FromAgent | None:
@@ -256,6 +336,7 @@ class RemoteNode:
             self._pending.pop(number, None)
 
     def _forget_attempt(self, attempt: str) -> None:
+        self._packages.pop(attempt, None)
         if self._begun.pop(attempt, None) is not None:
             self._write_begun()
 

@@ -7,9 +7,11 @@ while they do not run themselves (``leases``).  Certificates are compared by fin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import hashlib
 import socket
+import sys
 from collections.abc import AsyncIterator
 
 from elastane.engines.nodes.joining import Join, client_context
@@ -28,6 +30,8 @@ HANDSHAKE_S = LOGIN_S = STRANGER_S / 2
 _DIAL_S = 10.0
 _LOOK_S = 0.25
 _NOBODY = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL})
+_WAITING_BYTES = 1 << 17
+_TCP_NOTSENT_LOWAT = 25
 _NO_PORT = 0
 """What proofs name as the port: there may be forwarding in between, and the certificate says who is there."""
 
@@ -54,6 +58,8 @@ class NodeLine:
         self._lines, self._writer = lines, writer
         self._clock = AwakeClock()
         self._heard_s = self._clock.now_s()
+        self._hearing = False
+        _keep_little_waiting(writer)
 
     @property
     def own_address(self) -> str:
@@ -61,13 +67,24 @@ class NodeLine:
         return str(self._writer.get_extra_info("sockname")[0])
 
     def silent_s(self) -> float:
-        """How long nothing has come."""
-        return self._clock.now_s() - self._heard_s
+        """How long nothing has come; whoever still has what came last in hand cannot know of more."""
+        return 0.0 if self._hearing else self._clock.now_s() - self._heard_s
 
     def send(self, message: Message) -> None:
         """Say something; nothing happens if the line is gone, which its reader notices."""
         if not self._writer.is_closing():
             self._writer.write(wire.encode_message(message))
+
+    async def deliver(self, message: Message) -> None:
+        """Send something that may be large: waits while much is still to be sent, so that beats get through.
+
+        Raises:
+            OSError: the line is broken.
+        """
+        if self._writer.is_closing():
+            raise ConnectionResetError("the line has ended")
+        self._writer.write(wire.encode_message(message))
+        await self._writer.drain()
 
     async def first(self, kind: Line[Said]) -> Said:
         """The other side's first message, which has to come within a lease.
@@ -87,7 +104,9 @@ class NodeLine:
         while line := await self._lines.next():
             self._heard_s = self._clock.now_s()
             for message in kind.decode_known([line]):
+                self._hearing = True
                 yield message
+                self._hearing, self._heard_s = False, self._clock.now_s()
 
     async def keep(self) -> None:
         """Beat, and give the line up when the other side is silent; runs beside the reading of messages."""
@@ -112,6 +131,15 @@ class NodeLine:
                 await self._writer.wait_closed()
         except (OSError, TimeoutError):
             self.abort()
+
+
+def _keep_little_waiting(writer: asyncio.StreamWriter) -> None:
+    """Have the system, and us, take little beyond what the network takes: a beat waits behind all of it."""
+    writer.transport.set_write_buffer_limits(high=_WAITING_BYTES)
+    line = writer.get_extra_info("socket")
+    if line is not None and sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            line.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, _WAITING_BYTES)
 
 
 async def dial(join: Join) -> tuple[LineReader, asyncio.StreamWriter]:

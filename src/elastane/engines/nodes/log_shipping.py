@@ -51,6 +51,11 @@ class LogShipper:
             self._followed[attempt] = _Followed(self._make(attempt, run, memory))
         self._followed[attempt].over = False
 
+    def follows(self, attempt: str) -> bool:
+        """Whether the logs of an attempt are being sent, so that it need not be said how far the head is."""
+        followed = self._followed.get(attempt)
+        return followed is not None and followed.sending
+
     @property
     def attempts(self) -> list[str]:
         """Those whose logs are not sent to their end: the head is asked how far it is for each."""
@@ -97,20 +102,27 @@ class LogShipper:
 
     async def once(self) -> None:
         """Look at all logs once, and send what is new."""
-        for attempt, followed in [each for each in self._followed.items() if not each[1].over]:
-            async with self._lock:
-                try:
-                    parts = await asyncio.to_thread(followed.tail.look, sending=followed.sending)
-                except OSError as error:  # a disk with errors, say: the others' logs go on
-                    log.warning("logs of attempt %s cannot be read: %s", attempt, error)
-                    continue
-                await self._pass_on(followed, parts)
+        for attempt in [name for name, followed in self._followed.items() if not followed.over]:
+            await self.flush(attempt)
+
+    async def flush(self, attempt: str) -> None:
+        """Look at the logs of one attempt now; what is new has been given to the line when this returns."""
+        async with self._lock:
+            followed = self._followed.get(attempt)
+            if followed is None or followed.over:
+                return
+            try:
+                parts = await asyncio.to_thread(followed.tail.look, sending=followed.sending)
+            except OSError as error:  # a disk with errors, say: the others' logs go on
+                log.warning("logs of attempt %s cannot be read: %s", attempt, error)
+                return
+            await self._pass_on(followed, parts)
 
     async def _pass_on(self, followed: _Followed, parts: list[LogPart]) -> None:
         for part in parts:
+            if not followed.sending:  # the line broke while we waited or looked: there may be another one
+                return
             try:
                 await self._send(part)
             except OSError:
                 self.line_broke()
-            if not followed.sending:  # also when the line broke while we waited
-                return

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, field
 
+from elastane.engines.nodes.attempt_package import AttemptPackage
+from elastane.engines.nodes.log_parts import LogOffsets, LogPart, Offset
 from elastane.train.coordinator.wire import Line, Message
 
 PROTOCOL = 1
@@ -49,6 +51,8 @@ class NodeHello(Message, frozen=True, tag="hello"):
     """What time it is there."""
     pool: Word = ""
     """The kind of machine, as whoever supplies machines calls it."""
+    logs: tuple[Word, ...] = ()
+    """Attempts whose logs were not sent to their end: the node goes on where the hub says that the head is."""
 
 
 class TunnelHello(Message, frozen=True, tag="tunnel"):
@@ -56,6 +60,13 @@ class TunnelHello(Message, frozen=True, tag="tunnel"):
 
     session: Word
     port: Annotated[int, Meta(ge=1, le=65535)]
+
+
+class PackageHello(Message, frozen=True, tag="fetch"):
+    """Ask for the archive of a package of this node's attempts; its bytes follow ``Opened``."""
+
+    session: Word
+    digest: Word
 
 
 class Beat(Message, frozen=True, tag="beat"):
@@ -79,9 +90,9 @@ class Farewell(Message, frozen=True, tag="farewell"):
     """The node has ended everything and will not come back by itself."""
 
 
-FirstOfNode = NodeHello | TunnelHello
+FirstOfNode = NodeHello | TunnelHello | PackageHello
 FIRST_OF_NODE: Line[FirstOfNode] = Line("a node", *get_args(FirstOfNode))
-FromNode = Beat | Answer | Ended | Farewell
+FromNode = Beat | Answer | Ended | LogPart | Farewell
 FROM_NODE: Line[FromNode] = Line("a node", *get_args(FromNode))
 
 
@@ -97,11 +108,26 @@ class Welcome(Message, frozen=True, tag="welcome"):
 
 
 class Opened(Message, frozen=True, tag="opened"):
-    """What follows are the bytes of whoever listens at the port."""
+    """What follows are the bytes of whoever listens at the port, or of a package."""
+
+    size: Count = 0
+    """How many bytes a package has."""
 
 
-Why = Literal["version", "own", "taken", "superseded", "unknown"]
-"""Only that a name is taken may change soon by itself."""
+class AttemptTold(Message, frozen=True, tag="attempt"):
+    """What a node has to know of an attempt before the request for its nursery comes."""
+
+    attempt: str
+    package: AttemptPackage | None = None
+    """The code that it has to have; none where the job's directory is the same everywhere."""
+    offsets: dict[str, Offset] = field(default_factory=dict)
+    """How far the head has the log of each worker of the job."""
+    shared: bool = False
+    """The node sees the head's disk: the run folder is the same one, and nothing has to be sent."""
+
+
+Why = Literal["version", "own", "taken", "superseded", "missing", "unknown"]
+"""Only that a name is taken may change soon by itself; what is missing stays so."""
 
 
 class Refused(Message, frozen=True, tag="refused"):
@@ -118,5 +144,5 @@ class Request(Message, frozen=True, tag="request"):
     body: dict[str, Any]
 
 
-ToNode = Welcome | Opened | Refused | Request | Beat
+ToNode = Welcome | Opened | Refused | Request | AttemptTold | LogOffsets | Beat
 TO_NODE: Line[ToNode] = Line("the hub", *get_args(ToNode))

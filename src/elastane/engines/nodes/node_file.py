@@ -24,6 +24,8 @@ class NodeFile(msgspec.Struct, frozen=True):
     """Whether it has been silent for a while, so that nothing new is placed there."""
     unfit: str = ""
     """Why nothing may be placed there at all."""
+    blind: bool = False
+    """Whether it does not see what is written below the home of the head."""
     former: tuple[str, ...] = ()
     """Incarnations before this one; none of them is let in again."""
     seen_s: float = 0.0
@@ -59,6 +61,7 @@ class NodeFile(msgspec.Struct, frozen=True):
             leaving_s=self.leaving_s,
             cores=self.hello.cores,
             memory_gb=self.hello.memory_gb,
+            blind=self.blind,
         )
 
 

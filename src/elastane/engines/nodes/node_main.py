@@ -17,14 +17,22 @@ from elastane.accelerators import discover
 from elastane.engines.local.agent import Agent
 from elastane.engines.local.json_files import Lock
 from elastane.engines.local.paths import Layout
+from elastane.engines.local.survive_errors import Trouble
 from elastane.engines.nodes.dialler import ORPHAN_S, Dialler
 from elastane.engines.nodes.hub import own_versions
 from elastane.engines.nodes.joining import Join
+from elastane.engines.nodes.log_shipping import LOOK_S, LogShipper
 from elastane.engines.nodes.messages import PROTOCOL, NodeDevice, NodeHello
+from elastane.engines.nodes.node_packages import NodePackages
+from elastane.engines.nodes.package_store import PACKAGES
 from elastane.engines.nodes.tunnels import Tunnels
 from elastane.engines.nodes.workshop import Workshop
 from elastane.errors import ElastaneError
 from elastane.train.coordinator.device_locks import NODE_DEVICES, lock_of
+
+_LAST_S = 2.0
+"""How long the end of a node may wait until the last words of its workers are sent."""
+_TIDY_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,8 @@ class NodeOptions:
     once: bool = False
     """End when the head is shut down, instead of waiting for the next one."""
     pool: str = ""
+    own_disk: bool = False
+    """Use folders of its own also where it sees those of the head."""
 
 
 def own_name() -> str:
@@ -94,16 +104,24 @@ async def run_node(options: NodeOptions, say: Callable[[str], None]) -> None:
     dialler: Dialler
     tunnels = Tunnels(options.join, lambda: dialler.session)
     shut_down = stopped.set if options.once else lambda: None
-    shop = Workshop(agent, layout, machine, tunnels, options.address, shut_down)
+    packages = NodePackages(layout.home / PACKAGES, options.join, lambda: dialler.session)
+    logs = LogShipper(lambda part: dialler.send_log(part), _memory(layout))
+    shop = Workshop(
+        agent, layout, machine, tunnels, options.address, shut_down, packages, logs, options.own_disk
+    )
     dialler = Dialler(options.join, shop, say, options.orphan_s)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    works = [asyncio.create_task(work) for work in (agent.run(), dialler.run(), _until(stopped))]
+    works = [
+        asyncio.create_task(work)
+        for work in (agent.run(), dialler.run(), _until(stopped), _ship(logs), _tidy(packages))
+    ]
     try:
         await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
     finally:
         agent.stop()
         await works[0]  # everything on this node ends
+        await asyncio.wait([asyncio.create_task(_last(logs))], timeout=_LAST_S)
         if not works[1].done():
             await dialler.leave()
         tunnels.close_all()
@@ -113,6 +131,37 @@ async def run_node(options: NodeOptions, say: Callable[[str], None]) -> None:
         lock.release()
     if isinstance(ends[0], ElastaneError):
         raise ends[0]
+
+
+def _memory(layout: Layout) -> Path:
+    """Where it is remembered which logs were cut."""
+    folder = layout.home / "shipped"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+async def _ship(logs: LogShipper) -> None:
+    """Send what workers print."""
+    trouble = Trouble("logs are not sent to the head")
+    while True:
+        with trouble.logged():
+            await logs.run()
+        await asyncio.sleep(LOOK_S)
+
+
+async def _last(logs: LogShipper) -> None:
+    """Send the ends of all logs, if there is somebody to send them to."""
+    for attempt in logs.attempts:
+        await logs.end(attempt)
+
+
+async def _tidy(packages: NodePackages) -> None:
+    """Now and then, remove packages that nobody uses."""
+    trouble = Trouble("packages are not tidied up")
+    while True:
+        await asyncio.sleep(_TIDY_S)
+        with trouble.logged():
+            await packages.tidy()
 
 
 async def _until(event: asyncio.Event) -> None:

@@ -220,3 +220,8 @@ class LiveJob:
 def slots_of(spec: JobSpec, workers: int) -> int:
     """Slots that so many workers take."""
     return math.ceil(workers * spec.worker.gpus)
+
+
+def saves_on_head(job: LiveJob) -> bool:
+    """Whether a job's checkpoints lie in its run folder, so that it can go on only where that is seen."""
+    return job.row.kind == Kind.ADAPTIVE and job.spec.checkpoints is None

@@ -50,9 +50,11 @@ class ClusterState:
         store: Store,
         clock: Callable[[], float] = time.time,
         forget_after_s: float = FORGET_AFTER_S,
+        saving_here: Callable[[], bool] = lambda: False,
     ) -> None:
+        """``saving_here`` says whether there are jobs that save where only nodes that see the head's disk can read."""
         self._engine, self._store, self._clock = engine, store, clock
-        self._forget_after_s = forget_after_s
+        self._forget_after_s, self._saving_here = forget_after_s, saving_here
         self._draining: frozenset[str] = frozenset(store.setting("draining") or ())
         self._retiring: frozenset[str] = frozenset()
         self._seen = SeenNodes(store)
@@ -80,10 +82,10 @@ class ClusterState:
     def expected(self) -> Collection[str]:
         """Nodes that there are or should be, and pools that may give more: while one is missing, no job is refused.
 
-        A node that answers and is unfit is not expected to become fit.
+        A node that answers and is unfit is not expected to become fit, unless it only waits for jobs to end.
         """
         growing = (name for name, pool in self._engine.pools().items() if pool.now < pool.most)
-        unfit = {name for name in self._answering if self.standing_of(name).state == "unfit"}
+        unfit = {name for name in self._answering if self._facts.get(name, _NOTHING).unfit}
         return {*(self.known().keys() - unfit), *(f"more of pool {name}" for name in growing)}
 
     def known(self) -> Mapping[str, Node]:
@@ -218,6 +220,8 @@ class ClusterState:
         """How a node stands that is there."""
         if facts.unfit:
             return Standing("unfit", None, facts.unfit)
+        if facts.blind and self._saving_here():
+            return Standing("unfit", None, _BLIND)
         if facts.suspect:
             return Standing("suspect")
         if facts.leaving_s is not None:
@@ -239,6 +243,10 @@ class ClusterState:
 
 
 _UP = Standing("up")
+_BLIND = (
+    "it does not see the folders in which present jobs save; it is used once they have ended, "
+    "and for jobs with a place that all nodes reach ('elastane up --checkpoints URL')"
+)
 
 
 def _types_of(nodes: Mapping[str, Node]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from elastane.jobs.states import Event, State
 from elastane.policies.contract import Policy
 from elastane.policies.registry import make_policy
 from elastane.service.cluster_record import Layout
-from elastane.service.control.active_job import LiveJob
+from elastane.service.control.active_job import LiveJob, saves_on_head
 from elastane.service.control.apply import GrantApplier
 from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.containment import Containment
@@ -67,7 +67,9 @@ class ControlPlane:
         policy, no_policy = _stored_policy(store, "policy")
         shadow, no_shadow = _stored_policy(store, "shadow")
         self.wakeup = Wakeup()
-        self.cluster = cluster = ClusterState(engine, store, clock, settings.forget_after_s)
+        self.cluster = cluster = ClusterState(
+            engine, store, clock, settings.forget_after_s, lambda: any(map(saves_on_head, ledger.live.values()))
+        )
         self.past = Past(store)
         self.ledger = ledger = Ledger(store, self.past, cluster.accelerator, clock)
         self.suspects = suspects = Suspects(settings.home)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol
 
 from elastane.train.coordinator.script_runner import Order
@@ -38,6 +38,10 @@ class Host(Protocol):
 
     def silent(self, node: str) -> None:
         """Hear that the nursery of a node was given up because it fell silent."""
+        ...
+
+    def log_comes(self, worker: str) -> Awaitable[object] | None:
+        """What to wait for, if anything, before the log of a worker that has ended is read; it does not take long."""
         ...
 
     def last_words(self, worker: str) -> str:

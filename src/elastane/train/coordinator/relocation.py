@@ -8,6 +8,7 @@ prefix that fits is replaced.  Without these variables an order stays as it is.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,8 @@ THERE = "ELASTANE_COORDINATOR_PORTS"
 """Set where the coordinator is reached through a tunnel: the port that is called here, ``:``, and its own."""
 PATHS = ("ELASTANE_RUN", "ELASTANE_CHECKPOINTS")
 """Variables that are paths of ours, where they are paths."""
+_MODULES = "PYTHONPATH"
+"""Folders of modules; those that were packed with the job are elsewhere on a node."""
 _ENDPOINT = "ELASTANE_COORDINATOR"
 _PROGRAM_WORDS = 2
 """Of a program, those words that may be a path of ours: itself and, for an interpreter, its script."""
@@ -67,6 +70,8 @@ class Relocation:
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Variables in which what is ours names places of this node."""
         ours = {name: self.path(variables[name]) for name in PATHS if name in variables}
+        if _MODULES in variables:
+            ours[_MODULES] = os.pathsep.join(map(self.path, variables[_MODULES].split(os.pathsep)))
         if self.endpoint and _ENDPOINT in variables:
             ours[_ENDPOINT] = self.endpoint
         return {**variables, **ours}

@@ -128,6 +128,7 @@ class CoordinationServer:
         deadline = time.monotonic() + STOP_S
         while self._nurseries.ready and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
+        self._ends.stop_reading()
         if self._ticker is not None:
             self._ticker.cancel()
         if self._server is not None:

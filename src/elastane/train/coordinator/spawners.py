@@ -7,7 +7,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
@@ -110,6 +110,10 @@ class Nurseries(Protocol):
         """Whether the way to a node is interrupted, while its nursery and workers may be well."""
         ...
 
+    def log_comes(self, node: str) -> Awaitable[object] | None:
+        """What to wait for before a worker's log from a node is read to its end; None where logs are written here."""
+        ...
+
     def problem(self) -> str:
         """Why there can be none, if so; empty while there is hope."""
         ...
@@ -143,6 +147,9 @@ class OwnNursery:
     def cut_off(self, node: str) -> bool:  # noqa: ARG002 (it is here)
         """Never: nothing is between it and us."""
         return False
+
+    def log_comes(self, node: str) -> None:
+        """Nothing: its workers write here."""
 
     def problem(self) -> str:
         """Its last line, if it has ended."""

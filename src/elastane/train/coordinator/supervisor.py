@@ -12,7 +12,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -145,6 +145,10 @@ class Supervisor:
     def silent(self, node: str) -> None:
         """The nursery of a node was given up: it is ended before another is started there."""
         self._nurseries.lost(node)
+
+    def log_comes(self, worker: str) -> Awaitable[object] | None:
+        """What to wait for before the log of a worker on another machine is read."""
+        return self._nurseries.log_comes(self.node_of(worker))
 
     def last_words(self, worker: str) -> str:
         """What the log of a worker ends with."""

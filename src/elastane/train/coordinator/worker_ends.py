@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from elastane.train.coordinator.actions import UNTIMED_S, Action
 from elastane.train.coordinator.contract import Decider
@@ -50,10 +50,17 @@ class WorkerEnds:
         self._spawning = spawning
         self._perform = perform
         self._exits: dict[str, ExitCause] = {}
+        self._reading: dict[str, asyncio.Task[None]] = {}
+        """Who waits for the end of the log of a worker that has ended."""
 
     def close(self) -> None:
         """From now on nobody is missed."""
         self._closing = True
+
+    def stop_reading(self) -> None:
+        """No log is waited for any longer."""
+        for task in self._reading.values():
+            task.cancel()
 
     def came_back(self, peer: Peer) -> None:
         """A worker or a nursery is connected (again)."""
@@ -140,18 +147,41 @@ class WorkerEnds:
                 self._lost(worker)
 
     def _lost(self, worker: str) -> None:
-        self._perform(self._coordinator.exited(worker, NODE_LOST, self._clock.now_s()))
+        if worker in self._reading:  # it had ended before
+            self._reading[worker].cancel()
+            self._take_exit(worker)
+        else:
+            self._perform(self._coordinator.exited(worker, NODE_LOST, self._clock.now_s()))
 
     def _unconfirmed(self, worker: str) -> None:
         if worker not in self._workers and self._host.node_of(worker) not in self._nurseries.ready:
             self._lost(worker)
 
     def _exited(self, worker: str) -> None:
+        """Take an exit in; the log of a worker that said nothing itself may still be on its way."""
+        cause = self._exits.get(worker)
+        if cause is None or worker in self._reading:
+            return
+        coming = self._host.log_comes(worker) if self._is_mute(worker, cause) else None
+        if coming is None:
+            self._take_exit(worker)
+        else:
+            self._reading[worker] = asyncio.create_task(self._read(worker, coming))
+
+    def _is_mute(self, worker: str, cause: ExitCause) -> bool:
+        """Whether only its log can say why a worker ended."""
+        known = self._coordinator.workers.get(worker)
+        return not cause.clean and known is not None and not known.seen_s
+
+    async def _read(self, worker: str, coming: Awaitable[object]) -> None:
+        await coming
+        self._take_exit(worker)
+
+    def _take_exit(self, worker: str) -> None:
+        self._reading.pop(worker, None)
         cause = self._exits.pop(worker, None)
         if cause is not None:
-            known = self._coordinator.workers.get(worker)
-            unheard = known is not None and not known.seen_s
-            words = self._host.last_words(worker) if not cause.clean and unheard else ""
+            words = self._host.last_words(worker) if self._is_mute(worker, cause) else ""
             if words:
                 self._coordinator.said_goodbye(worker, words)
             self._perform(self._coordinator.exited(worker, cause, self._clock.now_s()))
