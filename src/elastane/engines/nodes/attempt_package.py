@@ -1,4 +1,4 @@
-"""What a head tells a node of an attempt's package, and how the node gets it and finds itself in its paths."""
+"""Defines what a head tells a node of an attempt's package, and gives the node the package and its paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of workers' logs between a node and the head: parts with their places, and what the head has.
+"""Defines what is said of workers' logs between a node and the head: parts with their places, and what the head has.
 
 A place is an offset in all that the worker has ever written, also where a file was cut since.
 """

@@ -1,4 +1,4 @@
-"""What ``elastane node JOIN`` runs: the agent of this machine, in a scratch folder, and its line to the hub."""
+"""Runs ``elastane node JOIN``: the agent of this machine, in a scratch folder, and its line to the hub."""
 
 from __future__ import annotations
 

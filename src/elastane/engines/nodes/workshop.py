@@ -1,4 +1,4 @@
-"""What a joined node does with requests of the head: it puts them into its own terms and passes them to its agent.
+"""Carries out what the head asks of a joined node: puts it into the node's own terms and passes it to its agent.
 
 An attempt's folders are in the node's scratch, its supervisor is reached through a tunnel, other nodes reach it at the
 node's address, and a user of the head is the user of that name here.
