@@ -151,7 +151,7 @@ def test_a_job_trains_over_two_hosts_that_share_nothing_and_survives_one_of_them
     survivor = Heard(system, job, here)
     system.until(lambda: len(survivor.late) > 20 and survivor.late[-1] < LATEST_S)
     system.common.joinpath("enough").touch()
-    system.until(lambda: system.ask("status", job)["state"] == "done")
+    system.until(lambda: system.ask("status", job)["state"] == "succeeded")
 
 
 def test_a_job_that_would_save_where_the_other_host_cannot_read_is_refused_in_one_sentence(
