@@ -112,6 +112,11 @@ class Site:
         """The nodes of the workers that train."""
         return members_of(self.client.job(job))
 
+    def resize(self, job: str, count: int) -> float:
+        """Ask for a size and wait until so many train; returns when that was."""
+        self.client.scale(job, count)
+        return self.until_members(job, count)
+
     def until_members(self, job: str, count: int, *, without: Collection[str] = ()) -> float:
         """Wait until so many train, none of them on these nodes; returns when that was."""
 
