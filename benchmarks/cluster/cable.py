@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from benchmarks.cluster.killed import FULL, JOB, WORKERS, victim
+from benchmarks.cluster.killed import JOB, WORKERS, victim
 from benchmarks.cluster.results import tell
 from benchmarks.cluster.site import Site
 from benchmarks.cluster.stamps import again_s, checkpoints_in, out_of_order, trained_twice
@@ -37,14 +37,15 @@ def cable(bench: Bench) -> None:
     """Pull the cable of a host with workers, shortly and long, again and again."""
     seen = Outcome()
     with Site(bench.folder) as site:
-        job = site.train(JOB, 1, FULL)
+        job = site.train(JOB, 1, WORKERS)
         for turn in range(bench.count(20, 2)):
             site.resize(job, WORKERS)
+            site.rest()
             host = victim(site, job, turn)
             short_cut(site, job, host, seen)
             site.until_members(job, WORKERS)
             host = victim(site, job, turn)
-            long_cut(site, job, host, seen)
+            long_cut(site, job, host, seen, turn)
         twice = trained_twice(site.steps(JOB))
         late = out_of_order(checkpoints_in(site.cluster.checkpoints))
     figures = bench.figures
@@ -75,7 +76,7 @@ def short_cut(site: Site, job: str, host: Host, seen: Outcome) -> None:
     seen.short_s.append(again_s(site.steps(JOB), before.keys(), mended_s) or float("inf"))
 
 
-def long_cut(site: Site, job: str, host: Host, seen: Outcome) -> None:
+def long_cut(site: Site, job: str, host: Host, seen: Outcome, turn: int) -> None:
     """Pull the cable until everybody has given the host up, then put it back."""
     survivors = {name for name, node in site.members(job).items() if node != host.name}
     at_s = time.monotonic()
@@ -83,10 +84,12 @@ def long_cut(site: Site, job: str, host: Host, seen: Outcome) -> None:
     seen.lost_s.append(site.until(lambda: not site.stands(host), "lost") - at_s)
     seen.places_s.append(site.until_members(job, WORKERS, without=[host.name]) - at_s)
     seen.steps_s.append(again_s(site.steps(JOB), survivors, at_s) or float("inf"))
+    waiting = site.waiting_pair(turn)
     time.sleep(max(0.0, at_s + LONG_S - time.monotonic()))
     stale = site.attempts_on(host)
     host.mend()
     mended_s = time.monotonic()
     seen.ended_s.append(site.until(lambda: not any(map(alive, stale)), "stale attempts ended") - mended_s)
     seen.back_s.append(site.until(lambda: site.stands(host), "back") - mended_s)
-    seen.full_s.append(site.resize(job, FULL) - mended_s)
+    seen.full_s.append(site.until_members(waiting, 2) - mended_s)
+    site.client.cancel(waiting)

@@ -11,17 +11,18 @@ from benchmarks.harness import Bench
 from elastane.testing.hosts import Host
 
 JOB = "job"
-WORKERS, FULL = 3, 4
-"""Of a job that fits on any two of the three hosts, which have five slots; and of one that needs all three."""
+WORKERS = 3
+"""Of a job that fits on any two of the three hosts, which have five slots together."""
 
 
 def killed(bench: Bench) -> None:
     """Kill a host with workers, let it come back, again and again."""
     steps_s, lost_s, places_s, full_s = [list[float]() for _ in range(4)]
     with Site(bench.folder) as site:
-        job = site.train(JOB, 1, FULL)
+        job = site.train(JOB, 1, WORKERS)
         for turn in range(bench.count(20, 2)):
             site.resize(job, WORKERS)
+            site.rest()
             host = victim(site, job, turn)
             survivors = {name for name, node in site.members(job).items() if node != host.name}
             at_s = time.monotonic()
@@ -29,10 +30,12 @@ def killed(bench: Bench) -> None:
             lost_s.append(site.until(lambda host=host: not site.stands(host), "lost") - at_s)  # type: ignore[misc]
             places_s.append(site.until_members(job, WORKERS, without=[host.name]) - at_s)
             steps_s.append(again_s(site.steps(JOB), survivors, at_s) or float("inf"))
+            waiting = site.waiting_pair(turn)
             host.boot()
             site.join(host)
             back_s = site.until(lambda host=host: site.stands(host), "back")  # type: ignore[misc]
-            full_s.append(site.resize(job, FULL) - back_s)
+            full_s.append(site.until_members(waiting, 2) - back_s)
+            site.client.cancel(waiting)
         twice = trained_twice(site.steps(JOB))
     tell(bench.figures, "killed: survivors step again", steps_s, 2.0)
     tell(bench.figures, "killed: control plane says lost", lost_s)

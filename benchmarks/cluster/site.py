@@ -25,6 +25,7 @@ EVERY_S = 3.0
 _MEMBER = "member"
 _AGENT = b"elastane\0node\0"
 _SLEEP_S = 0.05
+_REST_S = 3.0
 
 
 class Site:
@@ -116,6 +117,14 @@ class Site:
         """Ask for a size and wait until so many train; returns when that was."""
         self.client.scale(job, count)
         return self.until_members(job, count)
+
+    def waiting_pair(self, turn: int) -> str:
+        """Submit a job of two workers for whom there is no room: when both train, every slot is used again."""
+        return self.train(f"pair-{turn}", 2, 2)
+
+    def rest(self) -> None:
+        """Let nodes that have just come warm up, so that one trouble is over before the next one."""
+        time.sleep(_REST_S)
 
     def until_members(self, job: str, count: int, *, without: Collection[str] = ()) -> float:
         """Wait until so many train, none of them on these nodes; returns when that was."""

@@ -48,6 +48,6 @@ def _perform(*, quiet: bool) -> ClusterSummary:
 def _print(summary: ClusterSummary) -> None:
     from elastane.demo import cluster_summary, wording
 
-    demo.print_table(wording.HEADINGS, [wording.cells(job) for job in summary.jobs.jobs])
+    demo.print_table(wording.HEADINGS[:-1], [wording.cells(job)[:-1] for job in summary.jobs.jobs])
     demo.print_table(cluster_summary.HEADINGS, [cluster_summary.cells(deed) for deed in summary.deeds])
     demo.print_facts(cluster_summary.facts(summary))

@@ -16,14 +16,14 @@ from elastane.kit.durations import duration
 from elastane.service.messages import JobDetail, JobSummary, NodeInfo
 
 CLUSTER_CAST = (
-    Role("cnn", "cnn", ("--epochs=100", "--mode=adaptive"), "batch and learning rate adapt", 0.0, most=3),
-    Role("grammar", "grammar", ("--epochs=10",), "transformer on generated text", 3.0, most=3),
-    Role("mlp", "mlp", ("--epochs=160",), "many small steps", 8.0, most=2),
+    Role("cnn", "cnn", ("--epochs=150", "--mode=adaptive"), "batch and learning rate adapt", 0.0, most=3),
+    Role("grammar", "grammar", ("--epochs=20",), "transformer on generated text", 3.0, most=3),
+    Role("mlp", "mlp", ("--epochs=250",), "many small steps", 8.0, most=2),
 )
 _ORDER = (Act.KILL, Act.ADD, Act.PULL, Act.MEND)
 _BEFORE_S = {Act.KILL: 6.0, Act.ADD: 3.0, Act.PULL: 5.0, Act.MEND: 3.0}
 """Seconds after the first step, or after the last deed was noticed, until the next one."""
-_PATIENCE_S = 15.0
+_PATIENCE_S = 20.0
 """Seconds more that a blow waits for a host with a job that has workers elsewhere, too; then any job will do."""
 _UP = "up"
 
