@@ -9,7 +9,7 @@ from benchmarks.cluster.killed import JOB, WORKERS, victim
 from benchmarks.cluster.results import tell
 from benchmarks.cluster.site import Site
 from benchmarks.cluster.stamps import again_s, checkpoints_in, out_of_order, trained_twice
-from benchmarks.harness import Bench
+from benchmarks.harness import Bench, Stuck
 from benchmarks.live.system import alive
 from elastane.testing.hosts import Host
 from elastane.train.reports.events import WorkerLost
@@ -79,6 +79,9 @@ def short_cut(site: Site, job: str, host: Host, seen: Outcome) -> None:
 def long_cut(site: Site, job: str, host: Host, seen: Outcome, turn: int) -> None:
     """Pull the cable until everybody has given the host up, then put it back."""
     survivors = {name for name, node in site.members(job).items() if node != host.name}
+    stale = site.attempt_on(host, job)
+    if not stale:
+        raise Stuck(f"{host.name} has no processes of {job}")
     at_s = time.monotonic()
     host.cut()
     seen.lost_s.append(site.until(lambda: not site.stands(host), "lost") - at_s)
@@ -86,7 +89,6 @@ def long_cut(site: Site, job: str, host: Host, seen: Outcome, turn: int) -> None
     seen.steps_s.append(again_s(site.steps(JOB), survivors, at_s) or float("inf"))
     waiting = site.waiting_pair(turn)
     time.sleep(max(0.0, at_s + LONG_S - time.monotonic()))
-    stale = site.attempts_on(host)
     host.mend()
     mended_s = time.monotonic()
     seen.ended_s.append(site.until(lambda: not any(map(alive, stale)), "stale attempts ended") - mended_s)

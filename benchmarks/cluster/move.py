@@ -46,6 +46,9 @@ def moved(site: Site, bench: Bench, width: int) -> list[float]:
             return bool(heard)
 
         site.until(told, "its pause was told")
+        for event in heard:
+            parts = ", ".join(f"{name} {part_s * 1e3:.3g}" for name, part_s in event.breakdown.items())
+            bench.figures.note(f"{event.kind}, shadow {event.shadow}: {event.pause_s * 1e3:.3g} ms ({parts})")
         pauses_ms += [event.pause_s * 1e3 for event in heard]
     site.client.cancel(job)
     return pauses_ms

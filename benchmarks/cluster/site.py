@@ -13,6 +13,7 @@ from benchmarks.live.system import until
 from benchmarks.train.live import environment
 from elastane.client import Client
 from elastane.demo.journals import Journals
+from elastane.engines.local.marked_processes import MARK, Mark
 from elastane.engines.local.paths import Layout
 from elastane.service.home import TOKEN, URL
 from elastane.service.messages import JobDetail
@@ -23,7 +24,6 @@ SCRIPT = Path(__file__).parent / "scripts" / "steady.py"
 EVERY_S = 3.0
 """Between checkpoints."""
 _MEMBER = "member"
-_AGENT = b"elastane\0node\0"
 _SLEEP_S = 0.05
 _REST_S = 3.0
 
@@ -139,9 +139,9 @@ class Site:
         """What the job reported since we asked last."""
         return self.journals.fresh(job)
 
-    def attempts_on(self, host: Host) -> list[int]:
-        """Processes of jobs there: all but the agent."""
-        return [pid for pid in host.processes() if _AGENT not in words_of(pid)]
+    def attempt_on(self, host: Host, job: str) -> list[int]:
+        """Processes of a job there, by the mark that they carry; the node's own are none."""
+        return [pid for pid in host.processes() if attempt_of(pid).startswith(f"{job}.")]
 
 
 def members_of(job: JobDetail) -> dict[str, str]:
@@ -149,8 +149,11 @@ def members_of(job: JobDetail) -> dict[str, str]:
     return {worker.name: worker.node for worker in job.processes if worker.doing == _MEMBER}
 
 
-def words_of(pid: int) -> bytes:
-    """The command line of a process; nothing if it is gone."""
+def attempt_of(pid: int) -> str:
+    """The attempt that a process belongs to; nothing if it belongs to none or is gone."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    return b""
+        for pair in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            name, _, value = pair.partition(b"=")
+            if name == MARK.encode() and (mark := Mark.parse(value.decode(errors="replace"))) is not None:
+                return mark.attempt
+    return ""
