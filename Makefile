@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help docs install constraints demo demo-sim bench-inputs bench-live bench-predict chaos test test-slow test-devices test-all lint format bench bench-policies bench-schedulers bench-genetic bench-scale bench-train clean
+.PHONY: help docs install constraints demo demo-cluster demo-sim bench-cluster bench-inputs bench-live bench-predict chaos test test-slow test-devices test-all lint format bench bench-policies bench-schedulers bench-genetic bench-scale bench-train clean
 
 help: ## list the targets
 	@echo "Elastane: make TARGET"
@@ -32,6 +32,9 @@ constraints: ## pin the newest allowed versions of all dependencies in constrain
 
 demo: install ## five real training jobs share this machine; writes report.html (about three minutes)
 	@$(BIN)/elastane demo
+
+demo-cluster: install ## jobs on three hosts in a box: one dies, one is cut off, one is added (two minutes; needs root)
+	@$(BIN)/elastane demo --cluster
 
 demo-sim: install ## compare four policies on a built-in workload; writes report.html
 	@$(BIN)/elastane demo --sim
@@ -83,6 +86,9 @@ bench-train: install ## figures of elastic training: pauses, kills, accuracy, ov
 bench-live: install ## figures of the live system: decisions, submissions, start-up, specs
 	@$(BENCH) benchmarks.live.rounds
 	@$(BENCH) benchmarks.live --only submissions --only specs --only fidelity
+
+bench-cluster: install ## hosts in a box that die, cables that are pulled, workers that move (about an hour; needs root)
+	@$(BENCH) benchmarks.cluster
 
 bench-predict: install ## figures of prediction (about half an hour; needs ../shared/data)
 	@OMP_NUM_THREADS=1 $(BENCH) benchmarks.predict

@@ -29,7 +29,7 @@ ROOMS: dict[str, set[str]] = {
     "predict": {"models"},
     "service": {"simcore", "policies", "engines", "predict"},
     "client": {"service"},
-    "demo": {"client"},
+    "demo": {"client", "testing"},
 }
 USERS = {"client", "demo"}
 """Rooms that only talk to the service, from outside."""

@@ -32,7 +32,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 
 
 def test_a_demo_has_a_home_of_its_own(stage: Stage, tmp_path: Path) -> None:
-    assert stage.home.parent == tmp_path.resolve()
+    assert stage.home.parent.parent == tmp_path.resolve()
     assert stage.workplace("cnn").is_dir()
     assert stage.processes() == []
 
@@ -48,7 +48,7 @@ def test_closing_ends_every_process_of_the_home_and_removes_it(stage: Stage) -> 
     assert process.wait(30) == -9
     assert (cleaned.ended, cleaned.killed, cleaned.left) == (0, 1, 0)
     assert cleaned.all_gone
-    assert not stage.home.exists()
+    assert not stage.home.parent.exists()
 
 
 def test_closing_twice_does_no_harm(stage: Stage) -> None:

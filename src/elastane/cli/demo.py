@@ -1,9 +1,12 @@
-"""Implements ``elastane demo``: runs the live system for two minutes, or (``--sim``) compares schedulers."""
+"""Implements ``elastane demo``: runs the live system for two minutes, or (``--sim``) compares schedulers.
+
+With ``--cluster`` the live system has machines that are killed, cut off and added.
+"""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
 HELP = """Watch the live system: five real training jobs on a small cluster of their own, two of their parts killed.
 
 Takes about two minutes, writes report.html, and leaves nothing else behind.  With --sim it compares four schedulers
-on a workload in simulation instead.
+on a workload in simulation instead; with --cluster (as root, on Linux) it runs three hosts in a box, kills one, pulls a
+network cable and puts it back, and adds a host, while jobs train on all of them.
 """
 
 _POLICIES = ("pollux", "optimus", "tiresias", "fifo")
@@ -51,6 +55,9 @@ def command(
         False, "--json", help="Print the results as JSON; the story goes to standard error."
     ),
     simulate: bool = typer.Option(False, "--sim", help="Compare four schedulers in simulation instead."),
+    cluster: bool = typer.Option(
+        False, "--cluster", help="Run on three hosts in a box that fail and come; needs root and iproute2."
+    ),
     workload: str = typer.Option(
         None, help=f"With --sim: workload to compare on [default: {_WORKLOAD}, 160 jobs]."
     ),
@@ -61,6 +68,8 @@ def command(
     """Runs the live demo, or with --sim a comparison of schedulers."""
     from elastane.cli import output
 
+    if cluster and simulate:
+        raise ElastaneError("--cluster and --sim exclude each other: a simulation has no hosts")
     output.check_targets(None, html)
     if simulate:
         _simulate(html, workload or _WORKLOAD, as_json, no_cache)
@@ -74,6 +83,11 @@ def command(
             f"the demo trains real models and needs {' and '.join(missing)}: "
             "pip install 'elastane[torch]' scikit-learn; or compare schedulers without: elastane demo --sim"
         )
+    if cluster:
+        from elastane.cli import demo_cluster
+
+        demo_cluster.run(as_json=as_json)
+        return
     _live(html, as_json)
 
 
@@ -94,7 +108,7 @@ def _simulate(html: Path, workload: str, as_json: bool, no_cache: bool) -> None:
 def _live(html: Path, as_json: bool) -> None:
     from elastane.demo.report import write_report
 
-    with _interrupted_by_any_signal():
+    with interrupted_by_any_signal():
         tale = _perform(quiet=as_json)
     write_report(tale, html)
     if as_json:
@@ -126,9 +140,9 @@ def _perform(*, quiet: bool) -> Tale:
             typer.echo(f"note: {warning}", err=quiet)
         play = Play(stage, client, CAST)
         if terminal.is_terminal() and not quiet:
-            _show_live(play)
+            show_live(play)
         else:
-            _show_plain(play, err=quiet)
+            show_plain(play, err=quiet)
         typer.echo(
             "the same scripts once more, each alone in one process, to compare accuracies ...", err=quiet
         )
@@ -141,7 +155,7 @@ def _perform(*, quiet: bool) -> Tale:
 # While it runs.
 
 
-def _show_plain(play: Play, *, err: bool) -> None:
+def show_plain(play: Play, *, err: bool) -> None:
     """Prints a line for everything that happens, and one for every job whose state or size has changed."""
     shown: dict[str, object] = {}
     for scene in play.scenes():
@@ -168,7 +182,7 @@ def _plain(job: JobSummary, now_s: float) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _show_live(play: Play) -> None:
+def show_live(play: Play) -> None:
     """Shows a table that stays in place, with the latest lines of the story under it."""
     from rich.console import Group
     from rich.live import Live
@@ -202,16 +216,26 @@ def _row(job: JobSummary, now_s: float) -> Sequence[object]:
 def _print_summary(tale: Tale) -> None:
     from elastane.demo.wording import HEADINGS, cells, facts
 
-    columns = [terminal.Column(HEADINGS[0]), *(terminal.Column(name, right=True) for name in HEADINGS[1:])]
+    print_table(HEADINGS, [cells(job) for job in tale.summary.jobs])
+    print_facts(facts(tale.summary))
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table of texts, all but the first column to the right."""
+    columns = [terminal.Column(headings[0]), *(terminal.Column(name, right=True) for name in headings[1:])]
     typer.echo("")
-    terminal.print_table(columns, [cells(job) for job in tale.summary.jobs])
+    terminal.print_table(columns, rows)
+
+
+def print_facts(facts: Mapping[str, str]) -> None:
+    """Prints names and values."""
     typer.echo("")
-    for name, value in facts(tale.summary).items():
+    for name, value in facts.items():
         typer.echo(terminal.clean(f"{name}: {value}"))
 
 
 @contextmanager
-def _interrupted_by_any_signal() -> Iterator[None]:
+def interrupted_by_any_signal() -> Iterator[None]:
     """Turns SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt, so that the demo cleans up before it ends."""
 
     def interrupt(*_: object) -> None:

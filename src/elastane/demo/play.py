@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from elastane.client import Client
 from elastane.demo.cast import Role
@@ -16,7 +17,6 @@ from elastane.service.messages import JobDetail, JobSummary
 from elastane.train.reports.events import Resized
 
 _LOOK_S = 0.4
-_LONGEST_S = 300.0
 _FIRST_BLOW_S, _BETWEEN_BLOWS_S = 4.0, 10.0
 _PATIENCE_S = 40.0
 """Seconds to wait for a job with several workers to kill one of; after that, one worker is enough."""
@@ -35,6 +35,8 @@ class Scene:
 
 class Play:
     """One run of the demo; afterwards it holds the jobs' ids, the lines and the kills."""
+
+    longest_s: ClassVar[float] = 300.0
 
     def __init__(self, stage: Stage, client: Client, cast: Sequence[Role]) -> None:
         self.ids: dict[str, str] = {}
@@ -59,10 +61,16 @@ class Play:
             lines.sort(key=lambda line: line.at_s)
             self.lines += lines
             yield Scene(now_s, tuple(jobs), tuple(lines))
-            over = len(jobs) == len(self._cast) and all(job.ended_s is not None for job in jobs)
-            if over or now_s - self.began_s > _LONGEST_S:
+            if self._is_over(jobs) or now_s - self.began_s > self.longest_s:
                 return
             time.sleep(_LOOK_S)
+
+    def _is_over(self, jobs: Sequence[JobSummary]) -> bool:
+        return len(jobs) == len(self._cast) and all(job.ended_s is not None for job in jobs)
+
+    def _may_begin(self) -> bool:
+        """Whether the first job may arrive."""
+        return True
 
     def details(self) -> dict[str, JobDetail]:
         """Asks the service for the details of each job, by name."""
@@ -71,7 +79,9 @@ class Play:
     def _arrivals(self, now_s: float) -> list[Line]:
         since_s = now_s - self._trains_s if self._trains_s is not None else -1.0
         late = now_s - self.began_s - _START_S
-        lines = []
+        lines: list[Line] = []
+        if not self.ids and not self._may_begin():
+            return lines
         for role in self._cast:
             if role.name in self.ids or (self.ids and max(since_s, late) < role.arrives_s):
                 continue

@@ -20,7 +20,7 @@ from elastane.errors import ElastaneError
 from elastane.service.home import TOKEN, start_detached, stop
 
 NODES, SLOTS = 2, 2
-_INTERVAL_S = 3.0
+INTERVAL_S = 3.0
 _END_S, _SWEEP_S = 3.0, 10.0
 _HOME = "ELASTANE_HOME"
 
@@ -44,13 +44,15 @@ class Stage:
     """A live system in a temporary folder; ``close`` ends it and removes the folder."""
 
     def __init__(self) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="elastane-demo-")).resolve()
+        self.root = Path(tempfile.mkdtemp(prefix="elastane-demo-")).resolve()
+        self.home = self.root / "home"
+        self.home.mkdir(mode=0o700)
         self.layout = Layout(self.home)
         self._client: Client | None = None
 
     def open(self) -> Client:
         """Starts the live system in the background and returns a client of it."""
-        words = [f"--home={self.home}", f"--nodes={NODES}", f"--slots={SLOTS}", f"--interval={_INTERVAL_S:g}"]
+        words = [f"--home={self.home}", f"--nodes={NODES}", f"--slots={SLOTS}", f"--interval={INTERVAL_S:g}"]
         words.append("--jobs-as=me")  # its jobs are our own, even if root runs it
         there = start_detached(self.home, words, leashed=True)
         self._client = Client(there.url, (self.home / TOKEN).read_text().strip(), timeout_s=20.0)
@@ -68,14 +70,18 @@ class Stage:
             if self._client is not None:
                 self._client.close()
             before = len(self.processes())
-            with contextlib.suppress(ElastaneError):
-                stop(self.home, leave_running=False)
+            self.end()
             self._wait_for_ends()
             killed = self._sweep()
             end_everything(self.layout)
-            shutil.rmtree(self.home, ignore_errors=True)
+            shutil.rmtree(self.root, ignore_errors=True)
             left = len(self.processes())
-            return Cleaned(max(0, before - killed), killed, left, not self.home.exists())
+            return Cleaned(max(0, before - killed), killed, left, not self.root.exists())
+
+    def end(self) -> None:
+        """Asks the system to end everything."""
+        with contextlib.suppress(ElastaneError):
+            stop(self.home, leave_running=False)
 
     def processes(self) -> list[int]:
         """Returns the ids of all processes that were started from this home, directly or indirectly."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import textwrap
@@ -29,6 +30,11 @@ SERVER = """
         line, _ = server.accept()
         line.sendall(line.recv(10))
         line.close()
+"""
+DIAL = """
+    import socket, sys, time
+    line = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+    time.sleep(600)
 """
 CLIENT = """
     import socket, sys
@@ -84,3 +90,29 @@ def test_a_host_that_is_switched_off_takes_its_processes_along_and_can_be_booted
 
 def test_nothing_is_left_in_this_machines_network(box: Box) -> None:
     assert "port0" not in subprocess.run(["ip", "link"], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_thread_may_use_a_hosts_network_and_comes_back(box: Box) -> None:
+    first, second = box.hosts
+    before = Path("/proc/thread-self/ns/net").readlink()
+    with first.network():
+        assert Path("/proc/thread-self/ns/net").readlink() != before
+        with socket.create_server((first.address, 0)) as server:
+            port = server.getsockname()[1]
+            with second.network(), socket.create_connection((first.address, port), timeout=20.0) as line:
+                assert line.getpeername() == (first.address, port)
+    assert Path("/proc/thread-self/ns/net").readlink() == before
+
+
+def test_the_kernel_of_a_host_that_was_not_silenced_says_that_its_processes_are_gone(box: Box) -> None:
+    first, second = box.hosts
+    with first.network():
+        server = socket.create_server((first.address, 0))
+    with server:
+        words = [first.address, str(server.getsockname()[1])]
+        second.start(sys.executable, "-c", textwrap.dedent(DIAL), *words)
+        line, _ = server.accept()
+        with line:
+            line.settimeout(20.0)
+            second.kill(silently=False)
+            assert line.recv(1) == b""

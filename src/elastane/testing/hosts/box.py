@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +38,7 @@ while True:
 _NAMESPACES = ("--net", "--mount", "--pid", "--uts", "--ipc")
 _LEASHED = ("--fork", "--kill-child", "--mount-proc")
 _NETWORK = "10.77.0"
+_NETWORK_NAMESPACE = 0x40000000
 _DEADLINE_S = 20.0
 _LOOK_S = 0.01
 
@@ -84,6 +85,7 @@ class Host:
             ["unshare", *_NAMESPACES, *_LEASHED, sys.executable, "-S", "-c", _INIT],  # noqa: S607
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # it complains when its child is killed
             text=True,
             start_new_session=True,
             preexec_fn=_end_with_parent,
@@ -142,13 +144,28 @@ class Host:
         """Plugs the network cable in again."""
         self._box.on_switch("ip", "link", "set", self._port, "up")
 
-    def kill(self) -> None:
-        """Switches the host off: every process on it is gone at once, and no connection is closed in an orderly way."""
+    @contextlib.contextmanager
+    def network(self) -> Iterator[None]:
+        """Has this thread use the host's network, so that it reaches what listens on the host's loopback."""
+        with Path("/proc/thread-self/ns/net").open() as own, Path(f"/proc/{self._init}/ns/net").open() as there:
+            _enter_network(there.fileno())
+            try:
+                yield
+            finally:
+                _enter_network(own.fileno())
+
+    def kill(self, *, silently: bool = True) -> None:
+        """Ends every process on the host at once.
+
+        Silently, as if its power failed: no connection is closed in an orderly way.  Otherwise as if all its processes
+        were killed: the kernel still tells the others that they are gone.
+        """
         holder, self._holder = self._holder, None
         if holder is None:
             return
-        with contextlib.suppress(ElastaneError):  # first the cable: a host without power says no goodbye
-            self.cut()
+        if silently:
+            with contextlib.suppress(ElastaneError):  # first the cable: a host without power says no goodbye
+                self.cut()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._init, signal.SIGKILL)
         holder.wait(_DEADLINE_S)
@@ -287,6 +304,12 @@ def _namespace(pid: int) -> str:
     with contextlib.suppress(OSError):
         return str(Path(f"/proc/{pid}/ns/pid").readlink())
     return ""
+
+
+def _enter_network(namespace: int) -> None:
+    """Moves this thread into a network namespace; sockets stay in the one that they were made in."""
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, _NETWORK_NAMESPACE):
+        raise ElastaneError(f"a host's network cannot be entered: {os.strerror(ctypes.get_errno())}")
 
 
 def _end_with_parent() -> None:

@@ -1,0 +1,1 @@
+"""Training scripts that the benchmarks of the cluster run."""

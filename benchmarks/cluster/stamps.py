@@ -1,0 +1,69 @@
+"""Finds in the steps that workers wrote down when survivors trained again, and whether there is one history of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.train.timeline import read_diaries
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step that a worker completed (monotonic seconds) as one of ``world``."""
+
+    number: int
+    worker: str
+    end_s: float
+    world: int
+
+
+def steps_of(folder: Path) -> list[Step]:
+    """Returns the steps of all workers of a job, in the order in which they were completed."""
+    found = [
+        Step(lap.step, diary.name.rpartition("-")[0], lap.end_s, lap.world)
+        for diary in read_diaries(folder)
+        for lap in diary.laps
+    ]
+    return sorted(found, key=lambda step: step.end_s)
+
+
+def again_s(steps: Iterable[Step], survivors: Collection[str], at_s: float) -> float | None:
+    """Returns how long after a loss survivors certainly trained again: the second step that they completed.
+
+    The first may have been summed up before the loss.  None if there is no second one.
+    """
+    ends: dict[int, float] = {}
+    for step in steps:
+        if step.worker in survivors and step.end_s > at_s:
+            ends.setdefault(step.number, step.end_s)
+    return sorted(ends.values())[1] - at_s if len(ends) > 1 else None
+
+
+def trained_twice(steps: Iterable[Step]) -> int:
+    """Counts steps that were completed by two sets of workers, or by one of them twice: a second history."""
+    by_number: dict[int, list[Step]] = defaultdict(list)
+    for step in steps:
+        by_number[step.number].append(step)
+    return sum(
+        len({step.world for step in same}) > 1 or len({step.worker for step in same}) < len(same)
+        for same in by_number.values()
+    )
+
+
+def out_of_order(names: Sequence[tuple[str, float]]) -> int:
+    """Counts checkpoints (name, moment of writing) of a generation that others had followed when they were written."""
+    newest, late = (0, 0), 0
+    for name, _ in sorted(names, key=lambda each: each[1]):
+        words = name.split("-")
+        this = (int(words[1]), int(words[2]))
+        late += this[0] < newest[0]
+        newest = max(newest, this)
+    return late
+
+
+def checkpoints_in(folder: Path) -> list[tuple[str, float]]:
+    """Returns the checkpoints of all jobs below a folder: names and moments of writing."""
+    return [(path.name, path.stat().st_mtime) for path in folder.rglob("checkpoint-*.manifest")]
