@@ -53,7 +53,7 @@ class ClusterState:
     ) -> None:
         self._engine, self._store, self._clock = engine, store, clock
         self._forget_after_s = forget_after_s
-        self._draining: frozenset[str] = frozenset(store.setting("draining") or ())
+        self._draining: frozenset[str] = frozenset(store.settings.get("draining") or ())
         self._retiring: frozenset[str] = frozenset()
         self._seen = SeenNodes(store)
         self._answering: Mapping[str, Node] = {}
@@ -200,7 +200,7 @@ class ClusterState:
         if new or changed:
             with self._store.transaction() as t:
                 for body in _events(nodes, before, restarted, standing, self._standing):
-                    t.append_event("node", None, body)
+                    t.log.append_event("node", None, body)
                 if new:
                     keep(t, seen)
         self._seen.remember(seen)
