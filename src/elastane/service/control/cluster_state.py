@@ -174,9 +174,9 @@ class ClusterState:
             self._machines = Machines.found(self.known(), self._engine.node_facts())
         return self._machines
 
-    def word(self) -> str:
-        """The type by which reasons are worded: ``cpu`` only if nothing else is there."""
-        return next((kind for kind in self.types() if kind != CPU), CPU)
+    def gpu_noun(self) -> str:
+        """What people call that which policies divide: slots where there is nothing but CPUs."""
+        return "GPU" if any(kind != CPU for kind in self.types()) else "slot"
 
     def drain(self, draining: frozenset[str]) -> None:
         """From now on exactly these nodes run empty; whoever decides so has stored it."""
