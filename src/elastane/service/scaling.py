@@ -1,4 +1,4 @@
-"""How many nodes each pool shall have: enough for what waits, less after idle time, within bounds and budget.
+"""Scaling decides how many nodes each pool has: enough for what waits, less when idle, within bounds and budget.
 
 A pure function of what there is.  It grows at once and shrinks late: a node goes only when it has been idle for a
 while, nothing that waits could use it, and it was drained first; a job that comes meanwhile gets it back.

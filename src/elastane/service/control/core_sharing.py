@@ -1,4 +1,4 @@
-"""Which slots share cores: those of a machine without accelerators, whatever nodes it was divided into."""
+"""Slots share cores: those of a machine without accelerators, whatever nodes it was divided into."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much there is of each accelerator type: a job never gets two of them at once."""
+"""The size of an accelerator type says how much of it there is: a job never gets two of them at once."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _PUT = _PUT.on_conflict_do_update(index_elements=["key"], set_={"value": _PUT.ex
 
 
 class SettingReads:
-    """Queries on settings."""
+    """Queries on settings, by their keys."""
 
     def __init__(self, database: Database) -> None:
         self._db = database

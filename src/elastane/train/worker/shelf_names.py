@@ -1,4 +1,4 @@
-"""What lies on a ``UrlShelf``: names that say generation and order, manifests of checkpoints, claims of generations.
+"""Names on a ``UrlShelf`` say generation and order; manifests describe checkpoints, claims reserve generations.
 
 | name | what it is |
 |---|---|

@@ -60,7 +60,7 @@ class Header(Message, frozen=True, kw_only=True):
 
 
 class PartHeader(Header, frozen=True, kw_only=True, tag="part"):
-    """One parameter follows."""
+    """One parameter follows, with its optimizer state."""
 
     index: Annotated[int, Meta(ge=0)]
     beside: tuple[str | int, ...]
