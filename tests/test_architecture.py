@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -252,3 +252,48 @@ def test_an_import_upward_is_found_however_it_is_written(text: str) -> None:
 )
 def test_an_import_downward_or_sideways_is_fine(text: str) -> None:
     assert violations("policies", text, ["elastane", "policies"]) == []
+
+
+def _name_of(base: ast.expr) -> str:
+    """The last name of a base class: ``a.b.C[T]`` is ``C``."""
+    base = base.value if isinstance(base, ast.Subscript) else base
+    return base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(base, ast.Name) else ""
+
+
+def towers(trees: Iterable[ast.Module], ours: Mapping[str, ast.ClassDef]) -> list[str]:
+    """Classes with more than one class of ours as a base; protocols and exceptions hold nothing and do not count."""
+
+    def bare(name: str) -> bool:
+        if name == "Protocol" or name.endswith(("Error", "Exception")):
+            return True
+        return name in ours and any(bare(_name_of(base)) for base in ours[name].bases)
+
+    return [
+        node.name
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and sum(name in ours and not bare(name) for name in map(_name_of, node.bases)) > 1
+    ]
+
+
+def classes(trees: Iterable[ast.Module]) -> dict[str, ast.ClassDef]:
+    """Every class by its name."""
+    return {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
+def test_no_class_of_the_service_is_assembled_from_storeys() -> None:
+    """A class that inherits from several of ours cannot be made, nor tested, without all of them: parts are held."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+    service = [tree for path, tree in trees.items() if room_of(path) == "service"]
+    assert towers(service, classes(trees.values())) == []
+
+
+def test_a_tower_is_found_and_a_protocol_is_none() -> None:
+    text = (
+        "class P(Protocol): ...\nclass Q(P): ...\nclass OddError(ValueError): ...\nclass A: ...\n"
+        "class B(Generic[T]): ...\n"
+        "class Tower(x.A, B[int]): ...\nclass Fine(A, Q, P, OddError, dict): ...\n"
+    )
+    tree = ast.parse(text)
+    assert towers([tree], classes([tree])) == ["Tower"]

@@ -48,7 +48,7 @@ def test_a_docstring_has_more_than_three_words(file: str) -> None:
 NO_SUBJECTS = ("From", "How", "What", "When", "Where", "Which", "Who")
 """Words with which a module's docstring begins a question that it does not ask: there is no subject, or no verb."""
 
-NOT_YET = {"train": 54}
+NOT_YET = {"train": 1}
 """How many modules of a room may still begin so.  Numbers only go down; a room without any leaves the table."""
 
 

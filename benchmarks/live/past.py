@@ -26,7 +26,7 @@ def write_past(home: Path, jobs: int) -> None:
     for first in range(0, jobs, _PER_TRANSACTION):
         with store.transaction() as t:
             for number in range(first, min(jobs, first + _PER_TRANSACTION)):
-                row = t.add_job(
+                row = t.jobs.add_job(
                     name=f"old-{number}",
                     owner="admin",
                     tenant="default",
@@ -36,7 +36,9 @@ def write_past(home: Path, jobs: int) -> None:
                     state=State.QUEUED,
                 )
                 now_s = time.time()
-                t.save_job(replace(row, state=State.SUCCEEDED, attempt=1, ended_s=now_s, service_gpu_s=60.0))
+                t.jobs.save_job(
+                    replace(row, state=State.SUCCEEDED, attempt=1, ended_s=now_s, service_gpu_s=60.0)
+                )
                 for before, after in pairwise(_LIFE):
-                    t.append_event("state", row.id, {"from": before.value, "to": after.value, "attempt": 1})
+                    t.log.append_event("state", row.id, {"from": before.value, "to": after.value, "attempt": 1})
     store.close()

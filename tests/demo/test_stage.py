@@ -74,7 +74,10 @@ def test_journals_give_each_event_once_and_remember_all(stage: Stage) -> None:
 
 def test_scripts_run_alone_report_what_they_reached_or_nothing(stage: Stage, tmp_path: Path) -> None:
     good, bad = (tmp_path / f"{name}.py" for name in ("good", "bad"))
-    good.write_text("import os; print('epoch 3: accuracy 0.75'); print(os.environ['WORLD_SIZE'])")
+    good.write_text(
+        "import os, json; json.dump({'epoch': 3, 'accuracy': 0.75}, open('score.json', 'w'));"
+        "print('epoch 9: accuracy 0.9', os.environ['WORLD_SIZE'])"
+    )
     bad.write_text("raise SystemExit('no')")
     roles = [
         Role("good", str(good.with_suffix("")), (), "", 0.0, alone={"WORLD_SIZE": "1"}),

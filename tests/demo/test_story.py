@@ -10,12 +10,14 @@ import plotly.graph_objects
 import pytest
 
 from demo.samples import BLOW, EVENTS, RECORDS, T0, detail, resized, stepped, tale
-from elastane.demo.baseline import last_accuracy
+from elastane.demo.cast import SCRIPTS
 from elastane.demo.chaos import Blow, Target
 from elastane.demo.figure import figure, goodput_points, slots_at
 from elastane.demo.narrator import Narrator, line_of
 from elastane.demo.pauses import Pause, pauses_of
 from elastane.demo.report import write_report
+from elastane.demo.scores import FILE, accuracy_in
+from elastane.demo.scripts import score
 from elastane.demo.stage import Cleaned
 from elastane.demo.summary import Summary, figures_of
 from elastane.demo.timeline import changes_of
@@ -137,10 +139,23 @@ def test_a_demo_without_jobs_has_not_succeeded() -> None:
     assert not Summary((), (), 0.0).succeeded
 
 
-def test_the_last_epoch_counts_whoever_printed_it() -> None:
-    texts = ["epoch 0: accuracy 0.5\nepoch 9: accuracy 0.9312\n", "noise\nepoch 3: accuracy 0.7\n", ""]
-    assert last_accuracy(texts) == 0.9312
-    assert last_accuracy(["no scores here"]) is None
+def test_the_score_last_written_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert accuracy_in(tmp_path) is None
+    for epoch, accuracy in ((0, 0.5), (9, 0.9312)):
+        score.write(epoch, accuracy)
+    assert accuracy_in(tmp_path) == 0.9312
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "{", '{"accuracy": "high"}', "\xff"])
+def test_what_is_no_score_counts_as_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    assert accuracy_in(tmp_path) is None
+
+
+def test_scripts_and_reader_mean_the_same_file() -> None:
+    assert score.FILE == FILE
+    assert f'"{FILE}"' in (SCRIPTS / "torchrun.py").read_text()
 
 
 def test_blows_are_told_by_name() -> None:

@@ -71,7 +71,7 @@ def test_a_third_gang_of_two_does_not_get_the_one_gpu_that_is_left(schedule, man
     seen = schedule("drf", [*many("A", 1, workers=3, gpus=1), *many("B", 3, workers=2, gpus=1)], 8)
     assert held(seen) == {"A": 1, "B": 2}
     assert seen.first[2].waiting == {
-        "B02-0": "tenant B has 50% of all GPUs at weight 1; this gang needs 2 GPUs, 1 GPUs are free"
+        "B02-0": "tenant B has 50% of all GPUs at weight 1; this gang needs 2 GPUs, 1 GPU is free"
     }
 
 

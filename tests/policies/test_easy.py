@@ -120,7 +120,7 @@ def test_every_waiting_job_is_told_why_with_numbers(schedule, job, reservations)
 def test_the_head_is_told_when_it_may_start(schedule, job):
     seen = schedule("easy", [job("J1", 3, 10), job("J2", 4, 10), job("J4", 1, 12)])
     waiting = seen.first[2].waiting
-    assert waiting["J2"] == "needs 4 GPUs, 1 are free; reserved to start in about 10 s"
+    assert waiting["J2"] == "needs 4 GPUs, 1 is free; reserved to start in about 10 s"
     assert waiting["J4"] == (
         "would run 12 s and delay J2, which starts in about 10 s; beside it 0 GPUs are spare, this needs 1"
     )

@@ -54,7 +54,7 @@ def test_waiting_jobs_are_told_how_much_they_have_left(schedule, wide_and_narrow
     why = schedule("srsf", wide_and_narrow).first[2].waiting
     assert why == {"J0": "number 5 with 40 GPU s left; needs 4 GPUs, 0 are left by shorter jobs"}
     why = schedule("srtf", wide_and_narrow).first[2].waiting
-    assert why["J3"] == "number 4 with 20 s left; needs 1 GPUs, 0 are left by shorter jobs"
+    assert why["J3"] == "number 4 with 20 s left; needs 1 GPU, 0 are left by shorter jobs"
 
 
 @pytest.mark.parametrize("name", ["srtf", "srsf"])

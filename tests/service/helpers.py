@@ -148,7 +148,7 @@ class World:
 
     def row(self, job: str) -> JobRow:
         """As it is stored."""
-        row = self.store.job(job)
+        row = self.store.jobs.job(job)
         assert row is not None
         return row
 

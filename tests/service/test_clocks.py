@@ -55,19 +55,19 @@ def test_rounds_go_on_at_their_pace_when_the_clock_is_set_back(w: World) -> None
 
 def test_a_token_that_has_expired_stays_so_when_the_clock_is_set_back(w: World) -> None:
     with w.store.transaction() as t:
-        t.add_user("bob", "user")
-        short = t.add_token("bob", expires_s=w.clock.now_s + 60.0)
-        long = t.add_token("bob", expires_s=w.clock.now_s + HOURS_3)
-        endless = t.add_token("bob")
+        t.accounts.add_user("bob", "user")
+        short = t.accounts.add_token("bob", expires_s=w.clock.now_s + 60.0)
+        long = t.accounts.add_token("bob", expires_s=w.clock.now_s + HOURS_3)
+        endless = t.accounts.add_token("bob")
     w.round()
-    assert w.store.authenticate(short.token, w.clock.now_s)
+    assert w.store.accounts.authenticate(short.token, w.clock.now_s)
     w.pass_time(120.0, 30.0)
-    assert w.store.authenticate(short.token, w.clock.now_s) is None
+    assert w.store.accounts.authenticate(short.token, w.clock.now_s) is None
     w.clock.now_s -= HOURS_3
     w.crash()
-    assert w.store.authenticate(short.token, w.clock.now_s) is None
-    assert w.store.authenticate(long.token, w.clock.now_s)
-    assert w.store.authenticate(endless.token, w.clock.now_s)
+    assert w.store.accounts.authenticate(short.token, w.clock.now_s) is None
+    assert w.store.accounts.authenticate(long.token, w.clock.now_s)
+    assert w.store.accounts.authenticate(endless.token, w.clock.now_s)
 
 
 def test_a_token_made_after_the_clock_was_set_right_is_good(w: World) -> None:
@@ -75,7 +75,7 @@ def test_a_token_made_after_the_clock_was_set_right_is_good(w: World) -> None:
     w.round()
     w.clock.now_s -= 1000 * HOURS_3
     with w.store.transaction() as t:
-        t.add_user("bob", "user")
-        made = t.add_token("bob", expires_s=w.clock.now_s + 60.0)
+        t.accounts.add_user("bob", "user")
+        made = t.accounts.add_token("bob", expires_s=w.clock.now_s + 60.0)
     w.round()
-    assert w.store.authenticate(made.token, w.clock.now_s)
+    assert w.store.accounts.authenticate(made.token, w.clock.now_s)

@@ -109,14 +109,14 @@ def test_a_job_that_taught_nothing_leaves_nothing(tmp_path: Path) -> None:
         w.service.cancel(replace_tenant(w, job), job)
         w.round()
         assert w.state(job) is State.CANCELLED
-        assert w.store.experiences() == []
+        assert w.store.past.experiences() == []
 
 
 def test_the_store_forgets_what_the_pool_has_no_room_for(tmp_path: Path) -> None:
     with world(tmp_path, nodes=1, slots=1, policy="fifo") as w:
         w.plane.past.pool.most_alike = 2
         jobs = [finished(w) for _ in range(4)]
-        assert [body["id"] for _, body in w.store.experiences()] == jobs[-2:]
+        assert [body["id"] for _, body in w.store.past.experiences()] == jobs[-2:]
 
 
 def test_an_experience_that_cannot_be_read_is_left_out(
@@ -125,7 +125,7 @@ def test_an_experience_that_cannot_be_read_is_left_out(
     with world(tmp_path, nodes=1, slots=1) as w:
         job = finished(w)
         with w.store.transaction() as t:
-            t.keep_experience(w.row(job).number, {"id": job, "signature": 3})
+            t.past.keep_experience(w.row(job).number, {"id": job, "signature": 3})
         past = Past(w.store)
         with caplog.at_level(logging.WARNING):
             past.read_some()
@@ -138,8 +138,10 @@ def test_a_large_pool_is_read_bit_by_bit(tmp_path: Path) -> None:
     with world(tmp_path) as w:
         with w.store.transaction() as t:
             for number in range(7):
-                row = t.add_job(name="x", owner="ann", tenant="default", spec={}, directory="/", kind="rigid")
-                t.keep_experience(row.number, to_plain(past_job(number)))
+                row = t.jobs.add_job(
+                    name="x", owner="ann", tenant="default", spec={}, directory="/", kind="rigid"
+                )
+                t.past.keep_experience(row.number, to_plain(past_job(number)))
         past = Past(w.store)
         sizes = []
         while not past.complete:

@@ -37,7 +37,7 @@ def test_a_wrong_spec_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
         with pytest.raises(SpecError, match="workers"):
             w.submit(workers=-1)
         assert not w.plane.live
-        assert not w.store.active()
+        assert not w.store.jobs.active()
 
 
 def test_what_nothing_would_act_upon_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_what_nothing_would_act_upon_is_refused_and_nothing_is_stored(tmp_path: 
         with pytest.raises(SpecError, match=r"^servers is not supported yet: parameter servers are known to"):
             w.submit(servers=2)
         assert not w.plane.live
-        assert not w.store.active()
+        assert not w.store.jobs.active()
 
 
 def test_what_an_owner_declares_reaches_the_engine_also_after_a_crash(

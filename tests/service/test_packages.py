@@ -123,7 +123,7 @@ def test_what_active_jobs_need_is_kept_and_the_rest_forgotten(part: Part) -> Non
     added(part.store)
     ended = added(part.store, code_from={"package": other})
     with part.store.transaction() as t:
-        t.save_job(replace(ended, state=State.CANCELLED, ended_s=1.0))
+        t.jobs.save_job(replace(ended, state=State.CANCELLED, ended_s=1.0))
     asyncio.run(part.packages.tidy())
     part.clock.now_s += 100
     asyncio.run(part.packages.tidy())

@@ -31,14 +31,14 @@ def job_queries(w: World) -> JobQueries:
 def test_queries_about_jobs_change_nothing(tmp_path: Path) -> None:
     with world(tmp_path) as w:
         job, waiting = started(w, samples=100_000, workers=4), w.submit(workers=2)
-        part, before = job_queries(w), w.store.last_event_seq()
+        part, before = job_queries(w), w.store.log.last_event_seq()
         assert [line.id for line in part.jobs("active")] == [job, waiting]
         assert part.jobs("active", owner="bob") == []
         assert part.job(job).state == "running"
         assert part.why(waiting).state == "queued"
         assert part.owner_of(waiting) == ("ann", "default")
         assert [event.job for event in part.life(waiting)] == [waiting]
-        assert w.store.last_event_seq() == before
+        assert w.store.log.last_event_seq() == before
         with pytest.raises(NotFound, match="there is no job j99"):
             part.job("j99")
 
@@ -86,7 +86,7 @@ def test_a_command_on_the_cluster_is_stored_and_answered_by_the_queries(tmp_path
     with world(tmp_path) as w:
         part = ClusterCommands(w.plane, ClusterQueries(w.plane))
         assert part.drain(ANN, "n0", True).state == "draining"
-        assert w.store.setting("draining") == ["n0"]
+        assert w.store.settings.get("draining") == ["n0"]
         assert part.drain(ANN, "n0", False).state == "up"
         with pytest.raises(NotFound, match="there is no node n9"):
             part.drain(ANN, "n9", True)

@@ -35,11 +35,13 @@ def command(
         if sim:
             _rehearse(store, policy, as_json=as_json)
             return
-        last = store.last_decision_seq()
+        last = store.log.last_decision_seq()
         if not last:
             raise ElastaneError("no decision has been recorded yet")
         wanted = range(1, last + 1) if all_ else [number if number is not None else last]
-        found = [decision for seq in wanted for decision in store.decisions(seq - 1, 1) if decision.seq == seq]
+        found = [
+            decision for seq in wanted for decision in store.log.decisions(seq - 1, 1) if decision.seq == seq
+        ]
     finally:
         store.close()
     if not found:
@@ -60,7 +62,7 @@ def _rehearse(store: Store, written: str | None, *, as_json: bool) -> None:
     from elastane.policies.registry import make_policy
     from elastane.service.simulate_history import rehearse
 
-    policy = make_policy(written or str(store.setting("policy") or "elastane"))
+    policy = make_policy(written or str(store.settings.get("policy") or "elastane"))
     jobs = rehearse(store, policy)
     real, simulated = (
         sum(side) / len(jobs) for side in zip(*((j.real_s, j.simulated_s) for j in jobs), strict=True)

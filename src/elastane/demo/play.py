@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from elastane.client import Client
@@ -72,6 +73,10 @@ class Play:
         """Whether the first job may arrive."""
         return True
 
+    def workplace(self, name: str) -> Path:
+        """Returns the folder that a job runs in."""
+        return self._stage.workplace(name)
+
     def details(self) -> dict[str, JobDetail]:
         """Asks the service for the details of each job, by name."""
         return {name: self._client.job(id) for name, id in self.ids.items()}
@@ -85,7 +90,7 @@ class Play:
         for role in self._cast:
             if role.name in self.ids or (self.ids and max(since_s, late) < role.arrives_s):
                 continue
-            there = self._client.submit(role.spec(), directory=self._stage.workplace(role.name))
+            there = self._client.submit(role.spec(), directory=self.workplace(role.name))
             self.ids[role.name] = there.id
             size = f"{role.least}–{role.most} workers" if role.most > role.least else f"{role.least} worker"
             lines.append(Line(now_s, f"{role.name} arrives ({role.character}; {size})"))

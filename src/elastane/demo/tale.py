@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from elastane.client import Client
-from elastane.demo.baseline import last_accuracy
 from elastane.demo.narrator import Line
 from elastane.demo.play import Play
+from elastane.demo.scores import accuracy_in
 from elastane.demo.stage import Cleaned
 from elastane.demo.summary import Summary, summarise
 from elastane.demo.timeline import Change, changes_of
@@ -36,7 +36,7 @@ def collect(play: Play, client: Client, alone: Mapping[str, float | None]) -> Ta
     """Collects the record while the service can still be asked."""
     ended_s = max((line.at_s for line in play.lines), default=time.time())
     events = {name: play.journals.events(id) for name, id in play.ids.items()}
-    accuracies = {name: last_accuracy(_outputs(client, id)) for name, id in play.ids.items()}
+    accuracies = {name: accuracy_in(play.workplace(name)) for name in play.ids}
     wall_s = ended_s - play.began_s
     return Tale(
         began_s=play.began_s,
@@ -46,9 +46,3 @@ def collect(play: Play, client: Client, alone: Mapping[str, float | None]) -> Ta
         changes={name: changes_of(client.life(id)) for name, id in play.ids.items()},
         events=events,
     )
-
-
-def _outputs(client: Client, job: str) -> list[str]:
-    return [
-        client.log(job, file.attempt, file.worker).text.decode(errors="replace") for file in client.logs(job)
-    ]

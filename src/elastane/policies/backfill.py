@@ -22,6 +22,7 @@ from elastane.policies.fifo import free_gpus, gpus_of
 from elastane.policies.lowering.place import place
 from elastane.policies.lowering.room import Room
 from elastane.policies.plan import Want
+from elastane.policies.reasons import Gpus, Job, are, said
 from elastane.policies.view import JobView, View
 
 GRACE_S = 1e-6
@@ -125,12 +126,14 @@ class OneReserved:
         ended = bisect_left(range(len(held) + 1), True, key=fits_after)
         if ended > len(held):
             # A job that could not start even on an empty cluster must not hold the others back.
-            self.explain[job.id] = f"needs {gpus_of(job)} GPUs so placed as the usable nodes cannot offer"
+            self.explain[job.id] = said(
+                "needs ", Gpus(gpus_of(job)), " so placed as the usable nodes cannot offer"
+            )
             return
         wait_s = ends[ended - 1][0] if ended else 0.0
         self._head, self._shadow_s = job, self._view.now_s + wait_s
         self._staying = held[ended:]
-        self.explain[job.id] = f"{_does_not_fit(job, self._room)}; reserved to start {_when(wait_s)}"
+        self.explain[job.id] = said(_does_not_fit(job, self._room), f"; reserved to start {_when(wait_s)}")
 
     def _may_pass(self, job: JobView, grant: Grant, head: JobView) -> bool:
         """Tells whether a job ends before the shadow time, or leaves room for the head to start beside it."""
@@ -143,9 +146,12 @@ class OneReserved:
         if gpus_of(job) <= spare and _place(_room(self._view, staying), head) is not None:
             self._staying = staying
             return True
-        self.explain[job.id] = (
-            f"would run {_seconds(seconds)} and delay {head.id}, which starts "
-            f"{_when(self._shadow_s - self._view.now_s)}; beside it {spare} GPUs are spare, this needs {gpus_of(job)}"
+        self.explain[job.id] = said(
+            f"would run {_seconds(seconds)} and delay ",
+            Job(head.id),
+            f", which starts {_when(self._shadow_s - self._view.now_s)}; beside it ",
+            Gpus(spare),
+            f" {'is' if spare == 1 else 'are'} spare, this needs {gpus_of(job)}",
         )
         return False
 
@@ -172,9 +178,11 @@ class AllReserved:
             self._room.take(grant, job.request)
             self.starts.append(job)
             return
-        self.explain[job.id] = (
-            f"needs {need} GPUs for {_seconds(seconds)}, {self._room.total_free_gpus()} are free now; "
-            f"reserved to start {_when(start_s - self._now_s)} so that nobody ahead is delayed"
+        self.explain[job.id] = said(
+            "needs ",
+            Gpus(need),
+            f" for {_seconds(seconds)}, {are(self._room.total_free_gpus())} free now; "
+            f"reserved to start {_when(start_s - self._now_s)} so that nobody ahead is delayed",
         )
 
 
@@ -195,7 +203,7 @@ def _place(room: Room, job: JobView) -> Grant | None:
 
 def _does_not_fit(job: JobView, room: Room) -> str:
     need, free = gpus_of(job), room.total_free_gpus()
-    return f"needs {need} GPUs, {free} are free" + (" but not so placed" if free >= need else "")
+    return said("needs ", Gpus(need), f", {are(free)} free", " but not so placed" if free >= need else "")
 
 
 def _when(seconds: float) -> str:

@@ -21,6 +21,7 @@ from elastane.policies.fifo import queue_key, running_and_queue
 from elastane.policies.lowering.place import place
 from elastane.policies.lowering.room import Room
 from elastane.policies.plan import Fill, Order, Plan, Spread, Want
+from elastane.policies.reasons import Gpus, Part, listed, said
 from elastane.policies.view import JobView, Tenant, View
 from elastane.resources import Resources
 
@@ -94,8 +95,15 @@ class _Filling:
         """Says for each gang that was not chosen why it waits."""
         free = self._room.total_free_gpus()
         return {
-            job.id: f"tenant {job.tenant} has {self._standing(job.tenant)}; "
-            f"this gang needs {_amounts(_demand(job))}, {free} GPUs are free"
+            job.id: said(
+                f"tenant {job.tenant} has ",
+                self._standing(job.tenant),
+                "; this gang needs ",
+                _amounts(_demand(job)),
+                ", ",
+                Gpus(free),
+                " is free" if free == 1 else " are free",
+            )
             for job in self._view.jobs.values()
             if job.id not in self.chosen
         }
@@ -119,7 +127,11 @@ class _Filling:
         parts = zip(_NAMES, astuple(self._usage[tenant]), astuple(self._capacity), strict=True)
         shares = {name: used / have for name, used, have in parts if have}
         top = max(shares, key=lambda name: shares[name], default=_NAMES[0])
-        return f"{shares.get(top, 0.0):.0%} of all {top} at weight {self._weight(tenant):g}"
+        return said(
+            f"{shares.get(top, 0.0):.0%} of all ",
+            Gpus() if top == _NAMES[0] else top,
+            f" at weight {self._weight(tenant):g}",
+        )
 
     # ---- single gangs ----------------------------------------------------------------------------------
 
@@ -174,4 +186,6 @@ def _demand(job: JobView) -> Resources:
 
 
 def _amounts(demand: Resources) -> str:
-    return " and ".join(f"{n:g} {name}" for name, n in zip(_NAMES, astuple(demand), strict=True) if n)
+    amounts = zip(_NAMES, astuple(demand), strict=True)
+    needed: list[Part] = [Gpus(float(n)) if name == _NAMES[0] else f"{n:g} {name}" for name, n in amounts if n]
+    return listed(needed, " and ")

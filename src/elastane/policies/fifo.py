@@ -14,6 +14,7 @@ from typing import ClassVar
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Fill, Order, Plan, Spread
+from elastane.policies.reasons import Gpus, Job, are, said
 from elastane.policies.view import JobView, View
 
 
@@ -79,18 +80,22 @@ class Fifo(Policy):
                 free -= need
                 continue
             if fill is Fill.SKIP:
-                explain[job.id] = f"needs {need} GPUs, {free} are left by those before it"
+                explain[job.id] = said("needs ", Gpus(need), f", {are(free)} left by those before it")
             elif head is None:
                 head = job
-                explain[job.id] = f"first in the queue: needs {need} GPUs, {free} are free"
+                explain[job.id] = said("first in the queue: needs ", Gpus(need), f", {are(free)} free")
                 if self.mode == "hoard":
                     holds[job.id] = free
-                    explain[job.id] += f" and kept idle for it; {need - free} more must become free"
+                    kept = f" and kept idle for it; {need - free} more must become free"
+                    explain[job.id] = said(explain[job.id], kept)
             else:
                 behind += 1
-                explain[job.id] = (
-                    f"{behind} behind {head.id}, which needs {gpus_of(head)} GPUs ({free} are free); "
-                    "nobody may overtake"
+                explain[job.id] = said(
+                    f"{behind} behind ",
+                    Job(head.id),
+                    ", which needs ",
+                    Gpus(gpus_of(head)),
+                    f" ({are(free)} free); nobody may overtake",
                 )
         order = tuple(job.id for job in (*running, *queue))
         return Plan(Order(order, fill, Spread.BEST_FIT), explain=explain, holds=holds)

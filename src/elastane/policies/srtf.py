@@ -15,6 +15,7 @@ from elastane.policies.contract import Needs, Policy
 from elastane.policies.fifo import gpus_of
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Fill, Order, Plan, Spread
+from elastane.policies.reasons import Gpus, are, said
 from elastane.policies.view import Info, JobView, View
 
 
@@ -70,15 +71,16 @@ class Srtf(Policy):
         return 1.0
 
     def _explain(self, order: list[JobView], left: dict[str, float], free: int) -> dict[str, str]:
-        explain = {}
+        explain: dict[str, str] = {}
         for position, job in enumerate(order):
             need = gpus_of(job)
             if need <= free:
                 free -= need
                 continue
-            explain[job.id] = (
-                f"number {position + 1} with {left[job.id]:.0f} {self.unit} left; needs {need} GPUs, "
-                f"{free} are left by shorter jobs"
+            explain[job.id] = said(
+                f"number {position + 1} with {left[job.id]:.0f} {self.unit} left; needs ",
+                Gpus(need),
+                f", {are(free)} left by shorter jobs",
             )
         return explain
 

@@ -21,6 +21,7 @@ from elastane.cluster import Grant
 from elastane.policies.contract import Policy
 from elastane.policies.lowering import Lowered, lower
 from elastane.policies.plan import Plan, Verdict
+from elastane.policies.reasons import said
 from elastane.policies.view import JobState, JobView, View
 
 DEFERRED = "its policy defers it"
@@ -101,7 +102,7 @@ def _waits_for_nodes(rejected: Mapping[str, str], view: View) -> dict[str, str]:
         return {}
     names, verb = ", ".join(view.missing), "is" if len(view.missing) == 1 else "are"
     return {
-        job: f"{why or 'its policy rejects it'}; not refused while {names} {verb} missing"
+        job: said(why or "its policy rejects it", f"; not refused while {names} {verb} missing")
         for job, why in rejected.items()
         if _never_ran(view.jobs[job])
     }

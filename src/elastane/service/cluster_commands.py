@@ -29,8 +29,8 @@ class ClusterCommands:
             )
         changed = self._plane.draining | {node} if draining else self._plane.draining - {node}
         with self._plane.store.transaction() as t:
-            t.set_setting("draining", sorted(changed))
-            t.append_event("node", None, {"node": node, "state": "draining" if draining else "up"})
+            t.settings.put("draining", sorted(changed))
+            t.log.append_event("node", None, {"node": node, "state": "draining" if draining else "up"})
         self._plane.cluster.drain(frozenset(changed))
         self._plane.poke("node")
         return next(info for info in self._queries.nodes() if info.id == node)
@@ -57,7 +57,7 @@ class ClusterCommands:
         _check(bounds, pools[pool].price_per_hour)
         with self._plane.store.transaction() as t:
             hold = scaler.keep_bounds(t, pool, bounds)
-            t.append_event("pool", None, {"pool": pool, **encoded(bounds)})
+            t.log.append_event("pool", None, {"pool": pool, **encoded(bounds)})
         hold()
         return next(info for info in self._queries.pools() if info.name == pool)
 
@@ -65,8 +65,8 @@ class ClusterCommands:
         """Decide by another policy from now on."""
         policy = make_live_policy(written)
         with self._plane.store.transaction() as t:
-            t.set_setting("policy", written)
-            t.append_event("policy", None, {"policy": policy.label()})
+            t.settings.put("policy", written)
+            t.log.append_event("policy", None, {"policy": policy.label()})
         self._plane.decisions.use_policy(policy)
         self._plane.poke("policy")
         return self._queries.policy()
@@ -75,7 +75,7 @@ class ClusterCommands:
         """Ask another policy beside the real one, and only compare (None: stop that)."""
         shadow = ShadowPolicy(make_live_policy(written)) if written is not None else None
         with self._plane.store.transaction() as t:
-            t.set_setting("shadow", written)
+            t.settings.put("shadow", written)
         self._plane.decisions.use_shadow(shadow)
         return self._queries.policy()
 
@@ -88,9 +88,9 @@ class ClusterCommands:
         lends: bool | None,
     ) -> QuotaInfo:
         """Change what a tenant may hold; None leaves weight and lending, and lifts the limit on slots."""
-        old = self._plane.store.quota(tenant)
+        old = self._plane.store.accounts.quota(tenant)
         with self._plane.store.transaction() as t:
-            quota = t.set_quota(
+            quota = t.accounts.set_quota(
                 tenant,
                 slots,
                 weight=old.weight if weight is None else weight,

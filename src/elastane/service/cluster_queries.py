@@ -33,7 +33,7 @@ class ClusterQueries:
     def info(self) -> ServerInfo:
         """Version, policy and size of this server, and what its owner should know."""
         nodes = self._plane.engine.nodes()
-        counts = {state.value: count for state, count in self._plane.store.count_by_state().items()}
+        counts = {state.value: count for state, count in self._plane.store.jobs.count_by_state().items()}
         return ServerInfo(
             version=__version__,
             home=str(self._plane.settings.home),
@@ -49,13 +49,13 @@ class ClusterQueries:
 
     def events(self, after: int, limit: int = 1000) -> Sequence[EventRecord]:
         """The event log after an entry."""
-        return self._plane.store.events(after, limit)
+        return self._plane.store.log.events(after, limit)
 
     async def wait_for_events(self, after: int, timeout_s: float) -> bool:
         """Wait until there is an entry after this one; False if none came in time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        while self._plane.store.last_event_seq() <= after:
+        while self._plane.store.log.last_event_seq() <= after:
             left = deadline - loop.time()
             if left <= 0:
                 return False
@@ -79,7 +79,7 @@ class ClusterQueries:
             "elastane_pool_nodes{pool}": {pool.name: float(pool.now) for pool in self.pools()},
             "elastane_pool_wanted{pool}": {pool.name: float(pool.wanted) for pool in self.pools()},
             "elastane_jobs{state}": {
-                state.value: float(count) for state, count in self._plane.store.count_by_state().items()
+                state.value: float(count) for state, count in self._plane.store.jobs.count_by_state().items()
             },
             "elastane_decisions_total": float(plane.rounds.count),
             "elastane_decision_ms": plane.rounds.last_ms or 0.0,
@@ -131,7 +131,7 @@ class ClusterQueries:
 
     def quotas(self) -> list[QuotaInfo]:
         """The quotas of all tenants, with what they hold."""
-        return [self.with_use(quota) for quota in self._plane.store.quotas()]
+        return [self.with_use(quota) for quota in self._plane.store.accounts.quotas()]
 
     def with_use(self, quota: QuotaInfo) -> QuotaInfo:
         """The quota with the slots that its tenant holds now."""

@@ -25,7 +25,7 @@ class Layout:
     @classmethod
     def of(cls, store: Store) -> Layout:
         """From the settings of the last control plane; earlier versions knew one type, and one machine's cores."""
-        kept = store.setting("layout")
+        kept = store.settings.get("layout")
         if not kept:
             raise ElastaneError("this store does not know the cluster its jobs ran on")
         rows = {

@@ -200,10 +200,10 @@ def _on_signals(ending: asyncio.Future[bool]) -> None:
 
 def _first_token(home: Path, store: Store) -> None:
     """Creates an administrator and a token for the owner of the home, unless there is one."""
-    if (home / TOKEN).exists() and store.users():
+    if (home / TOKEN).exists() and store.accounts.users():
         return
     with store.transaction() as t:
-        if not any(user.name == ADMIN for user in store.users()):
-            t.add_user(ADMIN, "admin")
-        token = t.add_token(ADMIN, label="made by elastane up")
+        if not any(user.name == ADMIN for user in store.accounts.users()):
+            t.accounts.add_user(ADMIN, "admin")
+        token = t.accounts.add_token(ADMIN, label="made by elastane up")
     write_text(home / TOKEN, token.token)

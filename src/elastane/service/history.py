@@ -59,7 +59,7 @@ class Past:
 
     def read_some(self, most: int = _AT_ONCE) -> None:
         """Read on; ``complete`` when there is no more."""
-        found = self._store.experiences(self._place, most)
+        found = self._store.past.experiences(self._place, most)
         for place, body in found:
             self._place = place
             try:
@@ -74,9 +74,9 @@ class Past:
         if past is None:
             return
         self._gone += self.pool.add(past)
-        t.keep_experience(job.row.number, to_plain(past))
+        t.past.keep_experience(job.row.number, to_plain(past))
         gone, self._gone = self._gone, []
-        t.remove_experiences(number for each in gone if (number := number_of(each)) is not None)
+        t.past.remove_experiences(number for each in gone if (number := number_of(each)) is not None)
 
 
 def experience_of(job: LiveJob, accelerator: str) -> Experience | None:

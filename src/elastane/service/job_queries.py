@@ -46,7 +46,7 @@ class JobQueries:
             ]
             lines += self._left_out(owner, tenant)
         if which != "active" and len(lines) < limit:
-            rows = self._plane.store.ended(owner=owner, tenant=tenant, limit=limit - len(lines))
+            rows = self._plane.store.jobs.ended(owner=owner, tenant=tenant, limit=limit - len(lines))
             lines += [summary(row, _learned(row), now) for row in rows]
         return lines[:limit]
 
@@ -81,7 +81,7 @@ class JobQueries:
             nodes=nodes,
             most=most,
             accelerator=accelerator or "",
-            life=self._plane.store.events(0, 1000, job=row.id),
+            life=self._plane.store.log.events(0, 1000, job=row.id),
             processes=processes,
         ).model_copy(update={"waits_for": waits_for(plane, live) if live is not None else []})
 
@@ -92,7 +92,7 @@ class JobQueries:
 
     def life(self, job: str) -> list[EventRecord]:
         """The job's part of the event log."""
-        return list(self._plane.store.events(0, 10_000, job=self.row(job).id))
+        return list(self._plane.store.log.events(0, 10_000, job=self.row(job).id))
 
     def why(self, job: str, *, instead: bool = False) -> Why:
         """The reason that binds a job: why it waits, or is not larger."""
@@ -125,7 +125,7 @@ class JobQueries:
 
     def row(self, job: str) -> JobRow:
         """What is stored of a job."""
-        row = self._plane.store.job(job)
+        row = self._plane.store.jobs.job(job)
         if row is None:
             raise NotFound(f"there is no job {job}")
         return row

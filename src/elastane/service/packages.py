@@ -108,7 +108,7 @@ class Packages:
             log.warning("packages are not tidied up: %s", error)
 
     def _needed(self) -> set[str]:
-        found = (row.code_from.get("package") for row in self._store.active() if row.code_from)
+        found = (row.code_from.get("package") for row in self._store.jobs.active() if row.code_from)
         return {digest for digest in found if isinstance(digest, str)}
 
 

@@ -41,11 +41,11 @@ class Rehearsed:
 def rehearse(store: Store, policy: Policy) -> list[Rehearsed]:
     """All jobs that have succeeded, once more, under this policy."""
     layout = Layout.of(store)
-    rows = [row for row in store.ended(limit=100_000) if row.state is State.SUCCEEDED]
+    rows = [row for row in store.jobs.ended(limit=100_000) if row.state is State.SUCCEEDED]
     if not rows:
         raise ElastaneError("no job has succeeded yet, so there is nothing to repeat")
     first_s = min(row.submitted_s for row in rows)
-    lives = {row.id: _life(store.events(0, 100_000, job=row.id)) for row in rows}
+    lives = {row.id: _life(store.log.events(0, 100_000, job=row.id)) for row in rows}
     busy = _busy(list(lives.values()))
     arrivals = [_arrival(row, lives[row.id], first_s, layout, busy) for row in rows]
     physics = Physics(

@@ -34,40 +34,40 @@ class StoredAccounts:
 
     def authenticate(self, token: str) -> Principal | None:
         """The user whose token this is, or None."""
-        return self._store.authenticate(token, self._clock())
+        return self._store.accounts.authenticate(token, self._clock())
 
     def users(self) -> list[UserInfo]:
         """All users, with roles and tenants."""
-        return self._store.users()
+        return self._store.accounts.users()
 
     def add_user(self, name: str, role: Role, tenant: str) -> UserInfo:
         """Add a user to the store."""
         with self._store.transaction() as t:
-            return t.add_user(name, role, tenant)
+            return t.accounts.add_user(name, role, tenant)
 
     def remove_user(self, name: str) -> None:
         """Remove a user and all tokens from the store."""
         with self._store.transaction() as t:
-            t.remove_user(name)
+            t.accounts.remove_user(name)
 
     def set_role(self, name: str, role: Role) -> UserInfo:
         """Change a user's role in the store."""
         with self._store.transaction() as t:
-            return t.change_user(name, role=role)
+            return t.accounts.change_user(name, role=role)
 
     def tokens(self, user: str | None = None) -> list[TokenInfo]:
         """Tokens of a user, or of all."""
-        return self._store.tokens(user)
+        return self._store.accounts.tokens(user)
 
     def new_token(self, user: str, label: str, expires_s: float | None) -> NewToken:
         """Make a token, which is shown once; ``Conflict`` if the user has too many."""
         with self._store.transaction() as t:
             self._make_room(t, user)
-            return t.add_token(user, label=label, expires_s=expires_s)
+            return t.accounts.add_token(user, label=label, expires_s=expires_s)
 
     def _make_room(self, t: Transaction, user: str) -> None:
         """Refuse one more than a user may have; of those that open nothing any more the latest are kept, to be seen."""
-        held, most, now_s = t.tokens(user), self._tokens_per_user, self._clock()
+        held, most, now_s = t.accounts.tokens(user), self._tokens_per_user, self._clock()
         good = [token for token in held if not (token.revoked or (token.expires_s or math.inf) <= now_s)]
         if len(good) >= most:
             raise Conflict(
@@ -75,12 +75,12 @@ class StoredAccounts:
                 "'elastane token revoke ID', or let an admin raise 'elastane up --max-tokens'"
             )
         for gone in [token for token in held if token not in good][:-most]:
-            t.forget_token(gone.id)
+            t.accounts.forget_token(gone.id)
 
     def revoke_token(self, token_id: str) -> TokenInfo:
         """Refuse a token from now on."""
         with self._store.transaction() as t:
-            return t.revoke_token(token_id)
+            return t.accounts.revoke_token(token_id)
 
     def audit(self, who: str, action: str, target: str, outcome: str) -> None:
         """Add an entry to the audit log, written a little later with others."""
@@ -107,10 +107,10 @@ class StoredAccounts:
         if entries:
             with self._store.transaction() as t:
                 for who, action, target, outcome in entries:
-                    t.add_audit(who, action, target, outcome)
+                    t.accounts.add_audit(who, action, target, outcome)
             del self._unwritten[: len(entries)]  # only now: a full disk must not lose them
 
     def audit_log(self, after: int, limit: int) -> list[AuditRecord]:
         """The entries after this one."""
         self.flush()
-        return self._store.audit_log(after, limit)
+        return self._store.accounts.audit_log(after, limit)

@@ -75,8 +75,8 @@ class Submission:
         under_way = self._intake.under_way(user, key)
         if under_way is not None:
             return await asyncio.shield(under_way)
-        job = self._store.job_of_key(user, key)
-        return None if job is None else self._store.job(job)
+        job = self._store.jobs.job_of_key(user, key)
+        return None if job is None else self._store.jobs.job(job)
 
     async def _looked_at(
         self, who: Principal, spec: Mapping[str, Any], directory: str, key: str | None, code: SentCode | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import signal
@@ -11,14 +10,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from elastane.errors import ElastaneError
+from elastane.kit.tagged_json import line_of
 from elastane.sim.cache import load_result, save_result
 from elastane.sim.result import RunResult
 from elastane.sim.run import prepare, simulate
 from elastane.sim.serialize import result_from_plain, spec_to_plain
 from elastane.sim.spec import RunSpec
+from elastane.sim.worker_messages import FROM_WORKER, FromWorker, Mistake, Progress, Result, Simulate
 from elastane.simcore.physics import Physics
 
 OnProgress = Callable[[int, int, int], None]
@@ -80,10 +81,17 @@ def check_inputs(specs: Sequence[RunSpec]) -> None:
             prepare(spec)
 
 
+@dataclass(frozen=True, slots=True)
+class _Died:
+    """A worker's output has ended; what it wrote to standard error."""
+
+    words: str
+
+
 class _Worker:
     """A process that simulates one spec after another; its messages arrive in a shared queue."""
 
-    def __init__(self, news: queue.Queue[tuple[_Worker, dict[str, object]]]) -> None:
+    def __init__(self, news: _News) -> None:
         self.index = -1
         # Its own session, so that an interrupt at the terminal reaches only the parent, which ends the workers.
         # One thread for linear algebra: the processes themselves are the parallelism.
@@ -103,20 +111,23 @@ class _Worker:
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         for line in self.process.stdout:
-            self._news.put((self, json.loads(line)))
-        self._news.put((self, {"died": self.process.stderr.read()}))
+            self._news.put((self, FROM_WORKER.read(line)))
+        self._news.put((self, _Died(self.process.stderr.read())))
 
     def give(self, index: int, spec: RunSpec) -> None:
         """Sends the worker the spec to simulate next."""
         assert self.process.stdin is not None
         self.index = index
-        self.process.stdin.write(json.dumps(spec_to_plain(spec)) + "\n")
+        self.process.stdin.write(line_of(Simulate(spec_to_plain(spec))))
         self.process.stdin.flush()
 
     def end(self) -> None:
         """Kills the process and waits until it is gone."""
         self.process.kill()
         self.process.wait()
+
+
+_News = queue.Queue[tuple[_Worker, FromWorker | _Died]]
 
 
 @contextmanager
@@ -136,7 +147,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _in_processes(todo: _Todo, processes: int, report: OnProgress, keep: OnResult) -> None:
-    news: queue.Queue[tuple[_Worker, dict[str, object]]] = queue.Queue()
+    news: _News = queue.Queue()
     waiting = list(reversed(todo))
     workers: list[_Worker] = []
     try:
@@ -147,21 +158,18 @@ def _in_processes(todo: _Todo, processes: int, report: OnProgress, keep: OnResul
         left = len(todo)
         while left:
             worker, message = news.get()
-            if "progress" in message:
-                report(worker.index, *message["progress"])  # type: ignore[misc]
-                continue
-            if "result" not in message:
-                raise _failure(message)
-            keep(worker.index, result_from_plain(message["result"]))  # type: ignore[arg-type]
-            left -= 1
-            if waiting:
-                worker.give(*waiting.pop())
+            match message:
+                case Progress(done, total):
+                    report(worker.index, done, total)
+                case Result(result):
+                    keep(worker.index, result_from_plain(result))
+                    left -= 1
+                    if waiting:
+                        worker.give(*waiting.pop())
+                case Mistake(error):
+                    raise ElastaneError(error)
+                case _Died(words):
+                    raise RuntimeError(f"a simulation process ended unexpectedly:\n{words}")
     finally:
         for worker in workers:
             worker.end()
-
-
-def _failure(message: dict[str, object]) -> Exception:
-    if "error" in message:
-        return ElastaneError(str(message["error"]))
-    return RuntimeError(f"a simulation process ended unexpectedly:\n{message['died']}")

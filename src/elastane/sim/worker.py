@@ -5,17 +5,18 @@ It is started by ``sim.run_many`` and ends when its input ends, or when its outp
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
 from elastane.errors import ElastaneError
+from elastane.kit.tagged_json import line_of
 from elastane.sim.run import simulate
 from elastane.sim.serialize import result_to_plain, spec_from_plain
+from elastane.sim.worker_messages import TO_WORKER, FromWorker, Mistake, Progress, Result
 
 
-def _say(**news: object) -> None:
-    sys.stdout.write(json.dumps(news) + "\n")
+def _say(message: FromWorker) -> None:
+    sys.stdout.write(line_of(message))
     sys.stdout.flush()
 
 
@@ -24,12 +25,11 @@ def main() -> None:
     try:
         for line in sys.stdin:
             try:
-                result = simulate(
-                    spec_from_plain(json.loads(line)), lambda done, total: _say(progress=[done, total])
-                )
-                _say(result=result_to_plain(result))
+                spec = spec_from_plain(TO_WORKER.read(line).spec)
+                result = simulate(spec, lambda done, total: _say(Progress(done, total)))
+                _say(Result(result_to_plain(result)))
             except ElastaneError as error:
-                _say(error=str(error))
+                _say(Mistake(str(error)))
     except BrokenPipeError:
         # The parent reads no more; the interpreter must not complain about it while it closes down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

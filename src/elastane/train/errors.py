@@ -1,4 +1,4 @@
-"""What can go wrong in a worker, and who it concerns."""
+"""The errors of a worker say what can go wrong in it, and who it concerns."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Parts:
     def stored(self, held: Grant | None = None, kind: str = "adaptive", workers: object = 1) -> JobRow:
         """The same in the store only, as the last control plane left it."""
         with self.store.transaction() as t:
-            row = t.add_job(
+            row = t.jobs.add_job(
                 name="x",
                 owner="ann",
                 tenant="default",
@@ -55,12 +55,12 @@ class Parts:
             )
             if held is not None:
                 row = replace(row, state=State.RUNNING, grant=held, attempt=1, first_start_s=self.clock.now_s)
-                t.save_job(row)
+                t.jobs.save_job(row)
         return row
 
     def causes(self, job: LiveJob) -> list[str]:
         """What the event log says of it."""
-        return [event.body["cause"] for event in self.store.events(job=job.id) if event.kind == "state"]
+        return [event.body["cause"] for event in self.store.log.events(job=job.id) if event.kind == "state"]
 
 
 @contextmanager

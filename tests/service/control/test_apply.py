@@ -96,7 +96,7 @@ def test_another_lease_is_written_down_and_nothing_else_happens(tmp_path: Path) 
         job = p.job(on(n0=1))
         leased = Grant(on(n0=1).slices, lease_until_s=99.0)
         assert applied(p, decided(p, {job.id: leased})) == []
-        stored = p.store.job(job.id)
+        stored = p.store.jobs.job(job.id)
         assert stored is not None
         assert stored.grant == leased
         assert p.causes(job) == []

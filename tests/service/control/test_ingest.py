@@ -36,7 +36,7 @@ def test_an_end_is_stored_before_the_engine_may_forget_it(
         job, forgotten = p.job(HELD), []
 
         def forget(attempt: Attempt) -> None:
-            row = p.store.job(attempt.job)
+            row = p.store.jobs.job(attempt.job)
             forgotten.append(row.state if row else None)
 
         monkeypatch.setattr(p.engine, "forget", forget)
@@ -59,7 +59,7 @@ def test_training_is_stored_now_and_then_or_when_it_must(tmp_path: Path) -> None
         job, heard = p.job(HELD), ingest(p)
 
         def stored() -> int:
-            row = p.store.job(job.id)
+            row = p.store.jobs.job(job.id)
             return int(row.training.get("step", 0)) if row else -1
 
         heard.take([Told(job.attempt, 1, window(1.0, 0.1))])
@@ -76,7 +76,7 @@ def test_a_moment_that_cannot_have_been_yet_is_now(tmp_path: Path) -> None:
     with parts(tmp_path) as p:
         job = p.job(HELD)
         ingest(p).take([Over(job.attempt, 9, FINISHED, float("nan"))])
-        row = p.store.job(job.id)
+        row = p.store.jobs.job(job.id)
         assert row is not None
         assert row.ended_s == p.clock.now_s
 
@@ -91,7 +91,7 @@ def test_a_node_that_goes_takes_its_workers_along_and_asks_for_a_decision(tmp_pa
         heard.look_at_nodes()
         assert wakeup.trigger == "node"
         assert job.places == {"n1": 1}
-        assert [e.body for e in p.store.events() if e.kind == "node"][-1] == {"node": "n0", "state": "lost"}
+        assert [e.body for e in p.store.log.events() if e.kind == "node"][-1] == {"node": "n0", "state": "lost"}
 
 
 def test_a_start_is_timed_and_asks_for_a_decision(tmp_path: Path) -> None:

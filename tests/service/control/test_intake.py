@@ -38,15 +38,15 @@ def commits(w: World, *keys: str) -> int:
 def test_those_that_come_together_share_one_write(tmp_path: Path) -> None:
     with world(tmp_path) as w:
         assert commits(w, *(f"key-{i}" for i in range(20))) == 1
-        assert len(w.store.active()) == len(w.plane.live) == 20
+        assert len(w.store.jobs.active()) == len(w.plane.live) == 20
 
 
 def test_each_has_its_key_its_event_and_its_entry_in_the_audit_log(tmp_path: Path) -> None:
     with world(tmp_path) as w:
         jobs = ids(w.run(together(w, "a", "b", "c")))
-        assert [w.store.job_of_key(ANN.user, key) for key in "abc"] == jobs
+        assert [w.store.jobs.job_of_key(ANN.user, key) for key in "abc"] == jobs
         assert [w.causes(job) for job in jobs] == [["admit"]] * 3
-        log = w.store.audit_log()
+        log = w.store.accounts.audit_log()
         assert [(e.user, e.action, e.target, e.outcome) for e in log] == [
             (ANN.user, "submit_job", job, "ok") for job in jobs
         ]
@@ -57,7 +57,7 @@ def test_the_same_key_many_times_at_once_is_one_job(tmp_path: Path) -> None:
         made = w.run(together(w, *["key"] * 50))
         assert len(set(ids(made))) == 1
         assert sum(not one.repeated for one in made) == 1
-        assert len(w.store.active()) == 1
+        assert len(w.store.jobs.active()) == 1
 
 
 def test_one_that_cannot_be_stored_takes_none_of_the_others_with_it(tmp_path: Path) -> None:
@@ -69,8 +69,8 @@ def test_one_that_cannot_be_stored_takes_none_of_the_others_with_it(tmp_path: Pa
     with world(tmp_path) as w:
         first, odd, second = w.run(three(w))
         assert isinstance(odd, ElastaneError)
-        assert {row.id for row in w.store.active()} == set(ids([first, second]))
-        assert w.store.job_of_key(ANN.user, "odd") is None
+        assert {row.id for row in w.store.jobs.active()} == set(ids([first, second]))
+        assert w.store.jobs.job_of_key(ANN.user, "odd") is None
 
 
 def test_who_hangs_up_leaves_the_job_and_the_others(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_who_hangs_up_leaves_the_job_and_the_others(tmp_path: Path) -> None:
         again, _ = w.run(impatient(w))
         assert isinstance(again, Submitted)
         assert again.repeated
-        assert len(w.store.active()) == 2
+        assert len(w.store.jobs.active()) == 2
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_a_kill_leaves_all_of_a_group_or_nothing_and_all_that_was_acknowledged(
         acknowledged = len(pipe.read())
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     store = Store.open(tmp_path / "elastane.db")
-    kept = [store.job_of_key(ANN.user, key) for key in "abcde"]
+    kept = [store.jobs.job_of_key(ANN.user, key) for key in "abcde"]
     assert acknowledged == 2
     assert sum(job is not None for job in kept) == (5 if point.endswith("after commit") else 2)
-    assert len(store.active()) == len(store.audit_log()) == sum(job is not None for job in kept)
+    assert len(store.jobs.active()) == len(store.accounts.audit_log()) == sum(job is not None for job in kept)
     store.close()
 
 

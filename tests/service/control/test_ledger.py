@@ -19,7 +19,7 @@ def test_a_change_is_stored_with_its_step_in_the_event_log(tmp_path: Path) -> No
         row = replace(job.moved(Event.START, 1001.0), grant=Grant.of([("n0", 1)]), attempt=1)
         with p.ledger.changing() as t:
             p.ledger.follow(t, job, Outcome(row, ((Event.START, "1 on n0"),), retry_in_s=5.0))
-        stored = p.store.job(job.id)
+        stored = p.store.jobs.job(job.id)
         assert stored is not None
         assert stored.state is job.row.state is State.STARTING
         assert p.causes(job) == ["start"]

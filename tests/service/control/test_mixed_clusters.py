@@ -71,7 +71,7 @@ def test_past_jobs_are_remembered_by_the_type_they_ran_on(tmp_path: Path) -> Non
     with world(tmp_path, machines=MIXED, speeds=SPEEDS, **CALM) as w:
         job = started(w, samples=2000, workers=1, accelerators=["t4"])
         w.until_state(job, State.SUCCEEDED)
-        ((_, past),) = w.store.experiences(0, 10)
+        ((_, past),) = w.store.past.experiences(0, 10)
         assert set(past["timings"]) == {"t4"}
 
 
@@ -218,6 +218,6 @@ def test_a_record_of_earlier_versions_is_read(tmp_path: Path) -> None:
                 "interval_s": None,
                 "min_run_s": 1.0,
             }
-            t.set_setting("layout", old)
+            t.settings.put("layout", old)
         layout = Layout.of(w.store)
         assert (layout.machines.total, layout.nodes["n1"].gpus, layout.min_run_s) == (2, 2, 1.0)

@@ -409,7 +409,7 @@ def test_the_loop_starts_what_arrives_without_waiting_for_a_round(tmp_path: Path
             seen = 0
             while w.state(job) is State.QUEUED:
                 await w.service.wait_for_events(seen, 30.0)
-                seen = w.store.last_event_seq()
+                seen = w.store.log.last_event_seq()
         for task in plane._tasks:
             task.cancel()
 
@@ -471,9 +471,9 @@ def test_what_the_store_holds_and_nobody_can_read_any_more_is_set_aside_and_told
         store.claim()
         facts = {"name": "x", "owner": "ann", "tenant": "default", "directory": "/tmp", "kind": "command"}
         with store.transaction() as t:
-            good = t.add_job(**facts, spec={"command": ["true"]}, state=State.QUEUED)
-            t.add_job(**facts, spec={"command": ["true"], "of_another_age": 1}, state=State.QUEUED)
-            t.set_setting("policy", "no-such-policy")
+            good = t.jobs.add_job(**facts, spec={"command": ["true"]}, state=State.QUEUED)
+            t.jobs.add_job(**facts, spec={"command": ["true"], "of_another_age": 1}, state=State.QUEUED)
+            t.settings.put("policy", "no-such-policy")
         plane = ControlPlane(ControlSettings(tmp_path), store, FakeEngine([Node("n0", 1, "cpu")]))
         await plane.take_up()
         assert list(plane.live) == [good.id]

@@ -59,8 +59,8 @@ def test_every_recorded_decision_is_made_again_byte_for_byte(tmp_path: Path, wri
         busy_hour(w, seed=len(written))
     store = Store.open(tmp_path / "elastane.db")  # as somebody who comes later finds it
     try:
-        last = store.last_decision_seq()
-        recorded = list(store.decisions(0, last))
+        last = store.log.last_decision_seq()
+        recorded = list(store.log.decisions(0, last))
     finally:
         store.close()
     assert len(recorded) >= (3 if written.startswith("gavel") else 8)  # it changes little in its long rounds

@@ -129,13 +129,13 @@ def test_recovery_finds_workers_that_have_not_left_yet(tmp_path: Path) -> None:
 def test_expired_tokens_are_closed_so_that_no_clock_opens_them_again(tmp_path: Path) -> None:
     with parts(tmp_path) as p:
         with p.store.transaction() as t:
-            t.add_user("ann", "user")
-            t.add_token("ann", expires_s=p.clock.now_s + 5.0)
+            t.accounts.add_user("ann", "user")
+            t.accounts.add_token("ann", expires_s=p.clock.now_s + 5.0)
         keeping = Housekeeping(p.store, p.clock, Packages(tmp_path, p.store))
         p.clock.now_s += 60.0
-        assert p.store.expired_tokens(p.clock.now_s)
+        assert p.store.accounts.expired_tokens(p.clock.now_s)
         asyncio.run(keeping.keep())
-        assert not p.store.expired_tokens(p.clock.now_s)
+        assert not p.store.accounts.expired_tokens(p.clock.now_s)
 
 
 def test_a_decision_is_made_stored_and_told_to_the_engine(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_decision_is_made_stored_and_told_to_the_engine(tmp_path: Path) -> Non
         assert (job.row.state, made.rounds.count, made.rounds.problem) == (State.STARTING, 1, "")
         assert p.engine.starts == {job.attempt: 1}
         assert made.rounds.due_s == p.clock.now_s + 5.0
-        assert p.store.last_decision_seq() == 1
+        assert p.store.log.last_decision_seq() == 1
         assert made.shadow is not None
         assert (made.shadow.decisions, made.shadow.differs) == (1, 0)
 

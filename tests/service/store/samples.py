@@ -38,7 +38,7 @@ def add(t: Transaction, **changes: Any) -> JobRow:
         "directory": "/home/ann",
         "kind": "auto",
     }
-    return t.add_job(**{**plain, **changes})
+    return t.jobs.add_job(**{**plain, **changes})
 
 
 def added(store: Store, **changes: Any) -> JobRow:
@@ -48,7 +48,7 @@ def added(store: Store, **changes: Any) -> JobRow:
 
 def save(store: Store, row: JobRow) -> None:
     with store.transaction() as t:
-        t.save_job(row)
+        t.jobs.save_job(row)
 
 
 @contextmanager
@@ -76,16 +76,16 @@ def fill(store: Store) -> None:
     with store.transaction() as t:
         for number in range(30):
             row = add(t, name=f"job-{number}", spec={"command": ["python", f"{number}.py"], "notes": "x" * 200})
-            t.append_event("submitted", row.id, {"by": "ann"})
-            t.remember_key("ann", f"key-{number}", row.id)
+            t.log.append_event("submitted", row.id, {"by": "ann"})
+            t.jobs.remember_key("ann", f"key-{number}", row.id)
             if number % 3:
-                t.save_job(ended(row))
-        t.add_user("ann", "admin")
-        t.add_token("ann", label="laptop")
-        t.set_quota("default", 4, 2.0, False)
-        t.add_audit("ann", "submit", "j1", "ok")
-        t.add_decision(policy="fifo", view={"jobs": list(range(50))}, plan={"order": ["j1"]})
-        t.set_setting("policy", "fifo")
+                t.jobs.save_job(ended(row))
+        t.accounts.add_user("ann", "admin")
+        t.accounts.add_token("ann", label="laptop")
+        t.accounts.set_quota("default", 4, 2.0, False)
+        t.accounts.add_audit("ann", "submit", "j1", "ok")
+        t.log.add_decision(policy="fifo", view={"jobs": list(range(50))}, plan={"order": ["j1"]})
+        t.settings.put("policy", "fifo")
 
 
 def ended(row: JobRow, state: State = State.SUCCEEDED, **changes: Any) -> JobRow:

@@ -32,16 +32,16 @@ def still() -> float:
 def transact(t: Transaction, number: int) -> None:
     """The transaction with this number; what it does depends on it, and on what is there."""
     row = add(t, name=f"job-{number}", spec={"notes": "x" * (number * 997 % 5000)})
-    t.remember_key("ann", f"key-{number}", row.id)
-    t.append_event("submitted", row.id, {"number": number})
-    active = t.active()
-    t.save_job(replace(active[number % len(active)], state=State.RUNNING, attempt=number, grant=GRANT))
+    t.jobs.remember_key("ann", f"key-{number}", row.id)
+    t.log.append_event("submitted", row.id, {"number": number})
+    active = t.jobs.active()
+    t.jobs.save_job(replace(active[number % len(active)], state=State.RUNNING, attempt=number, grant=GRANT))
     if number % 3 == 0:
-        t.save_job(ended(active[0], attempt=number))
-    t.set_quota("default", number, 1.0 + number)
-    t.add_audit("ann", "submit", row.id)
-    t.add_decision(policy="fifo", view={"number": number}, plan={})
-    t.prune(keep_events=4, keep_decisions=2)
+        t.jobs.save_job(ended(active[0], attempt=number))
+    t.accounts.set_quota("default", number, 1.0 + number)
+    t.accounts.add_audit("ann", "submit", row.id)
+    t.log.add_decision(policy="fifo", view={"number": number}, plan={})
+    t.log.prune(keep_events=4, keep_decisions=2)
 
 
 def live(path: Path, first: int, acknowledge: Callable[[], None]) -> None:

@@ -92,17 +92,17 @@ def test_a_store_damaged_after_a_crash_is_read_or_refused_in_one_line(filled: Pa
 def read_everything(store: Store) -> None:
     """Damage that hides in a row may show now, as damage."""
     for read in (
-        store.active,
-        store.ended,
-        store.count_by_state,
-        store.finished_service,
-        store.events,
-        store.decisions,
-        store.users,
-        store.tokens,
-        store.quotas,
-        store.audit_log,
-        lambda: store.setting("policy"),
+        store.jobs.active,
+        store.jobs.ended,
+        store.jobs.count_by_state,
+        store.jobs.finished_service,
+        store.log.events,
+        store.log.decisions,
+        store.accounts.users,
+        store.accounts.tokens,
+        store.accounts.quotas,
+        store.accounts.audit_log,
+        lambda: store.settings.get("policy"),
     ):
         with suppress(StoreError):
             read()
@@ -169,7 +169,7 @@ def test_a_vanished_database_is_not_quietly_replaced_by_an_empty_one(filled: Pat
         Store.open(filled, Clock())
     assert Store.restore_good(filled) is None
     with opened(filled) as store:
-        assert len(store.active()) == 10
+        assert len(store.jobs.active()) == 10
 
 
 def test_going_back_to_the_good_copy_keeps_the_bad_file(filled: Path) -> None:
@@ -234,13 +234,13 @@ def test_a_damaged_database_does_not_replace_the_good_copy(filled: Path) -> None
 def test_a_copy_made_while_a_transaction_is_under_way_has_what_was_committed(store: Store, path: Path) -> None:
     row = added(store)
     with store.transaction() as t:
-        t.append_event("halfway", row.id)
+        t.log.append_event("halfway", row.id)
         store.backup()
     store.close()
     Store.restore_good(path)
     with opened(path) as again:
-        assert again.job(row.id) == row
-        assert again.events() == []
+        assert again.jobs.job(row.id) == row
+        assert again.log.events() == []
 
 
 def test_a_copy_is_due_after_its_time_and_when_the_clock_was_set_back(path: Path) -> None:
@@ -271,7 +271,7 @@ def test_only_an_owner_who_left_cleanly_seals_the_store(path: Path) -> None:
             assert not seal.exists()  # replaced
     assert seal.exists()
     with opened(path) as reader:
-        reader.active()
+        reader.jobs.active()
         assert seal.exists()  # reading breaks nothing
         reader.claim()
         assert not seal.exists()
@@ -282,14 +282,14 @@ def test_a_row_that_makes_no_sense_is_reported_as_damage(store: Store) -> None:
     row = added(store)
     store._db._link.execute("UPDATE jobs SET state = 'dancing'")
     with pytest.raises(StoreError, match="cannot be read"):
-        store.job(row.id)
+        store.jobs.job(row.id)
     store._db._link.execute(f"UPDATE jobs SET state = '{State.QUEUED.value}', spec = '{{'")
     with pytest.raises(StoreError, match="cannot be read"):
-        store.active()
+        store.jobs.active()
 
 
 def test_a_copy_that_cannot_be_made_does_not_keep_the_store_closed(filled: Path) -> None:
     filled.with_name("elastane.db.good.new").mkdir()
     with opened(filled) as store:
         assert "no good copy" in store.warnings[0]
-        assert len(store.active()) == 10
+        assert len(store.jobs.active()) == 10

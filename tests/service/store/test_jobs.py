@@ -52,10 +52,10 @@ def test_every_field_of_a_job_comes_back_as_it_was_stored(store: Store, path: Pa
     fixed = {"number", "name", "owner", "tenant", "spec", "directory", "code_from", "submitted_s"}
     assert {field.name for field in fields(JobRow)} == fixed | FULL.keys()  # a new field is not forgotten here
     save(store, changed)
-    assert store.job(made.id) == changed
+    assert store.jobs.job(made.id) == changed
     store.close()
     with opened(path) as again:
-        assert again.job(made.id) == changed
+        assert again.jobs.job(made.id) == changed
 
 
 nodes = st.text(min_size=1, max_size=5)
@@ -93,9 +93,9 @@ NO_IDS = ["J1", "1", "j01", "j1 ", " j1", "j1\n", "j1\0", "j1/", "j1%00", "j", "
 @pytest.mark.parametrize("wrong", [*NO_IDS, "j" + "9" * 30, "ｊ1", "j１", "\ud800"])
 def test_a_job_is_found_by_its_exact_id_only(store: Store, wrong: str) -> None:
     added(store)
-    assert store.job("j1") is not None
-    assert store.job(wrong) is None
-    assert store.events(job=wrong) == []
+    assert store.jobs.job("j1") is not None
+    assert store.jobs.job(wrong) is None
+    assert store.log.events(job=wrong) == []
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL, key=lambda state: state.value))
@@ -113,7 +113,7 @@ def test_a_job_that_has_ended_stays_as_it_ended(store: Store, state: State) -> N
     ):
         with pytest.raises(Conflict, match="has ended"):
             save(store, replace(row, **change))
-        assert store.job(row.id) == row
+        assert store.jobs.job(row.id) == row
 
 
 def test_late_facts_about_the_training_of_an_ended_job_are_stored(store: Store) -> None:
@@ -121,7 +121,7 @@ def test_late_facts_about_the_training_of_an_ended_job_are_stored(store: Store) 
     save(store, row)
     late = replace(row, training={"step": 9}, profile={"a": 1})
     save(store, late)
-    assert store.job(row.id) == late
+    assert store.jobs.job(row.id) == late
 
 
 def test_attempts_only_go_up(store: Store) -> None:
@@ -129,7 +129,7 @@ def test_attempts_only_go_up(store: Store) -> None:
     save(store, row)
     with pytest.raises(Conflict, match="attempt 2"):
         save(store, replace(row, attempt=1))
-    assert store.job(row.id) == row
+    assert store.jobs.job(row.id) == row
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_what_a_job_is_never_changes(store: Store, change: dict[str, object]) ->
     row = added(store)
     with pytest.raises(Conflict, match="another job"):
         save(store, replace(row, **change))  # type: ignore[arg-type]
-    assert store.job(row.id) == row
+    assert store.jobs.job(row.id) == row
 
 
 def test_a_job_nobody_added_cannot_be_saved(store: Store) -> None:
@@ -166,56 +166,56 @@ def test_lists_are_in_the_order_people_expect(store: Store) -> None:
     def ids(found: list[JobRow]) -> list[str]:
         return [row.id for row in found]
 
-    assert ids(store.active()) == ["j3", "j5", "j6"]
-    assert ids(store.ended()) == ["j1", "j4", "j2"]
-    assert ids(store.listed("all")) == ["j3", "j5", "j6", "j1", "j4", "j2"]
-    assert ids(store.listed("all", limit=4)) == ["j3", "j5", "j6", "j1"]
-    assert ids(store.listed("active", owner="a", limit=1)) == ["j3"]
-    assert ids(store.listed("ended", owner="b")) == ["j4", "j2"]
-    assert ids(store.listed("all", tenant="x")) == ["j5", "j6", "j1", "j2"]
-    assert ids(store.listed("all", owner="b", tenant="y")) == ["j4"]
-    assert ids(store.listed("all", owner="A")) == []
-    assert ids(store.ended(limit=-1)) == []
-    assert store.count_by_state() == {State.SUBMITTED: 3, State.SUCCEEDED: 3}
+    assert ids(store.jobs.active()) == ["j3", "j5", "j6"]
+    assert ids(store.jobs.ended()) == ["j1", "j4", "j2"]
+    assert ids(store.jobs.listed("all")) == ["j3", "j5", "j6", "j1", "j4", "j2"]
+    assert ids(store.jobs.listed("all", limit=4)) == ["j3", "j5", "j6", "j1"]
+    assert ids(store.jobs.listed("active", owner="a", limit=1)) == ["j3"]
+    assert ids(store.jobs.listed("ended", owner="b")) == ["j4", "j2"]
+    assert ids(store.jobs.listed("all", tenant="x")) == ["j5", "j6", "j1", "j2"]
+    assert ids(store.jobs.listed("all", owner="b", tenant="y")) == ["j4"]
+    assert ids(store.jobs.listed("all", owner="A")) == []
+    assert ids(store.jobs.ended(limit=-1)) == []
+    assert store.jobs.count_by_state() == {State.SUBMITTED: 3, State.SUCCEEDED: 3}
 
 
 def test_service_of_jobs_that_ran_to_their_end_the_latest_last(store: Store) -> None:
     rows = [added(store) for _ in range(4)]
     for number, end_s in enumerate([5.0, 1.0, 3.0, 4.0]):
         save(store, ended(rows[number], State.FAILED if number == 1 else State.SUCCEEDED, ended_s=end_s))
-    assert store.finished_service() == (30.0, 40.0, 10.0)
-    assert store.finished_service(2) == (40.0, 10.0)
+    assert store.jobs.finished_service() == (30.0, 40.0, 10.0)
+    assert store.jobs.finished_service(2) == (40.0, 10.0)
 
 
 def test_a_request_key_stands_for_one_job_of_one_user(store: Store) -> None:
     first, second = added(store), added(store)
     with store.transaction() as t:
-        t.remember_key("ann", "k", first.id)
-        t.remember_key("ann", "k", first.id)
-        t.remember_key("bob", "k", second.id)
+        t.jobs.remember_key("ann", "k", first.id)
+        t.jobs.remember_key("ann", "k", first.id)
+        t.jobs.remember_key("bob", "k", second.id)
     with pytest.raises(Conflict, match="j1 already"), store.transaction() as t:
-        t.remember_key("ann", "k", second.id)
+        t.jobs.remember_key("ann", "k", second.id)
     with pytest.raises(NotFound), store.transaction() as t:
-        t.remember_key("ann", "other", "j99")
-    assert store.job_of_key("ann", "k") == first.id
-    assert store.job_of_key("bob", "k") == second.id
-    assert store.job_of_key("Ann", "k") is None
-    assert store.job_of_key("ann", "K") is None
+        t.jobs.remember_key("ann", "other", "j99")
+    assert store.jobs.job_of_key("ann", "k") == first.id
+    assert store.jobs.job_of_key("bob", "k") == second.id
+    assert store.jobs.job_of_key("Ann", "k") is None
+    assert store.jobs.job_of_key("ann", "K") is None
 
 
 def test_a_job_and_its_key_are_stored_together_or_not_at_all(store: Store) -> None:
     with store.transaction() as t:
-        t.remember_key("ann", "k", add(t).id)
+        t.jobs.remember_key("ann", "k", add(t).id)
     with pytest.raises(Conflict), store.transaction() as t:
-        t.remember_key("ann", "k", add(t).id)
-    assert [row.id for row in store.active()] == ["j1"]
+        t.jobs.remember_key("ann", "k", add(t).id)
+    assert [row.id for row in store.jobs.active()] == ["j1"]
 
 
 @pytest.mark.parametrize("field", ["name", "owner", "directory"])
 def test_text_that_is_no_unicode_is_refused_in_one_line(store: Store, field: str) -> None:
     with pytest.raises(ElastaneError, match="not valid Unicode"):
         added(store, **{field: "a\udc80"})
-    assert store.active() == []
+    assert store.jobs.active() == []
 
 
 @pytest.mark.parametrize(
@@ -236,6 +236,6 @@ def test_ended_jobs_do_not_slow_the_reads_of_every_round(store: Store, call: str
 def test_active_reads_unfinished_rows_only(store: Store) -> None:
     statements: list[str] = []
     store._db._link.set_trace_callback(statements.append)
-    store.active()
+    store.jobs.active()
     plan = store._db._link.execute("EXPLAIN QUERY PLAN " + statements[0]).fetchall()
     assert "jobs_unfinished (terminal=?)" in plan[0][3]

@@ -25,13 +25,13 @@ def make_version_1(path: Path) -> None:
 
 
 def check_old_content(store: Store) -> None:
-    first, second = store.job("j1"), store.job("j2")
+    first, second = store.jobs.job("j1"), store.jobs.job("j2")
     assert first is not None
     assert second is not None
     assert (first.state, first.training, first.ended_s) == (State.SUCCEEDED, {"step": 7}, 12.0)
     assert (second.state, second.grant, second.attempt) == (State.RUNNING, Grant.of([("n1", 2)]), 2)
-    assert store.job_of_key("ann", "k") == "j1"
-    assert [event.kind for event in store.events()] == ["submitted"]
+    assert store.jobs.job_of_key("ann", "k") == "j1"
+    assert [event.kind for event in store.log.events()] == ["submitted"]
 
 
 def test_a_store_of_version_1_is_brought_up_to_date_with_all_it_holds(path: Path) -> None:
@@ -41,9 +41,9 @@ def test_a_store_of_version_1_is_brought_up_to_date_with_all_it_holds(path: Path
         assert store.claim() > 5
         assert added(store).id == "j3"
         with store.transaction() as t:
-            t.add_user("ann", "admin")
+            t.accounts.add_user("ann", "admin")
     with opened(path) as again:
-        assert again.user("ann") is not None
+        assert again.accounts.user("ann") is not None
 
 
 def test_the_good_copy_taken_before_a_migration_can_be_gone_back_to(path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_migration_that_is_interrupted_is_made_up_for_at_the_next_start(path: 
         assert link.execute("PRAGMA user_version").fetchone() == (2 if point == "after commit" else 1,)
     with opened(path) as store:
         check_old_content(store)
-        assert store.users() == []
+        assert store.accounts.users() == []
 
 
 def test_a_store_of_a_newer_version_is_refused_and_left_alone(path: Path) -> None:

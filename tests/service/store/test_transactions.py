@@ -21,8 +21,8 @@ def test_an_exception_undoes_everything_and_the_next_transaction_works(store: St
     def fail(error: type[BaseException]) -> None:
         with store.transaction() as t:
             row = add(t)
-            t.append_event("submitted", row.id)
-            assert store.job(row.id) == row  # a transaction sees its own changes
+            t.log.append_event("submitted", row.id)
+            assert store.jobs.job(row.id) == row  # a transaction sees its own changes
             raise error
 
     before = content(store)
@@ -40,15 +40,15 @@ def test_transactions_do_not_nest(store: Store) -> None:
             pass
         with pytest.raises(RuntimeError):
             store.claim()
-    assert store.job(row.id) == row
+    assert store.jobs.job(row.id) == row
 
 
 def test_nothing_is_written_outside_of_a_transaction(store: Store) -> None:
     with store.transaction() as t:
         row = add(t)
     with pytest.raises(RuntimeError, match="transaction"):
-        t.save_job(replace(row, state=State.QUEUED))
-    assert store.job(row.id) == row
+        t.jobs.save_job(replace(row, state=State.QUEUED))
+    assert store.jobs.job(row.id) == row
 
 
 def test_nothing_is_written_before_the_store_is_claimed(path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_failure_at_any_point_leaves_the_state_before_or_after(store: Store, p
 
     with pytest.raises(OSError, match="Input"), failpoints.watched(fail):
         save(store, changed)
-    assert store.job(row.id) == (changed if point == "after commit" else row)
+    assert store.jobs.job(row.id) == (changed if point == "after commit" else row)
     save(store, replace(changed, reason="next"))
 
 
@@ -77,13 +77,13 @@ def test_a_replaced_control_plane_writes_nothing(store: Store, path: Path) -> No
         epoch = second.claim()
         for _ in range(3):
             with pytest.raises(StaleControlPlane, match="taken over"), store.transaction() as t:
-                t.save_job(replace(row, state=State.FAILED))
+                t.jobs.save_job(replace(row, state=State.FAILED))
         save(second, replace(row, state=State.QUEUED))
         store.close()
         save(second, replace(row, state=State.STARTING))
     with opened(path) as third:
         assert third.claim() == epoch + 1
-        found = third.job(row.id)
+        found = third.jobs.job(row.id)
         assert found is not None
         assert found.state is State.STARTING
 
@@ -121,23 +121,23 @@ def test_a_full_disk_is_one_line_and_the_last_state_stays(store: Store, path: Pa
     assert "\n" not in str(caught.value)
     assert content(store) == before
     with store.transaction() as t:
-        t.set_setting("still", "works")
+        t.settings.put("still", "works")
     store.close()
     with opened(path) as again:
-        assert again.setting("still") == "works"
+        assert again.settings.get("still") == "works"
         assert {**content(again), "settings": []} == {**before, "settings": []}
 
 
 def test_a_disk_that_fails_at_the_commit_is_one_line_too(store: Store) -> None:
     row = added(store)
     with store.transaction() as t:
-        t.save_job(replace(row, reason="lost"))
+        t.jobs.save_job(replace(row, reason="lost"))
         # What SQLite does by itself when a commit cannot be written.
         store._db._link.execute("ROLLBACK")
         with pytest.raises(StoreError):
             store._db.commit()
         store._db._link.execute("BEGIN IMMEDIATE")
-    assert store.job(row.id) == row
+    assert store.jobs.job(row.id) == row
 
 
 def test_files_are_for_their_owner_only(path: Path) -> None:
@@ -174,7 +174,7 @@ def test_closing_twice_or_within_a_transaction_is_harmless(path: Path) -> None:
         close_inside()
     store.close()
     with opened(path) as again:
-        assert again.active() == []
+        assert again.jobs.active() == []
 
 
 def test_the_store_needs_none_of_the_heavy_libraries() -> None:

@@ -13,6 +13,7 @@ import pytest
 from elastane.cluster import Grant
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.plan import Exact, Fill, Order, Plan, Spread, Want, Wants
+from elastane.policies.reasons import Job, said
 from elastane.policies.view import Info, JobView, MaskedInformation, View
 from elastane.testing.policies import PolicyConformance, scenarios
 
@@ -138,6 +139,22 @@ class Speechless(Sound):
         return super().order(view)[:-1]
 
 
+class Indiscreet(Sound):
+    """Names the first job to all others, unmarked."""
+
+    def decide(self, view: View) -> Plan:
+        first = min(view.jobs, default="none")
+        return replace(super().decide(view), explain=dict.fromkeys(view.jobs, f"waits behind {first}"))
+
+
+class Discreet(Sound):
+    """Marks the job that it names."""
+
+    def decide(self, view: View) -> Plan:
+        first = min(view.jobs, default="none")
+        return replace(super().decide(view), explain=dict.fromkeys(view.jobs, said("behind ", Job(first))))
+
+
 class Lazy(Sound):
     """Starts nobody, politely."""
 
@@ -235,6 +252,10 @@ def test_a_sound_policy_passes(check: Check) -> None:
     check(suite(Sound))
 
 
+def test_a_job_may_be_mentioned_where_it_is_marked() -> None:
+    sound(suite(Discreet))
+
+
 @pytest.mark.parametrize(
     ("policy", "check", "message"),
     [
@@ -252,6 +273,7 @@ def test_a_sound_policy_passes(check: Check) -> None:
         (Churning, again, "jobs move again"),
         (Churning, busy, "jobs move again"),
         (Speechless, sound, "say why in Plan.explain"),
+        (Indiscreet, sound, r"mentions \w+; use said"),
         (Speechless, gone, "say why in Plan.explain"),
         (StopsPinned, sound, "the guard had to refuse"),
         (StopsPinned, pinned, None),

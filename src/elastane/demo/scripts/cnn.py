@@ -8,6 +8,7 @@ from torch.nn import functional
 
 import elastane.train as et
 from elastane.demo.scripts import digits, options
+from elastane.demo.scripts.score import write as write_score
 
 _LARGEST_BATCH = 512
 
@@ -40,6 +41,8 @@ def main() -> None:
             job.report(loss=loss)
         score = job.evaluate(lambda: {"accuracy": data.accuracy(model)})
         job.print(f"epoch {epoch}: accuracy {score['accuracy']:.4f}")
+        if job.is_leader:
+            write_score(epoch, score["accuracy"])
 
 
 if __name__ == "__main__":

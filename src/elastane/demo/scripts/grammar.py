@@ -15,6 +15,7 @@ from torch.utils.data import TensorDataset
 
 import elastane.train as et
 from elastane.demo.scripts import options
+from elastane.demo.scripts.score import write as write_score
 
 NOUNS = {"cat": "cats", "dog": "dogs", "bird": "birds", "child": "children"}
 VERBS = {"sees": "see", "likes": "like", "follows": "follow"}
@@ -87,6 +88,8 @@ def main() -> None:
             job.report(loss=loss)
         score = job.evaluate(lambda: {"accuracy": agreement(model, text[TRAIN:])})
         job.print(f"epoch {epoch}: accuracy {score['accuracy']:.4f}")
+        if job.is_leader:
+            write_score(epoch, score["accuracy"])
 
 
 if __name__ == "__main__":

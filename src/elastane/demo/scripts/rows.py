@@ -8,6 +8,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from elastane.demo.scripts import digits, options
+from elastane.demo.scripts.score import write as write_score
 
 
 class RowReader(nn.Module):
@@ -38,7 +39,9 @@ def main() -> None:
             opt.zero_grad()
             functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
             opt.step()
-        print(f"epoch {epoch}: accuracy {data.accuracy(model):.4f}", flush=True)
+        accuracy = data.accuracy(model)
+        print(f"epoch {epoch}: accuracy {accuracy:.4f}", flush=True)
+        write_score(epoch, accuracy)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import secrets
 import signal
@@ -50,7 +49,7 @@ from elastane.engines.local.survive_errors import Trouble
 from elastane.engines.local.wait_until import until
 from elastane.train.coordinator import wire
 from elastane.train.coordinator.forkserver import LEASHED, WAITING
-from elastane.train.coordinator.job_user import IDENTITY, OUTPUT, Identity
+from elastane.train.coordinator.job_user import Become, Identity
 from elastane.train.coordinator.leases import BEAT_S
 from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, admit
 from elastane.train.coordinator.script_runner import set_death_signal
@@ -247,8 +246,7 @@ class Agent:
             assert spare.stdin is not None
             self._spare = None
             self._enclosure.take_in(attempt, spare.pid)
-            becoming = {IDENTITY: json.dumps(identity.to_json())} if identity is not None else {}
-            spare.stdin.write(json.dumps({**given, **becoming, OUTPUT: wanted.log}).encode() + b"\n")
+            spare.stdin.write(wire.encode_message(Become(given, wanted.log, identity)))
             spare.stdin.close()
             self._nurseries[attempt] = spare
             asyncio.get_running_loop().call_later(1.0, self._keep_one_warm)

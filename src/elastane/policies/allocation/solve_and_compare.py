@@ -17,6 +17,7 @@ from elastane.policies.allocation.layout import lay_out
 from elastane.policies.allocation.objective import contribution
 from elastane.policies.allocation.problem import Problem
 from elastane.policies.allocation.solver import best_counts
+from elastane.policies.reasons import Gpus, Job, Part, are, listed, said
 from elastane.policies.view import Ability
 
 Rows = dict[int, dict[int, int]]
@@ -90,25 +91,26 @@ def grants_of(problem: Problem, rows: Rows) -> dict[str, Grant]:
 def explain(problem: Problem, given: Mapping[int, int]) -> dict[str, str]:
     """Says for each job without GPUs why it has none; ``given`` are GPUs by row."""
     total = int(problem.node_gpus.sum())
-    crowd = f"{len(problem.jobs)} jobs share {total} GPUs"
+    jobs = len(problem.jobs)
+    crowd = said("1 job has " if jobs == 1 else f"{jobs} jobs share ", Gpus(total))
     stay = np.flatnonzero(problem.pinned & (problem.held_total > 0))
     had, free = total - int(problem.held_total[stay].sum()), total - sum(given.values())
-    reasons = {}
+    reasons: dict[str, str] = {}
     for j, job in enumerate(problem.jobs):
         least, most = int(problem.least[j]), int(problem.most[j])
         if j in given:
             continue
         if least > most:
-            reasons[job.id] = f"needs {least} GPUs of one type, at most {most} that it may use exist"
+            reasons[job.id] = said("needs ", Gpus(least), f" of one type, at most {most} that it may use exist")
         elif least > had:
             reasons[job.id] = _taken(least, had, [problem.jobs[row].id for row in stay])
         elif not problem.factor[j].any():
-            reasons[job.id] = f"too young for a start to pay yet; {crowd}"
+            reasons[job.id] = said("too young for a start to pay yet; ", crowd)
         elif least > free:
-            short = f"needs {least} GPUs, {free if free > 0 else 'none'} of {total} are free"
-            reasons[job.id] = f"{short}; to make room now would cost the others more than it gains"
+            short = said("needs ", Gpus(least), f", {are(free, of=total)} free")
+            reasons[job.id] = said(short, "; to make room now would cost the others more than it gains")
         else:
-            reasons[job.id] = f"{crowd}; running it now would cost the others more than it gains"
+            reasons[job.id] = said(crowd, "; running it now would cost the others more than it gains")
     return reasons
 
 
@@ -119,10 +121,18 @@ def counts_of(rows: Rows) -> dict[int, int]:
 
 def _taken(least: int, had: int, stay: Sequence[str]) -> str:
     """Says that pinned jobs, which can be neither suspended nor shrunk, leave fewer GPUs than a job needs."""
-    named = [*stay[:3], f"{len(stay) - 3} more"] if len(stay) > 3 else list(stay)
-    who = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+    named: list[Part] = [Job(job) for job in stay[:3]]
+    if len(stay) > 3:
+        named.append(f"{len(stay) - 3} more")
     runs = "runs" if len(stay) == 1 else "run"
-    return f"needs {least} GPUs, {had or 'none'} can be had while {who} {runs}, which cannot be suspended"
+    return said(
+        "needs ",
+        Gpus(least),
+        f", {had or 'none'} can be had while ",
+        *([listed(named[:-1]), " and "] if len(named) > 1 else []),
+        named[-1],
+        f" {runs}, which cannot be suspended",
+    )
 
 
 def as_rows(state: NDArray[np.integer[Any]]) -> Rows:

@@ -39,6 +39,7 @@ from elastane.policies.elastane.waiting_bound import Accounts, Owed, owed
 from elastane.policies.elastane.waiting_bound_by_type import owed_on
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Exact, Plan
+from elastane.policies.reasons import Gpus, Job, said
 from elastane.policies.view import Info, JobView, View
 
 _TINY = 1e-12
@@ -210,7 +211,8 @@ def _reservations(plain: Problem, due: Owed, rows: Container[int]) -> dict[str, 
         return {}
     waiting = [row for row in np.flatnonzero(_would_stand_in_the_way(plain, due)) if row not in rows]
     return {
-        plain.jobs[row].id: f"could not be stopped again, and {first} is owed GPUs first" for row in waiting
+        plain.jobs[row].id: said("could not be stopped again, and ", Job(first), " is owed ", Gpus(), " first")
+        for row in waiting
     }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from elastane.models.speed import IntArray
 from elastane.policies.elasticflow.curves import Curve
 from elastane.policies.elasticflow.filling import Slots, minimum_share
+from elastane.policies.reasons import Gpus, Job, listed, said
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,17 @@ def admit(
     promised: Sequence[Due], new: Sequence[Due], slots: Slots, free: Mapping[str, IntArray]
 ) -> tuple[list[Due], dict[str, str]]:
     """Returns the jobs with a promise, and why each of the others gets none; new ones are tried one after another."""
-    admitted, refused = list(promised), {}
+    admitted, refused = list(promised), dict[str, str]()
     _, late = shares_of(admitted, slots, free)
     for job in sorted(new, key=lambda job: (job.submit_s, job.id)):
         _, failed = shares_of([*admitted, job], slots, free)
         if set(failed) <= set(late):
             admitted.append(job)
         elif job.id in failed:
-            refused[job.id] = "no number of free GPUs finishes it by its deadline"
+            refused[job.id] = said("no number of free ", Gpus(), " finishes it by its deadline")
         else:
-            refused[job.id] = f"{', '.join(sorted(set(failed) - set(late)))} could not keep a promised deadline"
+            refused[job.id] = said(
+                listed([Job(each) for each in sorted(set(failed) - set(late))]),
+                " could not keep a promised deadline",
+            )
     return admitted, refused

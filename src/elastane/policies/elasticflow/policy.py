@@ -20,6 +20,7 @@ from elastane.policies.elasticflow.filling import Slots
 from elastane.policies.elasticflow.leftovers import Grower, share_out
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Admission, Exact, Plan, Verdict
+from elastane.policies.reasons import Gpus, said
 from elastane.policies.view import Info, JobState, JobView, View
 
 _MOST_SLOTS = 2048
@@ -182,8 +183,8 @@ def _configurations(given: Mapping[str, tuple[str, int]], view: View) -> dict[st
 
 def _waits(curves: Mapping[str, Curve]) -> str:
     if not curves:
-        return "no accelerator type it may use has as many GPUs as it needs"
-    return "it needs nothing yet to meet its deadline, or others gain more from the GPUs"
+        return said("no accelerator type it may use has as many ", Gpus(), " as it needs")
+    return said("it needs nothing yet to meet its deadline, or others gain more from the ", Gpus())
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from elastane.cluster import Grant
 from elastane.policies.lowering.wants import place_wants
 from elastane.policies.plan import Fill, Order, Want
+from elastane.policies.reasons import Gpus, Job, are, said
 from elastane.policies.view import View
 
 _MOST_REPETITIONS = 10
@@ -81,9 +82,11 @@ def _fill(order: Order, view: View, unplaced: Mapping[str, str], reasons: dict[s
             continue
         need = job.request.gpus_of(job.request.workers)
         if blocked_by:
-            reasons[job_id] = f"position {position + 1}; {blocked_by} is first and nobody may overtake it"
+            reasons[job_id] = said(
+                f"position {position + 1}; ", Job(blocked_by), " is first and nobody may overtake it"
+            )
         elif job_id in unplaced or need > free:
-            reasons.setdefault(job_id, f"needs {need} GPUs, {free} are left for it")
+            reasons.setdefault(job_id, said("needs ", Gpus(need), f", {are(free)} left for it"))
             blocked_by = job_id if order.fill is Fill.STRICT else ""
         else:
             free -= need

@@ -8,6 +8,7 @@ from elastane.cluster import Grant
 from elastane.policies.lowering.place import place
 from elastane.policies.lowering.room import Room
 from elastane.policies.plan import Want
+from elastane.policies.reasons import Gpus, are, said
 from elastane.policies.view import Ability, JobView, View, has
 
 
@@ -65,6 +66,6 @@ def _stuck(job: JobView, view: View) -> bool:
 
 def _no_place(wish: Want, need: int, free: int) -> str:
     if free < need:
-        return f"needs {need} GPUs, {free} are free"
+        return said("needs ", Gpus(need), f", {are(free)} free")
     kind = f" of type {wish.gpu_type}" if wish.gpu_type else ""
-    return f"needs {need} GPUs{kind} ({wish.spread.value}); {free} are free but not so placed"
+    return said("needs ", Gpus(need), f"{kind} ({wish.spread.value}); {are(free)} free but not so placed")

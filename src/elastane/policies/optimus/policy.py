@@ -18,6 +18,7 @@ from elastane.policies.optimus.greedy import Claim, climb
 from elastane.policies.optimus.initial_allocation import Claims
 from elastane.policies.optimus.resource_pool import Stock
 from elastane.policies.plan import Plan, Spread, Want, Wants
+from elastane.policies.reasons import said
 from elastane.policies.view import Info, View
 
 UNKNOWN_S = 3600.0
@@ -84,9 +85,12 @@ class Optimus(Policy):
                 stock.take(need)
                 claims.append(claim)
             else:
-                explain[job.id] = (
-                    f"needs {stock.describe(need)} to start, "
-                    f"{stock.describe_free(need)} are left after those before it"
+                explain[job.id] = said(
+                    "needs ",
+                    stock.describe(need),
+                    " to start, ",
+                    stock.describe_free(need),
+                    " are left after those before it",
                 )
         return claims
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from elastane.cluster import Node
+from elastane.policies.reasons import Gpus, Part, listed
 from elastane.resources import Resources
 
 Amounts = tuple[float, ...]
@@ -103,9 +104,11 @@ def _amounts(resources: Resources) -> Amounts:
 
 
 def _words(amounts: Iterable[float], need: Amounts, kept: tuple[int, ...]) -> str:
-    words = []
+    words: list[Part] = []
     for amount, needed, i in zip(amounts, need, kept, strict=True):
-        if needed:
-            plural = "s" if i < 2 and amount != 1 else ""
+        if needed and i == 0:
+            words.append(Gpus(float(max(amount, 0.0))))
+        elif needed:
+            plural = "s" if i == 1 and amount != 1 else ""
             words.append(f"{max(amount, 0.0):g} {_UNITS[i]}{plural}")
-    return ", ".join(words) or "nothing that is accounted"
+    return listed(words) if words else "nothing that is accounted"

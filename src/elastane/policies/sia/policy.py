@@ -13,6 +13,7 @@ from elastane.policies.allocation.eviction import Configuration, place
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Exact, Plan
+from elastane.policies.reasons import Gpus, said
 from elastane.policies.sia.configurations import Machines
 from elastane.policies.sia.goodputs import Row, goodputs, normalised
 from elastane.policies.sia.program import Candidate, choose
@@ -95,6 +96,8 @@ def _aborted(view: View) -> frozenset[str]:
 
 
 def _left_out(job: JobView) -> str:
-    return (
-        f"other jobs gain more from the GPUs than it would from {max(job.request.min_workers, 1)} of any type"
+    return said(
+        "other jobs gain more from the ",
+        Gpus(),
+        f" than it would from {max(job.request.min_workers, 1)} of any type",
     )

@@ -7,13 +7,28 @@ will run: in a new process.  A fork takes milliseconds where a start of Python w
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Callable
 from typing import Any
 
 from elastane.errors import ElastaneError
+from elastane.kit.tagged_json import Lines, Tagged, line_of
+
+
+class Measured(Tagged, frozen=True, tag="measured"):
+    """The measurement is done; JSON has to hold its result."""
+
+    result: Any
+
+
+class Broken(Tagged, frozen=True, tag="broken"):
+    """The measurement raised an error, or its process died."""
+
+    error: str
+
+
+_FROM_CHILD: Lines[Measured | Broken] = Lines(Measured, Broken)
 
 
 def in_child(work: Callable[[], Any]) -> Any:
@@ -35,20 +50,20 @@ def in_child(work: Callable[[], Any]) -> Any:
         os.waitpid(pid, 0)
         raise
     os.waitpid(pid, 0)
-    document = json.loads(data) if data else {"error": "it died, perhaps for want of memory"}
-    if "error" in document:
-        raise ElastaneError(f"a measurement failed: {document['error']}")
-    return document["result"]
+    answer = _FROM_CHILD.read(data) if data else Broken("it died, perhaps for want of memory")
+    if isinstance(answer, Broken):
+        raise ElastaneError(f"a measurement failed: {answer.error}")
+    return answer.result
 
 
 def _answer(write: int, work: Callable[[], Any]) -> None:
     """Writes the result and exits; it never returns, since the child must not go on with its parent's work."""
     try:
         try:
-            document = {"result": work()}
+            answer: Measured | Broken = Measured(work())
         except Exception as error:
-            document = {"error": f"{type(error).__name__}: {error}"}
+            answer = Broken(f"{type(error).__name__}: {error}")
         with os.fdopen(write, "wb") as pipe:
-            pipe.write(json.dumps(document).encode())
+            pipe.write(line_of(answer).encode())
     finally:
         os._exit(0)

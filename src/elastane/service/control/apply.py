@@ -9,6 +9,7 @@ from elastane.cluster import Grant, Node
 from elastane.engines.contract import places_of
 from elastane.jobs.kinds import JobClass
 from elastane.jobs.states import Event, State
+from elastane.policies.reasons import Wording, told
 from elastane.scheduling.changes import End, Move, Refuse, Renew, Resize, Start, Suspend, changes
 from elastane.scheduling.decide import Decision
 from elastane.service.control.active_job import LiveJob
@@ -18,7 +19,7 @@ from elastane.service.control.requested_places import named_for, waits, words
 from elastane.service.control.slots_in_use import SlotsInUse
 from elastane.service.control.transitions import Outcome, overlap
 from elastane.service.store import Transaction
-from elastane.service.wording import plainly, without_foreign
+from elastane.service.wording import A_FOREIGN_JOB
 
 
 class GrantApplier:
@@ -163,13 +164,13 @@ class GrantApplier:
         return f"its place is being freed by {named_for(job, going or there)}"
 
     def shown(self, job: LiveJob, reason: str) -> str:
-        """A policy's reason as it may be shown with a job."""
-        reason = without_foreign(reason, job.row.tenant, self._tenant_of)
-        return plainly(reason, self._cluster.word())
+        """A policy's reason as it may be shown with a job: other tenants' jobs are not named to its owner."""
 
-    def _tenant_of(self, job: str) -> str | None:
-        live = self._ledger.live.get(job)
-        return None if live is None else live.row.tenant
+        def named(mentioned: str) -> str:
+            live = self._ledger.live.get(mentioned)
+            return mentioned if live is None or live.row.tenant == job.row.tenant else A_FOREIGN_JOB
+
+        return told(reason, Wording(self._cluster.gpu_noun(), named))
 
 
 def _free(job: LiveJob, node: str, used: SlotsInUse, room: Mapping[str, Node]) -> int:

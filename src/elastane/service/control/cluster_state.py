@@ -55,7 +55,7 @@ class ClusterState:
         """``saving_here`` says whether there are jobs that save where only nodes that see the head's disk can read."""
         self._engine, self._store, self._clock = engine, store, clock
         self._forget_after_s, self._saving_here = forget_after_s, saving_here
-        self._draining: frozenset[str] = frozenset(store.setting("draining") or ())
+        self._draining: frozenset[str] = frozenset(store.settings.get("draining") or ())
         self._retiring: frozenset[str] = frozenset()
         self._seen = SeenNodes(store)
         self._answering: Mapping[str, Node] = {}
@@ -176,9 +176,9 @@ class ClusterState:
             self._machines = Machines.found(self.known(), self._engine.node_facts())
         return self._machines
 
-    def word(self) -> str:
-        """The type by which reasons are worded: ``cpu`` only if nothing else is there."""
-        return next((kind for kind in self.types() if kind != CPU), CPU)
+    def gpu_noun(self) -> str:
+        """What people call that which policies divide: slots where there is nothing but CPUs."""
+        return "GPU" if any(kind != CPU for kind in self.types()) else "slot"
 
     def drain(self, draining: frozenset[str]) -> None:
         """From now on exactly these nodes run empty; whoever decides so has stored it."""
@@ -202,7 +202,7 @@ class ClusterState:
         if new or changed:
             with self._store.transaction() as t:
                 for body in _events(nodes, before, restarted, standing, self._standing):
-                    t.append_event("node", None, body)
+                    t.log.append_event("node", None, body)
                 if new:
                     keep(t, seen)
         self._seen.remember(seen)

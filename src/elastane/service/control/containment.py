@@ -41,7 +41,7 @@ class Containment:
         if job.holding and not job.leaving:
             row = replace(row, ending="cancel", reason=unreadable(error))
         with self._ledger.changing() as t:
-            t.save_job(row)
+            t.jobs.save_job(row)
             job.row = row
         self._driver.ensure(job)
 

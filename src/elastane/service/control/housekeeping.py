@@ -35,13 +35,13 @@ class Housekeeping:
         except ElastaneError as error:  # a full disk, say: what is stored is still good
             log.warning("the copy of the store could not be made: %s", error)
         with self._store.transaction() as t:
-            t.prune(_KEEP_EVENTS, _KEEP_DECISIONS)
+            t.log.prune(_KEEP_EVENTS, _KEEP_DECISIONS)
 
     def _close_expired(self, now_s: float) -> None:
         """What has expired is closed for good, so that no clock that is set back opens it again."""
         if 0.0 <= now_s - self._closed_s < _CLOSE_EVERY_S:
             return
         self._closed_s = now_s
-        if self._store.expired_tokens(now_s):
+        if self._store.accounts.expired_tokens(now_s):
             with self._store.transaction() as t:
-                t.close_expired_tokens(now_s)
+                t.accounts.close_expired_tokens(now_s)

@@ -162,7 +162,7 @@ class ReportIngest:
                 for job in jobs:
                     training, profile = job.learned.training_json(), job.learned.profile_json()
                     job.row = replace(job.row, training=training, profile=profile)
-                    t.save_training(job.row)
+                    t.jobs.save_training(job.row)
         except SERVICE_WIDE:
             raise
         except Exception as error:

@@ -113,7 +113,7 @@ class Intake:
         return True
 
     def _add(self, t: Transaction, job: NewJob) -> JobRow:
-        row = t.add_job(
+        row = t.jobs.add_job(
             name=job.spec.name,
             owner=job.owner,
             tenant=job.spec.tenant,
@@ -126,5 +126,5 @@ class Intake:
             key=job.key,
         )
         self._plane.ledger.record(t, row, State.SUBMITTED, Event.ADMIT, "")
-        t.add_audit(job.owner, ACTION, row.id, "ok")
+        t.accounts.add_audit(job.owner, ACTION, row.id, "ok")
         return row

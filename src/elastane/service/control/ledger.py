@@ -84,7 +84,7 @@ class Ledger:
             training=job.learned.training_json(),
             profile=job.learned.profile_json(),
         )
-        t.save_job(row)
+        t.jobs.save_job(row)
         for event, words in outcome.steps:
             self.record(t, row, before, event, words)
             before = EDGES[before].get(event, before)
@@ -111,7 +111,7 @@ class Ledger:
         """A step of a job's life, for the event log."""
         after = EDGES[before].get(event, before)
         body = {"from": before.value, "to": after.value, "cause": event.name.lower(), "detail": words}
-        t.append_event("state", row.id, {**body, "attempt": row.attempt, "workers": places_of(row.grant)})
+        t.log.append_event("state", row.id, {**body, "attempt": row.attempt, "workers": places_of(row.grant)})
 
 
 def _gpus(row: JobRow) -> float:

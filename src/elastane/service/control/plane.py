@@ -193,7 +193,7 @@ class ControlPlane:
         """Store what jobs run on, so that a simulation can repeat them."""
         asked, cluster = self.settings, self.cluster
         layout = Layout(cluster.known(), cluster.machines(), asked.interval_s, asked.min_run_s)
-        t.set_setting("layout", layout.to_json())
+        t.settings.put("layout", layout.to_json())
 
     async def close(self, *, leave_running: bool) -> str:
         """Stop deciding; jobs go on, or are saved and end.  Returns what became of them, in words."""
@@ -321,7 +321,7 @@ class ControlPlane:
 
 def _stored_policy(store: Store, setting: str) -> tuple[Policy | None, str]:
     """The policy that was chosen while the system ran, if it still exists; else why not."""
-    written = store.setting(setting)
+    written = store.settings.get(setting)
     try:
         return (make_policy(written) if written else None), ""
     except ElastaneError as error:

@@ -31,7 +31,7 @@ class PoolScaler:
     ) -> None:
         self._ledger, self._engine, self._cluster = ledger, engine, cluster
         self._wakeup, self._unplaced, self._clock = wakeup, unplaced, clock
-        kept: Mapping[str, Mapping[str, object]] = ledger.store.setting(_SETTING) or {}
+        kept: Mapping[str, Mapping[str, object]] = ledger.store.settings.get(_SETTING) or {}
         self._bounds = {name: decoded(Bounds, each) for name, each in kept.items()}
         self._wanted: dict[str, int] = {}
         self._idle_since_s: dict[str, float] = {}
@@ -47,7 +47,7 @@ class PoolScaler:
     def keep_bounds(self, t: Transaction, name: str, bounds: Bounds) -> Callable[[], None]:
         """Store other bounds of a pool; what is returned makes them hold, once they are stored."""
         changed = {**self._bounds, name: bounds}
-        t.set_setting(_SETTING, {name: encoded(each) for name, each in changed.items()})
+        t.settings.put(_SETTING, {name: encoded(each) for name, each in changed.items()})
 
         def hold() -> None:
             self._bounds = changed
@@ -68,7 +68,7 @@ class PoolScaler:
             with self._ledger.store.transaction() as t:
                 for name, size in changed.items():
                     before = self.wanted(name, pools[name])
-                    t.append_event("pool", None, {"pool": name, "wanted": size.count, "before": before})
+                    t.log.append_event("pool", None, {"pool": name, "wanted": size.count, "before": before})
         for name, size in found.items():
             self._bring_about(name, size, pools[name])
         retiring = frozenset().union(*(size.retiring for size in found.values()))

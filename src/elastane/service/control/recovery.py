@@ -29,7 +29,7 @@ class Recovery:
 
     def take_up_jobs(self) -> None:
         """Hold all jobs again that have not ended."""
-        rows = self._ledger.store.active()
+        rows = self._ledger.store.jobs.active()
         self._suspects.keep_only({row.id for row in rows})
         for row in rows:
             self._take_up(row)

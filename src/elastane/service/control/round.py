@@ -72,7 +72,7 @@ class DecisionRound:
         self._runner, self._applier, self._driver, self._containment = runner, applier, driver, containment
         self._policy, self._shadow = policy, shadow
         self._unplaced: frozenset[str] = frozenset()
-        self._rounds = Rounds(remembered(ledger.store.setting("memory"), policy))
+        self._rounds = Rounds(remembered(ledger.store.settings.get("memory"), policy))
 
     @property
     def policy(self) -> Policy:
@@ -118,7 +118,7 @@ class DecisionRound:
             memory=memory,
             seed=self._settings.seed,
             decisions=self._rounds.count,
-            finished_service_gpu_s=self._ledger.store.finished_service(),
+            finished_service_gpu_s=self._ledger.store.jobs.finished_service(),
             min_run_s=self._settings.min_run_s,
         )
 
@@ -136,7 +136,7 @@ class DecisionRound:
             return self._seen_now(policy, memory, trigger, patient)
 
     def _seen_now(self, policy: Policy, memory: object, trigger: str, patient: frozenset[str]) -> Seen:
-        quotas = {quota.tenant: quota for quota in self._ledger.store.quotas()}
+        quotas = {quota.tenant: quota for quota in self._ledger.store.accounts.quotas()}
         situation, jobs = self.situation(memory, trigger), self._ledger.live.values()
         return build_view(
             situation, quotas, jobs, policy, patient, self._cluster.leaving(), self._cluster.silent()
@@ -192,7 +192,7 @@ class DecisionRound:
         with self._ledger.changing() as t:
             changed = self._applier.apply(t, answer, seen.withheld)
             if remembers:
-                t.set_setting("memory", kept)
+                t.settings.put("memory", kept)
             if changed:
                 _record(t, self._policy.label(), answer, changed)
         self._ledger.drop_ended()
@@ -201,7 +201,7 @@ class DecisionRound:
 def _record(t: Transaction, label: str, answer: Decision, changed: list[str]) -> None:
     """So that it can be made again (``elastane replay``)."""
     view = view_to_json(answer.view)
-    number = t.add_decision(policy=label, view=view, plan=decision_to_json(answer), took_ms=answer.took_ms)
+    number = t.log.add_decision(policy=label, view=view, plan=decision_to_json(answer), took_ms=answer.took_ms)
     body = {
         "number": number,
         "trigger": answer.view.trigger,
@@ -209,7 +209,7 @@ def _record(t: Transaction, label: str, answer: Decision, changed: list[str]) ->
         "grants": {job: places_of(grant) for job, grant in answer.grants.items()},
         "changed": changed,
     }
-    t.append_event("decision", None, {**body, "took_ms": round(answer.took_ms, 3)})
+    t.log.append_event("decision", None, {**body, "took_ms": round(answer.took_ms, 3)})
 
 
 def remembered(kept: Mapping[str, object] | None, policy: Policy) -> object:

@@ -27,7 +27,7 @@ class SeenNodes:
     """All nodes that were seen and are not forgotten."""
 
     def __init__(self, store: Store) -> None:
-        kept: Mapping[str, Mapping[str, Any]] = store.setting(_SETTING) or {}
+        kept: Mapping[str, Mapping[str, Any]] = store.settings.get(_SETTING) or {}
         self._seen = {
             name: Seen(decoded(Node, each["node"]), str(each["incarnation"]), each["gone_s"])
             for name, each in kept.items()
@@ -82,7 +82,7 @@ class SeenNodes:
 
 def keep(t: Transaction, found: Mapping[str, Seen]) -> None:
     """Write down what is to be remembered of nodes."""
-    t.set_setting(
+    t.settings.put(
         _SETTING,
         {
             name: {"node": encoded(seen.node), "incarnation": seen.incarnation, "gone_s": seen.gone_s}

@@ -1,4 +1,4 @@
-"""The event log keeps what happened and what was decided, in order, and a few settings that outlive a restart."""
+"""The event log keeps what happened and what was decided, in order."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert as insert_or
 
 from elastane.service.messages import EventRecord
 from elastane.service.protocol import NotFound
 from elastane.service.store.database import Database
 from elastane.service.store.prepared import Found, Prepared
 from elastane.service.store.rows import Decision, id_of, number_of
-from elastane.service.store.tables import decisions, events, settings
+from elastane.service.store.tables import decisions, events
 
 _AFTER = sa.select(events).where(events.c.seq > sa.bindparam("after")).order_by(events.c.seq)
 _EVENTS = Prepared(_AFTER.limit(sa.bindparam("most")))
@@ -28,7 +27,6 @@ _DECISIONS = Prepared(
     .order_by(decisions.c.seq)
     .limit(sa.bindparam("most"))
 )
-_SETTING = Prepared(sa.select(settings.c.value).where(settings.c.key == sa.bindparam("wanted")))
 _name = sa.column("name", sa.Text)
 _LAST = Prepared(
     # Not the newest row: after pruning there may be none, and readers must not start again at 0.
@@ -36,12 +34,10 @@ _LAST = Prepared(
     .select_from(sa.table("sqlite_sequence"))
     .where(_name == sa.bindparam("table"))
 )
-_SET = insert_or(settings)
-_SET = _SET.on_conflict_do_update(index_elements=["key"], set_={"value": _SET.excluded.value})
 
 
 class LogReads:
-    """Queries on events, decisions and settings."""
+    """Queries on events and decisions."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -68,14 +64,9 @@ class LogReads:
         """The newest decision; 0 before the first."""
         return _last(self._db, decisions)
 
-    def setting(self, key: str) -> Any:
-        """The setting stored under this key, or None."""
-        found = self._db.first(_SETTING, {"wanted": key})
-        return None if found is None else found["value"]
-
 
 class LogWrites(LogReads):
-    """Writes events, decisions and settings, within a transaction."""
+    """Writes events and decisions, within a transaction."""
 
     def append_event(self, kind: str, job: str | None = None, body: Mapping[str, Any] | None = None) -> int:
         """Append an event; returns its number in the log."""
@@ -104,10 +95,6 @@ class LogWrites(LogReads):
             "plan": _packed(plan),
         }
         return int(self._db.write(_ADD_DECISION, {**values, "seq": None}).lastrowid or 0)
-
-    def set_setting(self, key: str, value: Any) -> None:
-        """Store a setting, a JSON value, under its key."""
-        self._db.write(_SET, {"key": key, "value": value})
 
     def prune(self, keep_events: int, keep_decisions: int, at_most: int = 5000) -> int:
         """Delete all but the latest entries; at most ``at_most`` of each kind per call, so that no call takes long."""

@@ -58,7 +58,7 @@ _CHANGE_TRAINING = Prepared(
 
 
 class JobReads:
-    """Queries on jobs and decisions."""
+    """Queries on jobs and request keys."""
 
     def __init__(self, database: Database) -> None:
         self._db = database

@@ -1,8 +1,9 @@
 """The persistent state of the control plane: one SQLite file, one writer.
 
-Reads are methods of ``Store``.  Writes are methods of the ``Transaction`` that ``with store.transaction()`` gives; it
-happens wholly or not at all, and sees its own changes.  Who writes has to ``claim`` the store first, which ends the
-right of whoever had it before.
+``Store`` has one part for each kind of thing it keeps: ``jobs``, ``log``, ``settings``, ``accounts`` and ``past``,
+which answer queries.  The ``Transaction`` that ``with store.transaction()`` gives has parts of the same names, which
+write as well; it happens wholly or not at all, and sees its own changes.  Who writes has to ``claim`` the store first,
+which ends the right of whoever had it before.
 """
 
 from __future__ import annotations
@@ -27,17 +28,30 @@ from elastane.service.store.history import PastReads, PastWrites
 from elastane.service.store.integrity import examine, in_plain_words
 from elastane.service.store.jobs import JobReads, JobWrites
 from elastane.service.store.migrations import NEWEST, migrate
+from elastane.service.store.settings import SettingReads, SettingWrites
 
 
-class Transaction(JobWrites, LogWrites, AccountWrites, PastWrites):
-    """All writes of a store, which happen together or not at all."""
+class Transaction:
+    """Writes to all parts of a store, which happen together or not at all."""
+
+    def __init__(self, database: Database) -> None:
+        self.jobs = JobWrites(database)
+        self.log = LogWrites(database)
+        self.settings = SettingWrites(database)
+        self.accounts = AccountWrites(database)
+        self.past = PastWrites(database)
 
 
-class Store(JobReads, LogReads, AccountReads, PastReads):
-    """All queries of a store; ``open`` makes one."""
+class Store:
+    """Queries on all parts of a store; ``open`` makes one."""
 
     def __init__(self, database: Database, warnings: tuple[str, ...]) -> None:
-        super().__init__(database)
+        self.jobs = JobReads(database)
+        self.log = LogReads(database)
+        self.settings = SettingReads(database)
+        self.accounts = AccountReads(database)
+        self.past = PastReads(database)
+        self._db = database
         self.path = database.files.path
         self.warnings = warnings
         """What people should know, though it works."""

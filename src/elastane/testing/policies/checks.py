@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 
@@ -10,6 +11,7 @@ from elastane.policies.contract import Policy
 from elastane.policies.lowering import Lowered, lower
 from elastane.policies.lowering.lower import UNEXPLAINED
 from elastane.policies.plan import Plan
+from elastane.policies.reasons import Reason
 from elastane.policies.view import Ability, JobView, View, has
 from elastane.testing.policies.variants import applied, through_json
 
@@ -25,6 +27,7 @@ def check_decision(plan: Plan, lowered: Lowered, view: View) -> None:
     check_limits(lowered.grants, view)
     check_nothing_refused(lowered)
     check_explained(lowered, view)
+    check_mentions(plan, lowered, view)
     check_serialisable(plan)
 
 
@@ -71,6 +74,16 @@ def check_explained(lowered: Lowered, view: View) -> None:
     for job_id, reason in lowered.waiting.items():
         assert reason.strip(), f"{job_id} waits for an empty reason"
         assert reason != UNEXPLAINED, f"{job_id} is not in the plan; say why in Plan.explain"
+
+
+def check_mentions(plan: Plan, lowered: Lowered, view: View) -> None:
+    """Jobs that a reason mentions are marked (``elastane.policies.reasons``): not everybody may be told their names."""
+    verdicts = [admission.reason for admission in plan.admissions.values()]
+    for reason in (*lowered.waiting.values(), *verdicts):
+        plain = reason.parts if isinstance(reason, Reason) else (reason,)
+        words = {word for part in plain if isinstance(part, str) for word in re.findall(r"[\w-]+", part)}
+        unmarked = sorted(words & view.jobs.keys())
+        assert not unmarked, f"{reason!r} mentions {', '.join(unmarked)}; use said(..., Job(id), ...)"
 
 
 def check_serialisable(plan: Plan) -> None:

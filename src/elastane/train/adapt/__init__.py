@@ -1,1 +1,1 @@
-"""What a running job decides for itself: its batch and its learning-rate factor, from measurements."""
+"""A running job decides its batch and its learning-rate factor itself, from measurements."""

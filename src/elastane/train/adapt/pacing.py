@@ -1,4 +1,4 @@
-"""How often to measure so that measuring stays cheap: every k-th step, k from what it was seen to cost.
+"""Pacing keeps measuring cheap: every k-th step is measured, with k from what it was seen to cost.
 
 Each worker has its own wish; all must measure the same steps, so the leader's wish is sent to everyone.
 """

@@ -1,4 +1,4 @@
-"""How an optimizer stretches a gradient before it steps, as a diagonal, and norms of stretched gradients.
+"""A preconditioner is how an optimizer stretches a gradient before it steps, as a diagonal; norms of such gradients.
 
 The noise scale must be measured in the metric in which the optimizer moves.  SGD and its kin move along the
 gradient itself: P = 1.  Adam and its kin divide by a second moment:

@@ -1,4 +1,4 @@
-"""Who decides the batch: an object with one method that a user can replace.
+"""A batch rule decides the batch: an object with one method that a user can replace.
 
 ========  =====================================================================================
 name      rule

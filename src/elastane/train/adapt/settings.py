@@ -1,4 +1,4 @@
-"""How a job may adapt, as its owner says it."""
+"""Settings say how a job may adapt, in the words of its owner."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Who takes part in a job: plans, generations, leases, processes. No tensors here."""
+"""The coordinator decides who takes part in a job: plans, generations, leases, processes. No tensors here."""

@@ -1,4 +1,4 @@
-"""What the server and the supervisor need of whoever decides over a job's workers.
+"""The contract says what server and supervisor need of whoever decides over a job's workers.
 
 ``Coordinator`` decides over workers that talk to it, ``PlainCoordinator`` over processes that know nothing of
 us.  What only talking workers need (ready, built, entered ...) is between them, the server and ``Coordinator``.

@@ -1,4 +1,4 @@
-"""Which accelerators a worker may use: it takes free ones of its node, and has them as long as it lives.
+"""Device locks give a worker free accelerators of its node, which it has as long as it lives.
 
 A device is taken by locking a file; the system lets go of the lock when the process (and whatever it became or
 started) has ended, however it ended, so nobody has to keep count.

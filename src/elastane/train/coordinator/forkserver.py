@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
 import select
 import signal
@@ -23,7 +22,7 @@ from typing import Any
 
 from elastane.train.coordinator import exit_note, script_runner
 from elastane.train.coordinator.fork_safety import what_forbids_forking
-from elastane.train.coordinator.job_user import become_told
+from elastane.train.coordinator.job_user import TO_SPARE, become_told
 from elastane.train.coordinator.kernel_kills import KernelKills
 from elastane.train.coordinator.leases import BEAT_S
 from elastane.train.coordinator.login import connect
@@ -50,7 +49,7 @@ PRELOAD = "ELASTANE_PRELOAD"
 LEASHED = "ELASTANE_LEASHED"
 """Set, to the process id of its parent, for a nursery that must not outlive it.  Workers never outlive theirs."""
 WAITING = "ELASTANE_WAITING"
-"""Set for a nursery that learns whom to serve only once it is warm: by a line of JSON on its standard input."""
+"""Set for a nursery that learns whom to serve only once it is warm: by a line (``Become``) on its standard input."""
 _ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """Has ``torch.cuda.is_available()`` ask the management library, which initialises nothing."""
 ORPHAN_PATIENCE_S = 60.0
@@ -289,11 +288,10 @@ def main() -> None:
     if cold:
         print(f"elastane: warning: {cold}", file=sys.stderr)  # noqa: T201
     if os.environ.pop(WAITING, ""):
-        line = sys.stdin.readline()
+        line = sys.stdin.buffer.readline()
         if not line:
             return
-        os.environ.update(json.loads(line))
-        if become_told(os.environ) and LEASHED in os.environ:
+        if become_told(TO_SPARE.decode(line), os.environ) and LEASHED in os.environ:
             script_runner.die_with(int(os.environ[LEASHED]))  # a new user is on nobody's leash
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     if problem:

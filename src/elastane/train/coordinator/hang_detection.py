@@ -1,4 +1,4 @@
-"""Which member, if any, hangs: it computes and computes while others have long been waiting for it."""
+"""Hang detection names the member that computes and computes while others have long been waiting for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordination server needs of whoever owns it: orders for new workers, their nodes, and an ear."""
+"""A host owns a coordination server and gives it what it needs: orders for new workers, their nodes, and an ear."""
 
 from __future__ import annotations
 

@@ -7,17 +7,14 @@ before it serves anybody (``become_told``); up to then it has run nothing but ou
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import tempfile
 from collections.abc import Mapping, MutableMapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-IDENTITY = "ELASTANE_IDENTITY"
-"""Told to a nursery that was warmed in advance: whom to become, as JSON."""
-OUTPUT = "ELASTANE_NURSERY_LOG"
-"""Told with it: where what it prints goes from now on."""
+from elastane.train.coordinator.wire import Line, Message
+
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
 _UMASK = 0o077
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -70,15 +67,27 @@ class Identity:
         )
 
 
-def become_told(environment: MutableMapping[str, str]) -> bool:
-    """Become whom the environment names, and print where it says; whether it named anybody."""
-    log, told = environment.pop(OUTPUT, ""), environment.pop(IDENTITY, "")
-    identity = Identity.from_json(json.loads(told)) if told else None
-    if log:
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        os.close(output)
+class Become(Message, frozen=True, tag="become"):
+    """The one line that a nursery hears which was warmed in advance: for whom it works from now on."""
+
+    environment: dict[str, str]
+    log: str
+    """Where what it prints goes."""
+    identity: Identity | None = None
+    """The user to become, if not to stay the agent's own."""
+
+
+TO_SPARE = Line("the agent", Become)
+
+
+def become_told(told: Become, environment: MutableMapping[str, str]) -> bool:
+    """Take over environment and output, and become the user if one is named; whether one is."""
+    environment.update(told.environment)
+    output = os.open(told.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    identity = told.identity
     if identity is None:
         return False
     environment.update(identity.environment())

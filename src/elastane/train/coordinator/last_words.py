@@ -1,4 +1,4 @@
-"""What a worker's log says about its end, in one line, for workers that cannot tell us themselves."""
+"""Last words are read from a worker's log: its end in one line, for workers that cannot tell us themselves."""
 
 from __future__ import annotations
 

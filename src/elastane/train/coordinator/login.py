@@ -26,13 +26,48 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from elastane.train.coordinator.wire import Connection, decode, encode
+from elastane.train.coordinator.wire import Connection, Line, Message, encode_message
 
 LOGIN_BYTES = 4096
 """Longest line of either side before both are known."""
 LOGIN_S = 5.0
 """How long either side may take for its lines."""
 _NONCE_LETTERS = 32
+
+
+class Login(Message, frozen=True, tag="login"):
+    """The first line of whoever connects."""
+
+    role: str
+    nonce: str
+
+
+class Challenge(Message, frozen=True, tag="challenge"):
+    """The answer of whoever was called, with its proof."""
+
+    nonce: str
+    proof: str
+
+
+class Proof(Message, frozen=True, tag="proof"):
+    """The second line of whoever connected."""
+
+    proof: str
+
+
+class _Proven(Message, frozen=True, tag="elastane login"):
+    """The words that a proof is the HMAC of; they are never sent."""
+
+    side: str
+    role: str
+    port: int
+    client: str
+    server: str
+
+
+LOGIN = Line("whoever connects", Login)
+_CHALLENGE = Line("whoever listens there", Challenge)
+_PROOF = Line("whoever connects", Proof)
 
 
 class ImpostorError(ConnectionError):
@@ -56,11 +91,8 @@ class Proofs:
 
     def of(self, side: str) -> str:
         """The proof that ``side`` (``client`` or ``server``) knows the token."""
-        told = encode({"type": "elastane login", "side": side, **self._line()})
+        told = encode_message(_Proven(side, self.role, self.port, self.client, self.server))
         return hmac.new(self.token.encode(), told, hashlib.sha256).hexdigest()
-
-    def _line(self) -> Mapping[str, Any]:
-        return {"role": self.role, "port": self.port, "client": self.client, "server": self.server}
 
     def accept(self, side: str, given: object) -> bool:
         """Whether a proof of the other side is right."""
@@ -77,7 +109,7 @@ class ClientLogin:
 
     def first(self) -> bytes:
         """The line to begin with."""
-        return encode({"type": "login", "role": self._role, "nonce": self._nonce})
+        return encode_message(Login(self._role, self._nonce))
 
     def answer(self, line: bytes) -> bytes:
         """The line with which to answer the server's.
@@ -85,31 +117,34 @@ class ClientLogin:
         Raises:
             ImpostorError: it has no challenge, or a wrong proof.
         """
-        challenge = decode(line)
-        if challenge is None or challenge["type"] != "challenge":
-            raise ImpostorError("whoever listens there does not log in")
-        proofs = Proofs(self._token, self._role, self._port, self._nonce, str(challenge.get("nonce")))
-        if not proofs.accept("server", challenge.get("proof")):
+        try:
+            challenge = _CHALLENGE.decode(line)
+        except ValueError as error:
+            raise ImpostorError("whoever listens there does not log in") from error
+        proofs = Proofs(self._token, self._role, self._port, self._nonce, challenge.nonce)
+        if not proofs.accept("server", challenge.proof):
             raise ImpostorError("whoever listens there does not know our token")
-        return encode({"type": "proof", "proof": proofs.of("client")})
+        return encode_message(Proof(proofs.of("client")))
 
 
 class ServerLogin:
     """The lines of the side that was called at ``port``, once it knows the token of the client's role."""
 
-    def __init__(self, login: Mapping[str, Any], token: str, port: int) -> None:
-        self._proofs = Proofs(token, str(login["role"]), port, str(login.get("nonce")), new_nonce())
+    def __init__(self, login: Login | Mapping[str, Any], token: str, port: int) -> None:
+        """``login`` may be a JSON object that was not read yet; ``ValueError`` if it is no login."""
+        first = login if isinstance(login, Login) else LOGIN.read(login)
+        self._proofs = Proofs(token, first.role, port, first.nonce, new_nonce())
 
     def challenge(self) -> bytes:
         """The line that answers the client's first."""
-        return encode({"type": "challenge", "nonce": self._proofs.server, "proof": self._proofs.of("server")})
+        return encode_message(Challenge(self._proofs.server, self._proofs.of("server")))
 
     def accepts(self, line: bytes) -> bool:
         """Whether the client's second line proves that it knows the token."""
-        proof = decode(line)
-        return (
-            proof is not None and proof["type"] == "proof" and self._proofs.accept("client", proof.get("proof"))
-        )
+        try:
+            return self._proofs.accept("client", _PROOF.decode(line).proof)
+        except ValueError:
+            return False
 
 
 def short_line(line: socket.socket, timeout_s: float) -> bytes:

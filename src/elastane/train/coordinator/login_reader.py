@@ -14,8 +14,8 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from elastane.train.coordinator.login import LOGIN_BYTES, LOGIN_S, ClientLogin, ServerLogin
-from elastane.train.coordinator.wire import MAX_LINE, decode
+from elastane.train.coordinator.login import LOGIN, LOGIN_BYTES, LOGIN_S, ClientLogin, ServerLogin
+from elastane.train.coordinator.wire import MAX_LINE
 
 STRANGER_BYTES = LOGIN_BYTES
 """Longest line of a peer that has not logged in."""
@@ -106,13 +106,13 @@ async def admit(
     """
     try:
         async with asyncio.timeout(STRANGER_S):
-            login = decode(await lines.short())
-            token = token_of(login.get("role")) if login is not None and login["type"] == "login" else None
-            if login is None or token is None:
+            login = LOGIN.decode(await lines.short())
+            token = token_of(login.role)
+            if token is None:
                 return None
             side = ServerLogin(login, token, int(writer.get_extra_info("sockname")[1]))
             writer.write(side.challenge())
-            return str(login["role"]) if side.accepts(await lines.short()) else None
+            return login.role if side.accepts(await lines.short()) else None
     except (TimeoutError, ValueError):
         return None
 

@@ -1,4 +1,4 @@
-"""What kind of job a script is: how much it can take part in changes of its workers.
+"""The kind of a script is found in its text: how much it can take part in changes of its workers.
 
 The source is read, never run.  Only what the script itself imports or calls counts, not comments or strings,
 and not what the modules do that it imports; the owner may say otherwise.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import json
 import os
 import resource
 import runpy
@@ -21,17 +20,18 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from elastane.errors import ElastaneError
 from elastane.train.coordinator import device_locks, exit_note
 from elastane.train.coordinator.snapshot_memory import inherited
 from elastane.train.coordinator.torchrun_store import keep_store_at_home
+from elastane.train.coordinator.wire import Line, Message, encode_message
 from elastane.train.errors import Released
 from elastane.train.exit_cause import CANNOT_START
 
-ORDER, PARENT = "ELASTANE_ORDER", "ELASTANE_PARENT"
-"""Environment variables with the order of a worker that is started cold, and whom it must not outlive."""
+BEGIN = "ELASTANE_BEGIN"
+"""Environment variable with what a worker that is started cold has to know (``Begin``)."""
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -67,34 +67,15 @@ class Order:
     nice: int = 0
     program: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Encode the order as JSON values."""
-        return {
-            "worker": self.worker,
-            "script": self.script,
-            "arguments": list(self.arguments),
-            "environment": dict(self.environment),
-            "log": self.log,
-            "directory": self.directory,
-            "module": self.module,
-            "nice": self.nice,
-            "program": list(self.program),
-        }
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Order:
-        """The inverse of ``to_json``."""
-        return cls(
-            worker=values["worker"],
-            script=values["script"],
-            arguments=tuple(values["arguments"]),
-            environment=dict(values["environment"]),
-            log=values["log"],
-            directory=values["directory"],
-            module=bool(values.get("module", False)),
-            nice=int(values.get("nice", 0)),
-            program=tuple(values.get("program", ())),
-        )
+class Begin(Message, frozen=True, tag="begin"):
+    """What a fresh interpreter is to do, and the process that it must not outlive."""
+
+    order: Order
+    parent: int
+
+
+TO_COLD = Line("the nursery", Begin)
 
 
 def die_with(parent: int) -> None:
@@ -244,7 +225,8 @@ def start_cold(order: Order, note: int) -> int:
 
     ``note`` is the end of a pipe for its ``exit_note``.
     """
-    described = {ORDER: json.dumps(order.to_json()), PARENT: str(os.getpid()), exit_note.VARIABLE: str(note)}
+    told = encode_message(Begin(order, os.getpid())).decode()
+    described = {BEGIN: told, exit_note.VARIABLE: str(note)}
     # Not with -m: what scripts register with us must reach this very module, not a second one called __main__.
     code = "from elastane.train.coordinator.script_runner import begin_cold; begin_cold()"
     command = [sys.executable, "-c", code]
@@ -255,6 +237,7 @@ def start_cold(order: Order, note: int) -> int:
 
 def begin_cold() -> None:
     """What the fresh interpreter does; ends the process."""
-    die_with(int(os.environ.pop(PARENT)))
+    told = TO_COLD.decode(os.environ.pop(BEGIN).encode())
+    die_with(told.parent)
     exit_note.take_from(os.environ)
-    run(Order.from_json(json.loads(os.environ.pop(ORDER))))
+    run(told.order)

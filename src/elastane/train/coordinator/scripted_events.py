@@ -1,4 +1,4 @@
-"""What is to happen to a job on the way, as its owner wrote it: resizes, and faults made on purpose."""
+"""Scripted events happen to a job on the way, as its owner wrote them: resizes, and faults made on purpose."""
 
 from __future__ import annotations
 

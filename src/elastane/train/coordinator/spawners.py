@@ -1,4 +1,4 @@
-"""Where the parents of workers come from: a process of our own, or whoever runs the nodes."""
+"""A spawner provides the parents of workers: from a process of our own, or from whoever runs the nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to say that nothing can be seen yet because workers start, compile or warm up: after 10 s, 20 s, 40 s, …"""
+"""Startup notices say why nothing can be seen yet (workers start, compile or warm up): after 10 s, 20 s, 40 s, …"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker is doing, as it says itself with every beat."""
+"""An activity is what a worker is doing, as it says itself with every beat."""
 
 from __future__ import annotations
 

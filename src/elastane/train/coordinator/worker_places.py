@@ -1,4 +1,4 @@
-"""Which node each worker runs on, and which workers have to go when the places change.
+"""Worker places map each worker to its node, and name the workers that have to go when the places change.
 
 A job is told how many workers it may have on each node; who comes and goes to make it so is decided here.
 """

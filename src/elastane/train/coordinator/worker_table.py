@@ -1,4 +1,4 @@
-"""What the coordinator knows of each worker."""
+"""The worker table holds what the coordinator knows of each worker."""
 
 from __future__ import annotations
 

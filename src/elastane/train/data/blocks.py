@@ -1,4 +1,4 @@
-"""How a block of consecutive positions is cut into units: pure arithmetic, no padding, nothing lost."""
+"""Blocks of consecutive positions are cut into units: pure arithmetic, no padding, nothing lost."""
 
 from __future__ import annotations
 

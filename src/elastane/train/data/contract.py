@@ -1,4 +1,4 @@
-"""What the loader needs of data: samples by position in a pass, whoever asks and however often.
+"""A sample source gives the loader samples by position in a pass, whoever asks and however often.
 
 A *pass* goes over the data once; its order depends on the seed and the number of the pass alone.  Positions
 count samples, not batches, so nothing depends on how many workers there are or how large a batch is.

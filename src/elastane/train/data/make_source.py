@@ -1,4 +1,4 @@
-"""Which source a data set makes, and what is wrong with one that makes none."""
+"""A source is made of a data set, or an error that says what is wrong with a data set that makes none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sample stands at which position of a pass: a function of the seed and the number of the pass.
+"""The order puts a sample at each position of a pass: a function of the seed and the number of the pass.
 
 Nothing here depends on workers, batches or history, so any worker may ask for any part at any time.
 """

@@ -1,4 +1,4 @@
-"""What a script says to torch's ``DataLoader``, for the job's loader: kept, harmless here, or refused in a line."""
+"""Settings that a script gives torch's ``DataLoader`` are kept for the job's loader, harmless, or refused in a line."""
 
 from __future__ import annotations
 

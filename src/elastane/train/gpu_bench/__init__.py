@@ -1,1 +1,1 @@
-"""What ``elastane bench-gpu`` measures on a machine with GPUs, in twelve checks of a few seconds each."""
+"""The checks of ``elastane bench-gpu`` measure a machine with GPUs, in twelve checks of a few seconds each."""

@@ -1,1 +1,1 @@
-"""How gradients of many units become one mean gradient."""
+"""Reducers make one mean gradient of the gradients of many units."""

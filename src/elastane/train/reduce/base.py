@@ -1,4 +1,4 @@
-"""What every reducer does alike: begin a unit without gradients, and carry a tail."""
+"""The base of all reducers begins a unit without gradients, and carries a tail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reducer is: it takes in the gradients of this worker's units and leaves the mean of all units.
+"""A reducer takes in the gradients of this worker's units and leaves the mean of all units.
 
 A *unit* is a piece of the global batch with one forward and backward: a virtual rank in consistent mode, a
 worker's share (or one accumulation pass of it) otherwise.  A reducer never decides who owns which unit.

@@ -1,4 +1,4 @@
-"""How workers complete the tree together: slices of blocks to their owners, finished slices to everybody.
+"""Workers complete the reduction tree together: slices of blocks go to their owners, finished slices to everybody.
 
 The vector is cut into as many slices as there are members.  Every member sends slice r of each of its blocks
 to rank r, which sums them in the order of the tree; then the sums are gathered.  That moves as much as a ring

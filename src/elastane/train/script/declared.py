@@ -1,4 +1,4 @@
-"""What the owner declared in the job's spec, as the script's process reads it; the script's own values win.
+"""Declared values come from the job's spec, as the script's process reads it; the script's own values win.
 
 The variable is written by the service, but a job's environment is the job's: it is bounded and checked like any input.
 """

@@ -1,4 +1,4 @@
-"""Where a script finds itself (alone, under torchrun, under Elastane), and how its process is set up."""
+"""The environment tells a script where it is (alone, under torchrun, under Elastane) and how to set itself up."""
 
 from __future__ import annotations
 

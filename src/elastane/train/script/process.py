@@ -1,4 +1,4 @@
-"""How this process ends: signals ask training to stop, and without a supervisor the process notes the end itself."""
+"""The process ends in order: signals ask training to stop, and without a supervisor it notes the end itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the script's side knows of a run for its reports: the start, how much is done, the fields of a window."""
+"""Progress is what the script's side reports of a run: the start, how much is done, the fields of a window."""
 
 from __future__ import annotations
 

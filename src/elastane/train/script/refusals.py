@@ -1,4 +1,4 @@
-"""What cannot train elastically is refused here, in words that say what to write instead."""
+"""Refusals name what cannot train elastically, in words that say what to write instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an evaluation may return: numbers, text, lists and dicts, so that it can be sent and saved."""
+"""A result of an evaluation is made of numbers, text, lists and dicts, so that it can be sent and saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a script's objects (loaders, gated optimizers and schedulers) need of the job they belong to."""
+"""A script's objects (loaders, gated optimizers and schedulers) see their job through this interface."""
 
 from __future__ import annotations
 

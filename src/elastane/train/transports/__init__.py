@@ -1,4 +1,4 @@
-"""How gradients travel between the members of a generation: one contract, a class for each way."""
+"""Transports carry gradients between the members of a generation: one contract, a class for each way."""
 
 from elastane.train.transport_choice import Choice, MemberDevice, TransportKind, choose_transport
 from elastane.train.transports.contract import HostGroup, NoTransport, Pending, Transport

@@ -1,4 +1,4 @@
-"""When to save, and saving while the training goes on.
+"""Checkpoints are saved when they are due, while the training goes on.
 
 ``AsyncSaver`` copies the state and lets a thread write it; ``SaveInterval`` says how often that pays.  Neither knows
 what the state is, and neither decides at which step a state is fit to be saved.

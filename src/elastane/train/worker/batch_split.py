@@ -1,4 +1,4 @@
-"""How a step's samples are cut into units, and who computes which: pure arithmetic, the same everywhere."""
+"""The split cuts a step's samples into units and says who computes which: pure arithmetic, the same everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker tells of its device, and how it gets the communicator that a plan asks for."""
+"""A worker tells of its device, and gets the communicator that a plan asks for."""
 
 from __future__ import annotations
 

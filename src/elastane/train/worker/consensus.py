@@ -1,4 +1,4 @@
-"""What members have to agree on, said and read in passing: the rows of the table behind the gradients.
+"""Consensus is said and read in passing: rows of the table behind the gradients, by which members agree.
 
 Every member writes its row before a reduction and reads all rows after it.  Since all read the same table, all
 take the same decisions at the same step: when to change members, to stop, and what batch to use.

@@ -1,4 +1,4 @@
-"""Where a worker's events go: to the coordinator, or, alone, to a file and one line on the terminal."""
+"""The event sink takes a worker's events to the coordinator, or, alone, to a file and one line on the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the leader does between two steps: it saves checkpoints when they are due and reports windows of steps."""
+"""The leader alone saves checkpoints when they are due and reports windows of steps, between two steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which group this worker trains in now, and how it gets into the next one.
+"""Membership is the group that this worker trains in now, and its way into the next one.
 
 ``Membership`` is a worker alone.  ``StaticMembership`` is a fixed group started by torchrun.
 ``ElasticMembership`` (next door) follows a coordinator's plans.

@@ -1,4 +1,4 @@
-"""What the phases of one step leave for the report of the whole step, and a check of the gradients they are given."""
+"""The phases of one step leave figures for the report of the whole step; gradients they are given are checked."""
 
 from __future__ import annotations
 

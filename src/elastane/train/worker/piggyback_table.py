@@ -1,4 +1,4 @@
-"""What members tell each other in passing: a small table behind the gradients, one row per rank.
+"""Members tell each other in passing by a small table behind the gradients, with one row per rank.
 
 Each member fills in its own row, the others are zero, so the sum that reduces the gradients gathers the
 table, exactly.  Decisions read from it are the same everywhere, at the same step, without another message.

@@ -1,4 +1,4 @@
-"""How far a job is, and where this worker's script is: the part of the loop that exists before training begins.
+"""A position is how far a job and its script are: the part of the loop that exists before training begins.
 
 Both differ while a script runs again up to the step that its job has reached.  Others read the attributes; they
 change by the methods only.

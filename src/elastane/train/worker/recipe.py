@@ -1,4 +1,4 @@
-"""What the script declares about a step before it trains: optimizers, limits of gradients, losses, accumulation.
+"""A recipe is what the script declares about a step before it trains: optimizers, limits, losses, accumulation.
 
 The script's side writes it through the methods; the loop reads it.
 """

@@ -7,7 +7,6 @@ the script registers) is small, and can be sent by itself when the bulk has trav
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -16,13 +15,25 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from elastane.train.coordinator.wire import Line, Message, encode_message
 from elastane.train.errors import TrainError
 from elastane.train.worker.host_copies import on_host
 from elastane.train.worker.parameter_names import load_model_state, model_state, plain_name
 from elastane.train.worker.state_codec import Packed, pack, unpack
+from elastane.train.worker.tensor_list import Listed, listed
 
 _MERGED_BYTES = 1 << 16
 """Tensors up to this size travel together: a collective costs more than copying them."""
+
+
+class StateHeader(Message, frozen=True, tag="state"):
+    """What is said of a state before its tensors come."""
+
+    tree: Any
+    tensors: tuple[Listed, ...]
+
+
+STATE = Line("the root", StateHeader)
 
 
 class Stateful(Protocol):
@@ -212,22 +223,17 @@ def broadcast_packed(group: Channel, root: int, packed: Packed | None) -> Packed
     """Send (at the root) or receive packed state."""
     header = None
     if packed is not None:
-        listed = [
-            [name, str(t.dtype).removeprefix("torch."), list(t.shape)] for name, t in packed.tensors.items()
-        ]
-        header = json.dumps({"tree": packed.tree, "tensors": listed}).encode()
-    told = json.loads(group.broadcast_bytes(header, root))
+        header = encode_message(StateHeader(packed.tree, listed(packed.tensors)))
+    told = STATE.decode(group.broadcast_bytes(header, root))
     if packed is not None:
         tensors = dict(zip(packed.tensors, on_host(list(packed.tensors.values())), strict=True))
     else:
-        tensors = {
-            name: torch.empty(shape, dtype=getattr(torch, dtype)) for name, dtype, shape in told["tensors"]
-        }
+        tensors = {each.name: torch.empty(each.shape, dtype=each.torch_dtype) for each in told.tensors}
     _broadcast_small(group, root, [t for t in tensors.values() if 0 < t.nbytes <= _MERGED_BYTES])
     for tensor in tensors.values():
         if tensor.nbytes > _MERGED_BYTES:
             group.broadcast(_as_bytes(tensor), root)
-    return Packed(tensors, told["tree"])
+    return Packed(tensors, told.tree)
 
 
 def _as_bytes(tensor: Tensor) -> Tensor:

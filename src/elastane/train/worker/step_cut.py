@@ -1,4 +1,4 @@
-"""How many samples a step takes from a loader, and how they are cut into units for the workers of the moment."""
+"""The cut of a step is its number of samples from a loader, in units for the workers of the moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker tells about its training: windows of steps, changes, stragglers.  Only rank 0 speaks."""
+"""Telemetry tells of the training: windows of steps, changes, stragglers.  Only rank 0 speaks."""
 
 from __future__ import annotations
 

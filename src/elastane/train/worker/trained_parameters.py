@@ -1,4 +1,4 @@
-"""Which parameters an optimizer trains: its groups and their ``requires_grad`` flags, as a value that can travel.
+"""The trained parameters are an optimizer's groups and their ``requires_grad`` flags, as a value that can travel.
 
 A script may unfreeze layers, freeze them or add a parameter group while it trains.  A worker that joins later, or
 starts again from a checkpoint, never runs that line of the script, so the selection is part of the replicated

@@ -1,4 +1,4 @@
-"""What is made of a reduced gradient: statistics, clipping, the real optimizer step, and news for followers."""
+"""An update makes of a reduced gradient: statistics, clipping, the real optimizer step, and news for followers."""
 
 from __future__ import annotations
 

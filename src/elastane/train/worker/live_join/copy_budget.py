@@ -1,4 +1,4 @@
-"""How much state a donor's device copies at one boundary, so that copying stays a small part of each step.
+"""The budget limits how much state a donor's device copies at one boundary: a small part of each step.
 
 The link between device and host is shared with the loader and the gradients: bulk goes over it a little at a time.
 """

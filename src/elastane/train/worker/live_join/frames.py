@@ -17,21 +17,25 @@ end      the small rest of the state after step ``step``, and a fingerprint of s
 
 from __future__ import annotations
 
-import json
 import math
 import socket
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, get_args
 
 import torch
+from msgspec import Meta
+from msgspec.structs import replace
 from torch import Tensor
 
+from elastane.train.coordinator.wire import Line, Message, encode_message
 from elastane.train.device import Device
+from elastane.train.errors import MembershipChanged
 from elastane.train.worker.host_copies import HostCopies
 from elastane.train.worker.state_codec import Packed
+from elastane.train.worker.tensor_list import Listed, listed
 
 ROLE = "shadow"
 """As which a donor logs in; both sides have the token of workers."""
@@ -43,29 +47,60 @@ PIECE_BYTES = 1 << 20
 """Sent at once: the training never waits for more than this."""
 
 
+Step = Annotated[int, Meta(ge=-1, le=2**53)]
+_LARGEST_HEADER = 1 << 30
+
+
+class Header(Message, frozen=True, kw_only=True):
+    """What is said of every frame before its tensors come."""
+
+    step: Step
+    tree: Any = None
+    tensors: tuple[Listed, ...] = ()
+
+
+class PartHeader(Header, frozen=True, kw_only=True, tag="part"):
+    """One parameter follows, with its optimizer state."""
+
+    index: Annotated[int, Meta(ge=0)]
+    beside: tuple[str | int, ...]
+
+
+class GradientHeader(Header, frozen=True, kw_only=True, tag="gradient"):
+    """The gradient of a step follows."""
+
+    absent: tuple[int, ...] = ()
+    """Parameters that had none."""
+
+
+class EndHeader(Header, frozen=True, kw_only=True, tag="end"):
+    """The rest of the state follows, and nothing after it."""
+
+    digest: tuple[int, int]
+
+
+AnyHeader = PartHeader | GradientHeader | EndHeader
+FRAMES: Line[AnyHeader] = Line("the donor", *get_args(AnyHeader))
+
+
 class Frame:
     """A length-prefixed header and tensors' bytes on their way; ``lent`` while they are the training's own."""
 
     def __init__(
         self,
-        kind: str,
+        header: AnyHeader,
         packed: Packed,
         *,
         lent: Tensor | None = None,
         copies: HostCopies | None = None,
-        **facts: Any,
     ) -> None:
         tensors = [t.detach().contiguous() for t in packed.tensors.values()]
-        listed = [
-            [name, str(t.dtype).removeprefix("torch."), list(t.shape)]
-            for name, t in zip(packed.tensors, tensors, strict=True)
-        ]
-        header = json.dumps({"kind": kind, **facts, "tree": packed.tree, "tensors": listed}).encode()
+        text = encode_message(replace(header, tree=packed.tree, tensors=listed(packed.tensors)))
         bodies = [memoryview(_raw(t)) for t in tensors if t.nbytes]
-        self.kind = kind
-        self._left = deque([memoryview(struct.pack("<Q", len(header)) + header), *bodies])
+        self.header = header
+        self._left = deque([memoryview(struct.pack("<Q", len(text)) + text), *bodies])
         self._lent, self._version = lent, lent._version if lent is not None else 0
-        self._copied = kind == "end"
+        self._copied = isinstance(header, EndHeader)
         self._copies, self._lends = copies, copies is None
         self.size = sum(len(body) for body in bodies)
         """Bytes of its tensors, also when they have left."""
@@ -132,8 +167,7 @@ def _copied(view: memoryview) -> memoryview:
 class Incoming:
     """A frame as it was received."""
 
-    kind: str
-    header: dict[str, Any]
+    header: AnyHeader
     packed: Packed
 
 
@@ -141,32 +175,47 @@ def received(connection: socket.socket, gradients: Tensor, device: Device) -> It
     """The frames of a connection, until it ends; each gradient is read into ``gradients``, which saves new memory.
 
     Both are in the host's memory, from which ``device`` can copy.
+
+    Raises:
+        MembershipChanged: what arrives makes no sense.
     """
-    while (prefix := _exactly(connection, bytearray(8))) is not None:
-        text = _exactly(connection, bytearray(struct.unpack("<Q", prefix)[0]))
-        header = json.loads(text) if text is not None else None
-        into = gradients if header is not None and header["kind"] == "gradient" else None
-        tensors = _tensors(connection, header["tensors"], into, device) if header is not None else None
-        if header is None or tensors is None:
-            break
-        yield Incoming(header["kind"], header, Packed(tensors, header["tree"]))
+    try:
+        while (header := _header(connection)) is not None:
+            into = gradients if isinstance(header, GradientHeader) else None
+            tensors = _tensors(connection, header.tensors, into, device)
+            if tensors is None:
+                break
+            yield Incoming(header, Packed(tensors, header.tree))
+    except ValueError as error:
+        raise MembershipChanged(f"the donor sends no frames: {error}") from error
+
+
+def _header(connection: socket.socket) -> AnyHeader | None:
+    """The header of the next frame; None if the connection ends first."""
+    prefix = _exactly(connection, bytearray(8))
+    if prefix is None:
+        return None
+    (length,) = struct.unpack("<Q", prefix)
+    if length > _LARGEST_HEADER:
+        raise ValueError("its header is too long")
+    text = _exactly(connection, bytearray(length))
+    return FRAMES.decode(bytes(text)) if text is not None else None
 
 
 def _tensors(
-    connection: socket.socket, listed: list[Any], into: Tensor | None, device: Device
+    connection: socket.socket, listed: Iterable[Listed], into: Tensor | None, device: Device
 ) -> dict[str, Tensor] | None:
     """The tensors of a frame, the one named ``gradient`` as the beginning of ``into``."""
     tensors: dict[str, Tensor] = {}
-    for name, dtype, shape in listed:
-        kept = into is not None and name == "gradient"
-        tensor = (
-            into[: shape[0]]
-            if into is not None and kept
-            else device.pinned(math.prod(shape), getattr(torch, dtype)).view(shape)
-        )
+    for each in listed:
+        dtype = each.torch_dtype
+        if into is not None and each.name == "gradient":
+            tensor = into[: math.prod(each.shape)]
+        else:
+            tensor = device.pinned(math.prod(each.shape), dtype).view(each.shape)
         if tensor.nbytes and _exactly(connection, _raw(tensor)) is None:
             return None
-        tensors[name] = tensor
+        tensors[each.name] = tensor
     return tensors
 
 

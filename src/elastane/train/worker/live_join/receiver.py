@@ -12,16 +12,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elastane.train.coordinator.login import ServerLogin, short_line
-from elastane.train.coordinator.wire import address, decode, end_when_half_open
+from elastane.train.coordinator.login import LOGIN, ServerLogin, short_line
+from elastane.train.coordinator.wire import address, end_when_half_open
 from elastane.train.device import Device
 from elastane.train.device_checks import device_of
 from elastane.train.errors import MembershipChanged
 from elastane.train.reduce.gradients import GradientLayout
 from elastane.train.worker.digest import digest
-from elastane.train.worker.live_join.frames import LOGIN_S, ROLE, UNANSWERED_S, Incoming, received
+from elastane.train.worker.live_join.frames import (
+    LOGIN_S,
+    ROLE,
+    UNANSWERED_S,
+    EndHeader,
+    GradientHeader,
+    Incoming,
+    PartHeader,
+    received,
+)
 from elastane.train.worker.replica_state import TrainingState
-from elastane.train.worker.state_codec import unpack
+from elastane.train.worker.state_codec import Packed, unpack
 
 STRANGERS, STRANGER_S, DONOR_S = 20, 2.0, 20.0
 """How many may come before the donor, how long each may be silent, and how long after the first the donor may come."""
@@ -51,40 +60,40 @@ class _Replay:
         """Whether every parameter has been copied."""
         return len(self._since) == len(self._layout.places)
 
-    def take_part(self, frame: Incoming, step: int) -> None:
-        """Copy one parameter and its optimizer state, as of ``step``."""
-        values: Any = unpack(frame.packed)
-        index = frame.header["index"]
+    def take_part(self, part: PartHeader, packed: Packed) -> None:
+        """Copy one parameter and its optimizer state, as of its step."""
+        values: Any = unpack(packed)
+        index = part.index
         parameter = self._layout.places[index].parameter
         with torch.no_grad():
             parameter.copy_(values["values"])
         if values["state"]:
             self._optimizer.state[parameter] = {
-                key: _beside(value, parameter) if key in frame.header["beside"] else value
+                key: _beside(value, parameter) if key in part.beside else value
                 for key, value in values["state"].items()
             }
-        self._since[index] = step
+        self._since[index] = part.step
 
-    def repeat_step(self, frame: Incoming, step: int) -> None:
-        """Apply the gradient of ``step`` to the parameters that were copied before it."""
-        values: Any = unpack(frame.packed)
+    def repeat_step(self, sent: GradientHeader, packed: Packed) -> None:
+        """Apply the gradient of a step to the parameters that were copied before it."""
+        values: Any = unpack(packed)
         for group, saved in zip(self._optimizer.param_groups, values["groups"], strict=True):
             group.update({key: _beside(value, group.get(key)) for key, value in saved.items()})
         if not self.device.is_cpu:
             gradient = values["gradient"]
             # Waited for: the next gradient arrives in the same place.
             self._vector.gradients[: len(gradient)].copy_(gradient)
-        absent = set(frame.header.get("absent", ()))
+        absent = set(sent.absent)
         for index, (place, view) in enumerate(zip(self._layout.places, self._vector.views, strict=True)):
-            ready = self._since.get(index, step) < step and index not in absent
+            ready = self._since.get(index, sent.step) < sent.step and index not in absent
             place.parameter.grad = view.to(place.parameter.dtype) if ready else None
         self._apply()
 
-    def end(self, frame: Incoming, step: int) -> None:
+    def end(self, end: EndHeader, packed: Packed) -> None:
         """Compare fingerprints, and take over the small rest of the state."""
-        if list(digest(list(self._layout.parameters), step)) != frame.header["digest"]:
+        if digest(list(self._layout.parameters), end.step) != end.digest:
             raise MembershipChanged("the followed state differs from the donor's")
-        self._state.put_small(frame.packed)
+        self._state.put_small(packed)
 
 
 def _beside(value: Any, other: Any) -> Any:
@@ -129,14 +138,14 @@ class ShadowReceiver:
         replay = _Replay(state, layout, apply)
         told = False
         for frame in self._frames(replay.landing, replay.device):
-            step = int(frame.header["step"])
-            if frame.kind == "part":
-                replay.take_part(frame, step)
-            elif frame.kind == "gradient":
-                replay.repeat_step(frame, step)
-            else:
-                replay.end(frame, step)
-                return step
+            match frame.header:
+                case PartHeader():
+                    replay.take_part(frame.header, frame.packed)
+                case GradientHeader():
+                    replay.repeat_step(frame.header, frame.packed)
+                case EndHeader(step=step):
+                    replay.end(frame.header, frame.packed)
+                    return step
             if not told and replay.has_all and not self._more():
                 told = True
                 caught_up()
@@ -190,9 +199,9 @@ class ShadowReceiver:
 
     def _trusts(self, connection: socket.socket) -> bool:
         """Whether it is the donor: somebody who knows the token of this job's workers, as we do."""
-        with contextlib.suppress(OSError):
-            login = decode(short_line(connection, STRANGER_S))
-            if login is not None and login["type"] == "login" and login.get("role") == ROLE:
+        with contextlib.suppress(OSError, ValueError):
+            login = LOGIN.decode(short_line(connection, STRANGER_S))
+            if login.role == ROLE:
                 side = ServerLogin(login, self._token, self._listener.getsockname()[1])
                 connection.sendall(side.challenge())
                 return side.accepts(short_line(connection, LOGIN_S))

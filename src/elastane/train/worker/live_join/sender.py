@@ -23,7 +23,16 @@ from elastane.train.device_checks import device_of
 from elastane.train.reduce.gradients import GradientLayout
 from elastane.train.worker.digest import digest
 from elastane.train.worker.live_join.copy_budget import CopyBudget
-from elastane.train.worker.live_join.frames import LOGIN_S, ROLE, UNANSWERED_S, Frame
+from elastane.train.worker.live_join.frames import (
+    LOGIN_S,
+    ROLE,
+    UNANSWERED_S,
+    AnyHeader,
+    EndHeader,
+    Frame,
+    GradientHeader,
+    PartHeader,
+)
 from elastane.train.worker.replica_state import TrainingState
 from elastane.train.worker.state_codec import Packed, pack, start_clone
 from elastane.train.worker.value_marks import ValueMarks
@@ -85,28 +94,28 @@ class ShadowSender:
 
     def yield_gradients(self) -> None:
         """The reduced gradient of the last step is about to be overwritten."""
-        self._copy("gradient")
+        self._copy(GradientHeader)
 
     def yield_parameters(self) -> None:
         """The optimizer is about to make a step; ``applied`` follows."""
         self._look_for_changes()
-        self._copy("part", parameters=True)
+        self._copy(PartHeader, parameters=True)
 
     def applied(self, step: int, gradient: Tensor, groups: list[dict[str, Any]]) -> None:
         """The optimizer has made this step."""
         if self._next and not self.problem and not self._left_out():
             sent = gradient[: self._layout.places[self._next - 1].stop]
-            packed, absent = pack({"gradient": sent, "groups": groups}), sorted(self._layout.absent)
-            self._put(self._frame("gradient", packed, lent=gradient, step=step, absent=absent))
+            packed, absent = pack({"gradient": sent, "groups": groups}), tuple(sorted(self._layout.absent))
+            self._put(self._frame(GradientHeader(step=step, absent=absent), packed, lent=gradient))
         self._marks = ValueMarks(self._layout.parameters)
         self.boundary(step)
 
-    def _frame(self, kind: str, packed: Packed, lent: Tensor | None = None, **facts: Any) -> Frame:
+    def _frame(self, header: AnyHeader, packed: Packed, lent: Tensor | None = None) -> Frame:
         """A frame of the state as it is now; of a device's, a copy."""
         if self._device.is_cpu:
-            return Frame(kind, packed, lent=lent, **facts)
+            return Frame(header, packed, lent=lent)
         clone = start_clone(packed)
-        return Frame(kind, clone.packed, lent=lent, copies=clone.copies, **facts)
+        return Frame(header, clone.packed, lent=lent, copies=clone.copies)
 
     def _copy_parts(self, step: int, budget: int) -> None:
         """The next parameters, as many as fit into so many bytes; at least one."""
@@ -122,9 +131,9 @@ class ShadowSender:
         index, self._next = self._next, self._next + 1
         parameter = self._layout.places[index].parameter
         state = optimizer.state.get(parameter, {})
-        beside = [k for k, v in state.items() if isinstance(v, Tensor) and v.device == parameter.device]
+        beside = tuple(k for k, v in state.items() if isinstance(v, Tensor) and v.device == parameter.device)
         packed = pack({"values": parameter.detach(), "state": state})
-        return self._frame("part", packed, step=step, index=index, beside=beside)
+        return self._frame(PartHeader(step=step, index=index, beside=beside), packed)
 
     def _look_for_changes(self) -> None:
         """What the script does to parameters past the optimizer cannot be followed."""
@@ -140,7 +149,7 @@ class ShadowSender:
         small = self._state.take_small(self._layout.parameters)
         clone = start_clone(small)
         clone.copies.hold_back()
-        self._put(Frame("end", clone.packed, copies=clone.copies, step=step, digest=list(marks)))
+        self._put(Frame(EndHeader(step=step, digest=marks), clone.packed, copies=clone.copies))
         self._ended = True
         self._news.set()
 
@@ -172,12 +181,12 @@ class ShadowSender:
             self.problem = f"{waiting >> 20} MB wait to be sent"
         self._news.set()
 
-    def _copy(self, kind: str, *, parameters: bool = False) -> None:
+    def _copy(self, kind: type[AnyHeader], *, parameters: bool = False) -> None:
         with self._training():
             if parameters:
                 self._step = None
             for frame in self._frames:
-                if frame.kind == kind:
+                if isinstance(frame.header, kind):
                     frame.copy()
 
     @contextlib.contextmanager
