@@ -24,7 +24,8 @@ from elastane.engines.nodes.dialler import Dialler
 from elastane.engines.nodes.hub import own_versions
 from elastane.engines.nodes.joined_nodes import join_string
 from elastane.engines.nodes.joining import Join
-from elastane.engines.nodes.messages import PROTOCOL, NodeHello
+from elastane.engines.nodes.log_parts import LogOffsets
+from elastane.engines.nodes.messages import PROTOCOL, AttemptTold, NodeHello
 
 _CORES = 4
 _APART_S = 0.02
@@ -59,6 +60,15 @@ class Machine:
             case AskAgent():
                 return AgentStatus(dict.fromkeys(sorted(self._attempts), 1))
         return Ok()
+
+    def told(self, about: AttemptTold) -> None:
+        """Nothing: there is no package and no log here."""
+
+    async def resume_logs(self, known: LogOffsets) -> None:
+        """Nothing, likewise."""
+
+    def line_broke(self) -> None:
+        """Nothing, likewise."""
 
     async def end(self, attempt: str) -> None:
         """End an attempt."""
