@@ -114,7 +114,7 @@ class RemoteNode:
     # The node's side.
 
     def accept(self, hello: NodeHello, line: NodeLine, end: Iterable[str], unfit: str) -> None:
-        """It has come, or come back, with a new line; it counts once it has confirmed all ends."""
+        """It has come, or come back, with a new line; it counts once all ends are confirmed (and ``look_around``)."""
         if self.line is not None:
             self.line.abort()
             self._cut()
@@ -136,16 +136,16 @@ class RemoteNode:
         loop = asyncio.get_running_loop()
 
         def ask(file: Path) -> dict[str, str]:
-            asked = asyncio.run_coroutine_threadsafe(self.request(LookAt(str(file))), loop)
-            with contextlib.suppress(TimeoutError):
-                answer = asked.result(_PROBE_S)
-                return {self.name: answer.text if isinstance(answer, Seen) else ""}
-            asked.cancel()
-            return {self.name: ""}
+            asked = asyncio.wait_for(self.request(LookAt(str(file))), _PROBE_S)
+            answer = asyncio.run_coroutine_threadsafe(asked, loop).result(2 * _PROBE_S)
+            return {self.name: answer.text if isinstance(answer, Seen) else ""}
 
         try:
+            if not own.is_dir():
+                own.mkdir()
+                own.chmod(0o711)  # jobs of other users pass through
             sees = await asyncio.to_thread(shared_by_all, own, ask)
-        except OSError:  # nothing can be written here: what does it matter who would see it
+        except OSError:  # it does not answer in time, or nothing can be written here
             sees = False
         if self.line is line and self.file is not None:
             self._looking = False
