@@ -79,9 +79,9 @@ def short_cut(site: Site, job: str, host: Host, seen: Outcome) -> None:
 def long_cut(site: Site, job: str, host: Host, seen: Outcome, turn: int) -> None:
     """Pull the cable until everybody has given the host up, then put it back."""
     survivors = {name for name, node in site.members(job).items() if node != host.name}
-    stale = site.attempt_on(host, job)
+    stale = site.workers_on(host)
     if not stale:
-        raise Stuck(f"{host.name} has no processes of {job}")
+        raise Stuck(f"{host.name} has no workers")
     at_s = time.monotonic()
     host.cut()
     seen.lost_s.append(site.until(lambda: not site.stands(host), "lost") - at_s)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 from benchmarks.train.timeline import read_diaries
 
@@ -40,6 +42,15 @@ def again_s(steps: Iterable[Step], survivors: Collection[str], at_s: float) -> f
         if step.worker in survivors and step.end_s > at_s:
             ends.setdefault(step.number, step.end_s)
     return sorted(ends.values())[1] - at_s if len(ends) > 1 else None
+
+
+def excess_s(steps: Iterable[Step], first: Collection[str], then: Collection[str]) -> float:
+    """Returns the seconds without training when some workers took over from others: what is beyond a usual step."""
+    ends = {worker: [step.end_s for step in steps if step.worker == worker] for worker in (*first, *then)}
+    last_s = max(end_s for worker in first for end_s in ends[worker])
+    begun_s = min(end_s for worker in then for end_s in ends[worker])
+    usual = [b - a for worker in (*first, *then) for a, b in pairwise(ends[worker])]
+    return max(0.0, begun_s - last_s - median(usual))
 
 
 def trained_twice(steps: Iterable[Step]) -> int:
