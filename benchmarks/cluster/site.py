@@ -76,6 +76,10 @@ class Site:
         """Whether the control plane has this node and calls it up."""
         return any(node.id == host.name and node.state == "up" for node in self.client.nodes())
 
+    def is_lost(self, host: Host) -> bool:
+        """Whether the control plane has given this node up; one that is only suspect, it has not."""
+        return all(node.state == "lost" for node in self.client.nodes() if node.id == host.name)
+
     def until(self, condition: Callable[[], bool], what: str) -> float:
         """Wait for something to be so; returns when that was (monotonic)."""
 

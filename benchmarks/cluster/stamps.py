@@ -75,6 +75,9 @@ def out_of_order(names: Sequence[tuple[str, float]]) -> int:
     return late
 
 
-def checkpoints_in(folder: Path) -> list[tuple[str, float]]:
-    """Returns the checkpoints of all jobs below a folder: names and moments of writing."""
-    return [(path.name, path.stat().st_mtime) for path in folder.rglob("checkpoint-*.manifest")]
+def late_checkpoints(folder: Path) -> int:
+    """Counts them in every job's folder below this one."""
+    found: dict[Path, list[tuple[str, float]]] = defaultdict(list)
+    for path in folder.rglob("checkpoint-*.manifest"):
+        found[path.parent].append((path.name, path.stat().st_mtime))
+    return sum(map(out_of_order, found.values()))
