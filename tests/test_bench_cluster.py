@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from benchmarks.cluster import __main__ as bench
 from benchmarks.cluster.results import tell
-from benchmarks.cluster.stamps import Step, again_s, out_of_order, steps_of, trained_twice
+from benchmarks.cluster.stamps import Step, again_s, excess_s, out_of_order, steps_of, trained_twice
 from benchmarks.figures import Figures
 from benchmarks.train.live import ROOT
 
@@ -19,6 +19,7 @@ from elastane.testing.hosts import why_not
 from elastane.testing.hosts.cluster import cores_of
 
 PATIENCE_S = 500.0
+MOVE = (("w1", 1, 6, 0.0), ("w2", 6, 9, 0.015))
 
 
 def test_survivors_train_again_with_the_second_step_that_they_complete() -> None:
@@ -31,6 +32,11 @@ def test_survivors_train_again_with_the_second_step_that_they_complete() -> None
     ]
     assert again_s(steps, {"w1", "w2"}, 10.0) == pytest.approx(0.5)
     assert again_s(steps[:3], {"w1", "w2"}, 10.0) is None
+
+
+def test_the_pause_of_a_move_is_what_lies_beyond_a_usual_step() -> None:
+    old, new = ([Step(n, name, n * 0.1 + late, 1) for n in range(a, b)] for name, a, b, late in MOVE)
+    assert excess_s([*old, *new], ["w1"], ["w2"]) == pytest.approx(0.015)
 
 
 def test_a_step_of_two_sets_of_workers_is_a_second_history() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from benchmarks.cluster.killed import JOB, WORKERS, victim
 from benchmarks.cluster.results import tell
 from benchmarks.cluster.site import Site
-from benchmarks.cluster.stamps import again_s, checkpoints_in, out_of_order, trained_twice
+from benchmarks.cluster.stamps import again_s, late_checkpoints, trained_twice
 from benchmarks.harness import Bench, Stuck
 from benchmarks.live.system import alive
 from elastane.testing.hosts import Host
@@ -47,7 +47,7 @@ def cable(bench: Bench) -> None:
             host = victim(site, job, turn)
             long_cut(site, job, host, seen, turn)
         twice = trained_twice(site.steps(JOB))
-        late = out_of_order(checkpoints_in(site.cluster.checkpoints))
+        late = late_checkpoints(site.cluster.checkpoints)
     figures = bench.figures
     figures.at_most("cable, 3 s: workers replaced", seen.replaced, 0, "gate")
     tell(figures, "cable, 3 s: training again after it is back", seen.short_s)
@@ -79,12 +79,12 @@ def short_cut(site: Site, job: str, host: Host, seen: Outcome) -> None:
 def long_cut(site: Site, job: str, host: Host, seen: Outcome, turn: int) -> None:
     """Pull the cable until everybody has given the host up, then put it back."""
     survivors = {name for name, node in site.members(job).items() if node != host.name}
-    stale = site.attempt_on(host, job)
+    stale = site.workers_on(host)
     if not stale:
-        raise Stuck(f"{host.name} has no processes of {job}")
+        raise Stuck(f"{host.name} has no workers")
     at_s = time.monotonic()
     host.cut()
-    seen.lost_s.append(site.until(lambda: not site.stands(host), "lost") - at_s)
+    seen.lost_s.append(site.until(lambda: site.is_lost(host), "lost") - at_s)
     seen.places_s.append(site.until_members(job, WORKERS, without=[host.name]) - at_s)
     seen.steps_s.append(again_s(site.steps(JOB), survivors, at_s) or float("inf"))
     waiting = site.waiting_pair(turn)

@@ -27,7 +27,7 @@ def killed(bench: Bench) -> None:
             survivors = {name for name, node in site.members(job).items() if node != host.name}
             at_s = time.monotonic()
             host.kill(silently=False)
-            lost_s.append(site.until(lambda host=host: not site.stands(host), "lost") - at_s)  # type: ignore[misc]
+            lost_s.append(site.until(lambda host=host: site.is_lost(host), "lost") - at_s)  # type: ignore[misc]
             places_s.append(site.until_members(job, WORKERS, without=[host.name]) - at_s)
             steps_s.append(again_s(site.steps(JOB), survivors, at_s) or float("inf"))
             waiting = site.waiting_pair(turn)

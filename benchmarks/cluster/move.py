@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from statistics import median
 
 from benchmarks.cluster.results import tell
 from benchmarks.cluster.site import Site
+from benchmarks.cluster.stamps import excess_s
 from benchmarks.harness import Bench
-from elastane.train.reports.events import Resized
 
 _WIDTHS = {"small state": 64, "state of 13 MB": 22_000}
 """Widths of the hidden layer; parameters, gradients and momentum are 75 floats each per unit."""
 _WINDOW_S = 10.0
 _SETTLE_S = 2.0
+_HEAD = "n0"
 
 
 def move(bench: Bench) -> None:
@@ -29,53 +31,49 @@ def move(bench: Bench) -> None:
 
 
 def moved(site: Site, bench: Bench, width: int) -> list[float]:
-    """Pauses in ms, as the job reported them."""
-    job = site.train(f"move-{width}", 1, 1, f"--width={width}")
+    """Milliseconds without a step beyond a usual one, from what the worker before and the one after wrote down."""
+    name = f"move-{width}"
+    job = site.train(name, 1, 1, f"--width={width}")
     site.until_members(job, 1)
     pauses_ms = list[float]()
     for _ in range(bench.count(20, 2)):
-        [here] = site.members(job).values()
+        time.sleep(_SETTLE_S)
+        [(before, here)] = site.members(job).items()
         there = next(host.name for host in site.far if host.name != here)
-        site.events(job)
         site.client.move(job, there)
         site.until(lambda there=there: list(site.members(job).values()) == [there], "moved")  # type: ignore[misc]
-        heard = list[Resized]()
-
-        def told(job: str = job, heard: list[Resized] = heard) -> bool:
-            heard += [event for event in site.events(job) if isinstance(event, Resized)]
-            return bool(heard)
-
-        site.until(told, "its pause was told")
-        for event in heard:
-            parts = ", ".join(f"{name} {part_s * 1e3:.3g}" for name, part_s in event.breakdown.items())
-            bench.figures.note(f"{event.kind}, shadow {event.shadow}: {event.pause_s * 1e3:.3g} ms ({parts})")
-        pauses_ms += [event.pause_s * 1e3 for event in heard]
+        time.sleep(_SETTLE_S)
+        pauses_ms.append(excess_s(site.steps(name), [before], list(site.members(job))) * 1e3)
     site.client.cancel(job)
     return pauses_ms
 
 
 def paired(site: Site, bench: Bench) -> tuple[list[float], list[float]]:
     """Steps per second of two workers on one host, and on two; turn by turn, so that both meet the same load."""
-    pair, wide = site.far[0], site.far[1]
-    job = site.train("pair", 2, 2, "--width=2000")
+    large, small = (host.name for host in site.far)
     one, two = list[float](), list[float]()
-    for _ in range(bench.count(5, 1)):
-        site.client.undrain(pair.name)
-        site.client.move(job, pair.name)
-        site.until(lambda: list(site.members(job).values()) == [pair.name] * 2, "two on one host")
-        one.append(rate(site))
-        site.client.resume(job)
-        site.client.drain(pair.name)
-        site.until(lambda: set(site.members(job).values()) == {"n0", wide.name}, "two on two hosts")
-        two.append(rate(site))
+    for turn in range(bench.count(5, 1)):
+        one.append(rate(site, f"one-{turn}", [large], [small, _HEAD]))
+        two.append(rate(site, f"two-{turn}", [small, _HEAD], [large]))
     return one, two
 
 
-def rate(site: Site) -> float:
-    """Steps per second over a while."""
+def rate(site: Site, name: str, open_nodes: Sequence[str], closed: Sequence[str]) -> float:
+    """Steps per second of a job of two workers that has only these nodes to go to."""
+    for node in open_nodes:
+        site.client.undrain(node)
+    for node in closed:
+        site.client.drain(node)
+    job = site.train(name, 2, 2, "--width=2000")
+    site.until(
+        lambda: len(there := site.members(job)) == 2 and set(there.values()) == set(open_nodes),
+        f"{name}: trains",
+    )
     time.sleep(_SETTLE_S)
     began_s = time.monotonic()
     time.sleep(_WINDOW_S)
-    took_s = time.monotonic() - began_s
-    numbers = {step.number for step in site.steps("pair") if began_s <= step.end_s <= began_s + took_s}
-    return len(numbers) / took_s
+    end_s = time.monotonic()
+    numbers = {step.number for step in site.steps(name) if began_s <= step.end_s <= end_s}
+    site.client.cancel(job)
+    site.until(lambda: site.client.job(job).ended_s is not None, f"{name}: ended")
+    return len(numbers) / (end_s - began_s)

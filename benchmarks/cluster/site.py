@@ -13,7 +13,6 @@ from benchmarks.live.system import until
 from benchmarks.train.live import environment
 from elastane.client import Client
 from elastane.demo.journals import Journals
-from elastane.engines.local.marked_processes import MARK, Mark
 from elastane.engines.local.paths import Layout
 from elastane.service.home import TOKEN, URL
 from elastane.service.messages import JobDetail
@@ -24,6 +23,7 @@ SCRIPT = Path(__file__).parent / "scripts" / "steady.py"
 EVERY_S = 3.0
 """Between checkpoints."""
 _MEMBER = "member"
+_FORK_SERVER = b"elastane.train.coordinator.forkserver"
 _SLEEP_S = 0.05
 _REST_S = 3.0
 
@@ -75,6 +75,10 @@ class Site:
     def stands(self, host: Host) -> bool:
         """Whether the control plane has this node and calls it up."""
         return any(node.id == host.name and node.state == "up" for node in self.client.nodes())
+
+    def is_lost(self, host: Host) -> bool:
+        """Whether the control plane has given this node up; one that is only suspect, it has not."""
+        return all(node.state == "lost" for node in self.client.nodes() if node.id == host.name)
 
     def until(self, condition: Callable[[], bool], what: str) -> float:
         """Wait for something to be so; returns when that was (monotonic)."""
@@ -139,9 +143,11 @@ class Site:
         """What the job reported since we asked last."""
         return self.journals.fresh(job)
 
-    def attempt_on(self, host: Host, job: str) -> list[int]:
-        """Processes of a job there, by the mark that they carry; the node's own are none."""
-        return [pid for pid in host.processes() if attempt_of(pid).startswith(f"{job}.")]
+    def workers_on(self, host: Host) -> list[int]:
+        """Workers of jobs there, and the fork servers that they come from; not those that wait for work."""
+        parents = {pid: parent_of(pid) for pid in host.processes()}
+        workers = [pid for pid, parent in parents.items() if _FORK_SERVER in words_of(parent)]
+        return sorted({*workers, *(parents[pid] for pid in workers)})
 
 
 def members_of(job: JobDetail) -> dict[str, str]:
@@ -149,11 +155,15 @@ def members_of(job: JobDetail) -> dict[str, str]:
     return {worker.name: worker.node for worker in job.processes if worker.doing == _MEMBER}
 
 
-def attempt_of(pid: int) -> str:
-    """The attempt that a process belongs to; nothing if it belongs to none or is gone."""
+def words_of(pid: int) -> bytes:
+    """The command line of a process; nothing if it is gone."""
     with contextlib.suppress(OSError):
-        for pair in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            name, _, value = pair.partition(b"=")
-            if name == MARK.encode() and (mark := Mark.parse(value.decode(errors="replace"))) is not None:
-                return mark.attempt
-    return ""
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def parent_of(pid: int) -> int:
+    """The process that started this one, or that took it over; 0 if it is gone."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return 0

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 from benchmarks.train.timeline import read_diaries
 
@@ -42,6 +44,15 @@ def again_s(steps: Iterable[Step], survivors: Collection[str], at_s: float) -> f
     return sorted(ends.values())[1] - at_s if len(ends) > 1 else None
 
 
+def excess_s(steps: Iterable[Step], first: Collection[str], then: Collection[str]) -> float:
+    """Returns the seconds without training when some workers took over from others: what is beyond a usual step."""
+    ends = {worker: [step.end_s for step in steps if step.worker == worker] for worker in (*first, *then)}
+    last_s = max(end_s for worker in first for end_s in ends[worker])
+    begun_s = min(end_s for worker in then for end_s in ends[worker])
+    usual = [b - a for worker in (*first, *then) for a, b in pairwise(ends[worker])]
+    return max(0.0, begun_s - last_s - median(usual))
+
+
 def trained_twice(steps: Iterable[Step]) -> int:
     """Counts steps that were completed by two sets of workers, or by one of them twice: a second history."""
     by_number: dict[int, list[Step]] = defaultdict(list)
@@ -64,6 +75,9 @@ def out_of_order(names: Sequence[tuple[str, float]]) -> int:
     return late
 
 
-def checkpoints_in(folder: Path) -> list[tuple[str, float]]:
-    """Returns the checkpoints of all jobs below a folder: names and moments of writing."""
-    return [(path.name, path.stat().st_mtime) for path in folder.rglob("checkpoint-*.manifest")]
+def late_checkpoints(folder: Path) -> int:
+    """Counts them in every job's folder below this one."""
+    found: dict[Path, list[tuple[str, float]]] = defaultdict(list)
+    for path in folder.rglob("checkpoint-*.manifest"):
+        found[path.parent].append((path.name, path.stat().st_mtime))
+    return sum(map(out_of_order, found.values()))

@@ -25,7 +25,7 @@ _BEFORE_S = {Act.KILL: 6.0, Act.ADD: 3.0, Act.PULL: 5.0, Act.MEND: 3.0}
 """Seconds after the first step, or after the last deed was noticed, until the next one."""
 _PATIENCE_S = 20.0
 """Seconds more that a blow waits for a host with a job that has workers elsewhere, too; then any job will do."""
-_UP = "up"
+_UP, _LOST = "up", "lost"
 
 
 class ClusterPlay(Play):
@@ -107,8 +107,8 @@ class ClusterPlay(Play):
         self, deed: Deed, nodes: dict[str, NodeInfo], jobs: Sequence[JobDetail], now_s: float
     ) -> list[Line]:
         lines = []
-        is_up = deed.host in nodes and nodes[deed.host].state == _UP
-        if deed.noticed_s is None and is_up is not deed.is_loss:
+        state = nodes[deed.host].state if deed.host in nodes else _LOST
+        if deed.noticed_s is None and state == (_LOST if deed.is_loss else _UP):
             deed.noticed_s = time.time() - deed.at_s
             lines.append(Line(now_s, deed.notice()))
         here = [job.name for job in jobs if elsewhere(job, deed.host) is not None]
