@@ -70,9 +70,9 @@ def junk_for_agents(place: Place) -> None:
 
 @deed
 def lies_for_coordinator(place: Place) -> None:
-    """Messages with the right token and wrong content, as every role."""
+    """Messages with the right token and wrong content, as every role; none that ends the job before all are said."""
     port, token = _coordinator(place)
-    orders = ("resize", "place", "stop", "status", "started", "exited", "event", "ready", "beat", "nonsense")
+    orders = ("resize", "place", "status", "started", "exited", "event", "ready", "beat", "nonsense")
     for role in ("client", "worker", "nursery", "x"):
         hello: dict[str, object] = {
             "type": "hello",
