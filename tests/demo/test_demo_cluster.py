@@ -42,9 +42,9 @@ def demo(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def left(folder: Path) -> list[str]:
-    """Files of the demo, and processes that were started for it."""
+    """The demo's folders, and processes that were started for it; caches of PyTorch's stay."""
     mark = f"ELASTANE_HOME={folder}/tmp/".encode()
-    found = [path.name for path in (folder / "tmp").iterdir()]
+    found = [path.name for path in (folder / "tmp").glob("elastane*")]
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and mark in (entry / "environ").read_bytes():
