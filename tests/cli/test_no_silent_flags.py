@@ -55,7 +55,7 @@ def test_what_submit_is_told_gets_into_the_spec() -> None:
 def test_what_up_is_told_reaches_the_daemon_and_is_said_again_when_it_detaches() -> None:
     options = {field.name for field in fields(home.UpOptions)}
     in_front = set().union(
-        *(attributes_read(f, "options") for f in (daemon.run, daemon._listening, daemon._api))
+        *(attributes_read(f, "options") for f in (daemon.run, daemon._listening, daemon._api, daemon._machines))
     )
     assert options - in_front == set()
     assert options - attributes_read(up_down._again, "options") == set()

@@ -22,7 +22,7 @@ async def mute(lines: Lines) -> tuple[Line, FakeHost]:
     await nursery.hear("spawn")
     nursery.say(type="started", worker="w1", pid=1)
     nursery.say(type="exited", worker="w1", code=1)
-    await lines.until(lambda: "w1" in lines.server._reading)
+    await lines.until(lambda: "w1" in lines.server._ends._reading)
     return nursery, host
 
 
@@ -31,7 +31,7 @@ def test_last_words_are_read_once_they_are_there(tmp_path: Path, monkeypatch: py
         nursery, host = await mute(lines)
         heard = list[tuple[str, str]]()
         monkeypatch.setattr(lines.coordinator, "said_goodbye", lambda *words: heard.append(words))
-        lines.server._exited("w1")  # said again: it is waited for already
+        lines.server._ends._exited("w1")  # said again: it is waited for already
         assert lines.coordinator.workers["w1"].alive
         assert host.coming is not None
         host.words = WORDS
@@ -56,6 +56,6 @@ def test_a_lost_node_does_not_hide_how_a_worker_ended(tmp_path: Path, monkeypatc
             lambda: "w1" not in lines.coordinator.workers or not lines.coordinator.workers["w1"].alive
         )
         assert heard == [("w1", WORDS)]
-        assert not lines.server._reading
+        assert not lines.server._ends._reading
 
     _tell(tmp_path, story, workers=1)
