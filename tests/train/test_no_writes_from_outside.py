@@ -49,8 +49,6 @@ FOREIGN = {
     "fit._data_fetcher": "lightning: its loop",
     "fit.epoch_loop": "lightning: its loop",
     "_rank_zero.rank_zero_only": "lightning: its idea of the rank",
-    "link": "the coordinator's client, which its owner tells what it does",
-    "self.link": "the coordinator's client, which its owner tells what it does",
     "_reading": "a thread-local value",
 }
 """Objects that are no part of the library (or say what they are), by the expression that names them."""

@@ -14,18 +14,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from elastane.train.coordinator.cpu_activity import EarlyEffort
 from elastane.train.coordinator.login import connect
 from elastane.train.coordinator.membership_plan import Plan
 from elastane.train.coordinator.messages import (
-    FROM_WORKER,
     TO_WORKER,
     Aborted,
     Address,
     Cancelled,
+    Done,
+    Entered,
     FromWorker,
     Go,
     Goodbye,
@@ -33,34 +34,44 @@ from elastane.train.coordinator.messages import (
     Note,
     Over,
     Planned,
+    Ready,
     Refused,
     Reported,
     Settled,
     StopTraining,
     ToWorker,
     WorkerBeat,
-    WorkerHello,
 )
 from elastane.train.coordinator.relocation import port_there
 from elastane.train.coordinator.wire import Connection
 from elastane.train.coordinator.worker_activity import Activity
+from elastane.train.coordinator.worker_table import Phase
 from elastane.train.errors import MembershipChanged, Released, TrainError
+from elastane.train.worker.worker_account import WorkerAccount
 
 BEAT_S = 0.5
 RETRY_S = 0.2
 
 
+@dataclass(frozen=True, slots=True)
+class PlanHandlers:
+    """What is done about news of plans, in the thread that listens."""
+
+    plan: Callable[[Plan], None]
+    """A plan has been made that concerns this worker."""
+    cancel: Callable[[int], None]
+    """The plan of this generation is given up."""
+    abort: Callable[[int], None]
+    """Generations up to this one are over."""
+
+
 class Link:
-    """The line of one worker."""
+    """The line of one worker; it says and hears nothing before ``start``."""
 
     def __init__(
         self, worker: str, endpoint: tuple[str, int], token: str, node: str, host: str = "127.0.0.1"
     ) -> None:
         self.worker = worker
-        self.step = 0
-        self.doing: str = Activity.WARMING
-        self.account: dict[str, Any] = {"phase": "warming", "generation": 0, "applied": -1}
-        """What a new coordinator must know of this worker."""
         self.plan: Plan | None = None
         """The newest plan that has not been entered or cancelled."""
         self.aborted = 0
@@ -72,9 +83,8 @@ class Link:
         self.settled = 0
         """Everybody has entered this generation; groups of earlier ones are of no use to anybody."""
         self.stop_cause: str | None = None
-        self.on_abort: Callable[[int], None] = lambda _generation: None
-        self.on_plan: Callable[[Plan], None] = lambda _plan: None
-        self.on_cancel: Callable[[int], None] = lambda _generation: None
+        self._account = WorkerAccount()
+        self._doing = (0, Activity.WARMING)
         self._endpoint = endpoint
         self._token = token
         self._node, self._host = node, host
@@ -83,14 +93,42 @@ class Link:
         self._refused: str | None = None
         self._connection: Connection | None = None
         self._unsent: deque[FromWorker] = deque(maxlen=100)
-        threading.Thread(target=self._listen, name="link", daemon=True).start()
+
+    def start(self, handlers: PlanHandlers) -> None:
+        """Begin to listen and to give signs of life."""
+        threading.Thread(target=self._listen, args=(handlers,), name="link", daemon=True).start()
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
 
-    def send(self, **message: Any) -> None:
-        """``tell`` for a message by the name of its type and its fields."""
-        self.tell(FROM_WORKER.read(message))
+    @property
+    def member(self) -> bool:
+        """Whether this worker has entered a generation."""
+        return self._account.phase is Phase.MEMBER
 
-    def tell(self, message: FromWorker) -> None:
+    def ready(self, message: Ready) -> None:
+        """The worker may be planned in."""
+        self._account = self._account.ready(message)
+        self.send(message)
+
+    def entered(self, message: Entered) -> None:
+        """The worker trains in this generation: its plan has been carried out."""
+        self._account = self._account.entered(message)
+        self.forget_plan(message.generation)
+        self.send(message)
+
+    def applied(self, step: int) -> None:
+        """The last step of which the worker holds the complete state, for a coordinator that replaces this one."""
+        self._account = self._account.stopped_at(step)
+
+    def done(self, message: Done) -> None:
+        """The worker has come to the end of training."""
+        self._account = self._account.finished()
+        self.send(message)
+
+    def doing(self, what: Activity, step: int | None = None) -> None:
+        """For the signs of life; without ``step`` it is where it was."""
+        self._doing = (self._doing[0] if step is None else step, what)
+
+    def send(self, message: FromWorker) -> None:
         """Say something; kept for later if there is no coordinator now."""
         try:
             if self._connection is None:
@@ -155,7 +193,7 @@ class Link:
 
     def goodbye(self, cause: str) -> None:
         """Say why this process ends."""
-        self.tell(Goodbye(cause))
+        self.send(Goodbye(cause))
 
     def exchange(self, generation: int) -> AddressExchange:
         """How members of this generation find each other."""
@@ -170,7 +208,7 @@ class Link:
         text = base64.b64encode(data).decode()
         with self._news:
             self._addresses.setdefault(generation, {})[rank, name] = data
-        self.tell(Address(generation, rank, text, name))
+        self.send(Address(generation, rank, text, name))
 
     def get_named(self, generation: int, name: str, timeout_s: float) -> bytes:
         """Wait for what any member has put under this name."""
@@ -199,12 +237,12 @@ class Link:
     def _over(self, generation: int) -> bool:
         return self.aborted >= generation or self.plan is None or self.plan.generation != generation
 
-    def _listen(self) -> None:
+    def _listen(self, handlers: PlanHandlers) -> None:
         while True:
             try:
                 there = port_there(os.environ, self._endpoint[1])
                 connection = connect(*self._endpoint, "worker", self._token, known_as=there)
-                connection.send(WorkerHello(self.worker, self._node, self._host, **self.account))
+                connection.send(self._account.hello(self.worker, self._node, self._host))
                 while self._unsent:
                     connection.send(self._unsent[0])
                     self._unsent.popleft()
@@ -213,13 +251,13 @@ class Link:
                 continue
             self._connection = connection
             for message in connection.messages(TO_WORKER):
-                self._hear(message)
+                self._hear(message, handlers)
             self._connection = None
             time.sleep(RETRY_S)
 
-    def _hear(self, message: ToWorker) -> None:
+    def _hear(self, message: ToWorker, handlers: PlanHandlers) -> None:
         with self._news:
-            call = self._heard_about_plans(message)
+            call = self._heard_about_plans(message, handlers)
             match message:
                 case MemberAddress(generation, rank, data, name):
                     self._addresses.setdefault(generation, {})[rank, name] = base64.b64decode(data)
@@ -237,31 +275,31 @@ class Link:
         if call is not None:
             call()
 
-    def _heard_about_plans(self, message: ToWorker) -> Callable[[], None] | None:
+    def _heard_about_plans(self, message: ToWorker, handlers: PlanHandlers) -> Callable[[], None] | None:
         """Take in news about plans; returns what to do about it once the lock is free."""
         match message:
             case Planned(plan):
                 self.plan = plan
-                return partial(self.on_plan, plan)
+                return partial(handlers.plan, plan)
             case Cancelled(generation):
                 if self.plan is not None and self.plan.generation == generation:
                     self.plan = None
-                return partial(self.on_cancel, generation)
+                return partial(handlers.cancel, generation)
             case Aborted(generation):
                 self.aborted = max(self.aborted, generation)
-                return partial(self.on_abort, self.aborted)
+                return partial(handlers.abort, self.aborted)
             case StopTraining(cause, failed):
                 self.stop_cause = cause
                 if failed:
                     # Nobody will finish a step any more: say why, and do not wait for one.
                     print(f"elastane: error: {self.stop_cause}", file=sys.stderr)  # noqa: T201
-                    return partial(self.on_abort, sys.maxsize)
+                    return partial(handlers.abort, sys.maxsize)
         return None
 
     def _refuse(self, cause: str) -> None:
         """The others go on without this worker: it must not touch anything any more."""
         self._refused = cause
-        if self.account["phase"] == "member":
+        if self.member:
             print(f"elastane: this worker is out: {cause}", file=sys.stderr)  # noqa: T201
             sys.stderr.flush()
             os._exit(3)
@@ -269,8 +307,8 @@ class Link:
     def _beat(self) -> None:
         effort = EarlyEffort()
         while True:
-            step, doing = self.step, Activity(self.doing)
-            self.tell(WorkerBeat(step, doing, effort.told(step, doing, self.account["generation"])))
+            step, doing = self._doing
+            self.send(WorkerBeat(step, doing, effort.told(step, doing, self._account.generation)))
             time.sleep(BEAT_S)
 
 

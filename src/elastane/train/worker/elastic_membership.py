@@ -13,14 +13,28 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from elastane.train.coordinator.membership_plan import Kind, Plan
-from elastane.train.coordinator.messages import Ready
+from elastane.train.coordinator.messages import (
+    Apart,
+    Built,
+    CaughtUp,
+    Done,
+    Entered,
+    Failed,
+    Lagging,
+    Leave,
+    Left,
+    Parts,
+    Ready,
+    Reported,
+)
 from elastane.train.coordinator.script_runner import hurry
+from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.device import Device
 from elastane.train.errors import MembershipChanged, Released
 from elastane.train.transport_choice import TransportKind
 from elastane.train.transports import NcclLike, NoTransport
 from elastane.train.worker.communicators import Connected, communicator, told_of
-from elastane.train.worker.coordinator_client import Link
+from elastane.train.worker.coordinator_client import Link, PlanHandlers
 from elastane.train.worker.group import Group
 from elastane.train.worker.live_join import ShadowReceiver, ShadowSender
 from elastane.train.worker.membership import Change, Crew, Membership
@@ -53,9 +67,7 @@ class ElasticMembership(Membership):
         self._acknowledged = 0
         self._members: tuple[str, ...] = ()
         self._said_parts = 0
-        link.on_plan = self._prepare
-        link.on_cancel = self._cancel
-        link.on_abort = self._abort
+        link.start(PlanHandlers(self._prepare, self._cancel, self._abort))
 
     # Called by the link's thread.
 
@@ -91,9 +103,12 @@ class ElasticMembership(Membership):
             made.kill()
             made.retire()
         if not over and (problem or not plan.urgent):
-            failure = {"type": "apart" if plan.urgent else "lagging", "why": problem}
-            built = {"type": "built", "lacking": lacking}
-            self.link.send(generation=plan.generation, **(failure if problem else built))
+            if not problem:
+                self.link.send(Built(plan.generation, lacking))
+            elif plan.urgent:
+                self.link.send(Apart(plan.generation, problem))
+            else:
+                self.link.send(Lagging(plan.generation, problem))
         self.link.wake()
 
     def _communicator(self, plan: Plan, rank: int) -> NcclLike:
@@ -114,7 +129,7 @@ class ElasticMembership(Membership):
 
     def _cancel(self, generation: int) -> None:
         self._drop_built(lambda g: g == generation)
-        if self.link.account["phase"] != "member":
+        if not self.link.member:
             self._receiver.interrupt()
 
     def _abort(self, generation: int) -> None:
@@ -123,7 +138,7 @@ class ElasticMembership(Membership):
         transport = self.transport
         if transport is not None and self.generation <= generation:
             transport.abort()
-        if self.link.account["phase"] != "member":
+        if not self.link.member:
             self._receiver.interrupt()
 
     def _drop_built(self, over: Callable[[int], bool]) -> None:
@@ -145,11 +160,10 @@ class ElasticMembership(Membership):
         signature = {**crew.signature(), "shadow": crew.replication is not None}
         hurry()
         stream, device = self._receiver.address, told_of(self.device, self._host)
-        link.account.update(phase="ready", signature=signature, stream=stream, device=device)
-        link.doing = "outside"
-        link.tell(Ready(signature, stream, device, crew.stored_generation()))
+        link.doing(Activity.OUTSIDE)
+        link.ready(Ready(signature, stream, device, crew.stored_generation()))
         while not self._enter_first(crew):
-            link.account.update(phase="ready")
+            pass
 
     def _enter_first(self, crew: Crew) -> bool:
         link = self.link
@@ -166,9 +180,7 @@ class ElasticMembership(Membership):
             elif plan.shadow:
                 replication = crew.replication
                 assert replication is not None  # said in the signature
-                replication.follow(
-                    self._receiver, lambda: link.send(type="caught_up", generation=plan.generation)
-                )
+                replication.follow(self._receiver, lambda: link.send(CaughtUp(plan.generation)))
                 self._complete = True
                 self._await_built(plan.generation)
                 self._adopt(plan)
@@ -193,7 +205,7 @@ class ElasticMembership(Membership):
         if link.aborted < plan.generation and link.plan is not None and link.plan.generation == plan.generation:
             if plan.urgent:
                 return plan.generation
-            link.send(type="lagging", generation=plan.generation, why=why)
+            link.send(Lagging(plan.generation, why))
             link.wait_until(lambda: self._over(plan.generation))
         return link.aborted
 
@@ -201,7 +213,7 @@ class ElasticMembership(Membership):
         """Acknowledge the end of a generation, once; ``applied`` if this worker holds a complete state."""
         if ended > self._acknowledged:
             self._acknowledged = ended
-            self.link.send(type="failed", generation=ended, applied=applied, why=why)
+            self.link.send(Failed(ended, applied, why))
 
     def _await_built(self, generation: int) -> None:
         link = self.link
@@ -261,10 +273,7 @@ class ElasticMembership(Membership):
         self._complete = True
 
     def _entered(self, crew: Crew, plan: Plan, before: int, breakdown: dict[str, float]) -> None:
-        link = self.link
-        link.account.update(phase="member", generation=plan.generation)
-        link.forget_plan(plan.generation)
-        link.send(type="entered", generation=plan.generation, step=crew.step)
+        self.link.entered(Entered(plan.generation, crew.step))
         crew.changed(Change(plan.kind, plan.generation, before, self.world, plan.shadow, breakdown=breakdown))
 
     def name_of(self, rank: int) -> str:
@@ -282,22 +291,22 @@ class ElasticMembership(Membership):
 
     def ask_to_stop(self, why: str) -> None:
         """Others will go on without this worker."""
-        self.link.send(type="leave", why=why)
+        self.link.send(Leave(why))
 
     def doing(self, what: str, step: int) -> None:
         """For the signs of life."""
-        self.link.doing, self.link.step = what, step
+        self.link.doing(Activity(what), step)
 
     def parts(self, samples: int) -> None:
         """Tell the coordinator before it happens: a process that the kernel ends has no last words."""
         if samples > self._said_parts or not samples:
             self._said_parts = samples
-            self.link.send(type="parts", samples=samples)
+            self.link.send(Parts(samples))
 
     def boundary(self, crew: Crew) -> None:
         """Send newcomers the next piece of state; let go of groups nobody uses."""
         for generation, why in self._streams.boundary(self.link.plan, crew):
-            self.link.send(type="lagging", generation=generation, why=why)
+            self.link.send(Lagging(generation, why))
         if self._worn and self.link.settled >= self.generation:
             worn, self._worn = self._worn, []
             for over in worn:
@@ -349,8 +358,8 @@ class ElasticMembership(Membership):
     def _leave(self, senders: list[ShadowSender], generation: int) -> None:
         for sender in senders:
             sender.flush()
-        self.link.send(type="left", generation=generation)
-        self.link.doing = "outside"
+        self.link.send(Left(generation))
+        self.link.doing(Activity.OUTSIDE)
         # The others may still be finishing a collective with us: closing our sockets would break it.
         self.link.wait_until(lambda: self.link.settled >= generation or self.link.aborted >= generation)
         raise Released("the job goes on with other workers")
@@ -364,8 +373,8 @@ class ElasticMembership(Membership):
         while True:
             self._retire_group()
             self.group, self.world = None, 1
-            link.doing = "outside"
-            link.account.update(applied=crew.tick)
+            link.doing(Activity.OUTSIDE)
+            link.applied(crew.tick)
             self._not_in(ended, crew.tick, why)
             plan = link.await_plan(
                 lambda p: p.urgent and link.worker in p.members,
@@ -393,13 +402,12 @@ class ElasticMembership(Membership):
 
     def report(self, event: Mapping[str, Any]) -> None:
         """To the coordinator, who keeps the journal."""
-        self.link.send(type="report", event=dict(event))
+        self.link.send(Reported(dict(event)))
 
     def finish(self, step: int) -> None:
         """Wait until everybody has applied the last step: closing our sockets earlier might break it for them."""
         link = self.link
-        link.account.update(done=True)
-        link.send(type="done", step=step)
+        link.done(Done(step))
         with contextlib.suppress(Released):
             link.wait_until(lambda: link.over, ORPHAN_S)
 
