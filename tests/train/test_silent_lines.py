@@ -34,9 +34,10 @@ def test_a_script_that_hangs_before_it_connects_is_given_up_with_the_cause(tmp_p
 def test_a_first_group_whose_members_cannot_reach_each_other_says_so(tmp_path: Path) -> None:
     script = tmp_path / "apart.py"
     mute = (
-        "import os\nfrom elastane.train.worker import coordinator_client as link, group\n"
+        "import os\nfrom elastane.train.worker import group\n"
+        "from elastane.train.worker.coordinator_client import CoordinatorClient\n"
         "group.Group.__init__.__defaults__ = (2.0, '')\n"
-        "if os.environ['ELASTANE_WORKER'] == 'w2':\n    link.Link.put_address = lambda *_: None\n"
+        "if os.environ['ELASTANE_WORKER'] == 'w2':\n    CoordinatorClient.put_address = lambda *_: None\n"
     )
     script.write_text(mute + (SCRIPTS / "counting.py").read_text())
     done = train(script, tmp_path / "run", str(tmp_path / "out"), workers=2)

@@ -23,7 +23,7 @@ from elastane.train.coordinator.forkserver import ENDPOINT, NODE, TOKEN
 from elastane.train.coordinator.login_reader import LineReader, admit
 from elastane.train.coordinator.messages import TO_WORKER, NurseryBeat
 from elastane.train.errors import MembershipChanged
-from elastane.train.worker.coordinator_client import Link, PlanHandlers
+from elastane.train.worker.coordinator_client import CoordinatorClient, PlanHandlers
 from elastane.train.worker.live_join import ShadowReceiver
 
 SECRET = "the victim's token"
@@ -102,11 +102,11 @@ def test_a_nursery_does_not_obey_whoever_took_the_port_of_its_supervisor(tmp_pat
 def test_a_worker_does_not_listen_to_whoever_took_the_port_of_its_supervisor(challenge: dict[str, Any]) -> None:
     with impostor(challenge, {"type": "stop", "cause": "because I say so"}) as other:
         told: list[object] = []
-        link = Link("w1", ("127.0.0.1", other.port), SECRET, "n0")
-        link.start(PlanHandlers(told.append, told.append, told.append))
+        client = CoordinatorClient("w1", ("127.0.0.1", other.port), SECRET, "n0")
+        client.start(PlanHandlers(told.append, told.append, told.append))
         for _ in range(2):
             assert other.left.acquire(timeout=PATIENCE_S)
-    assert link.stop_cause is None
+    assert client.stop_cause is None
     assert told == []
 
 

@@ -25,7 +25,7 @@ from elastane.train.coordinator.wire import encode_message
 from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_table import Phase
 from elastane.train.transport_choice import MemberDevice
-from elastane.train.worker.coordinator_client import Link, PlanHandlers
+from elastane.train.worker.coordinator_client import CoordinatorClient, PlanHandlers
 from elastane.train.worker.worker_account import WorkerAccount
 
 TOKEN = "of this job"
@@ -61,7 +61,7 @@ def test_a_client_calls_nobody_before_it_knows_whom_to_tell_and_then_loses_no_ne
     coordinator = Coordinator()
     port = coordinator.port.get(timeout=PATIENCE_S)
     before = set(threading.enumerate())
-    client = Link("w2", ("127.0.0.1", port), TOKEN, "n1")
+    client = CoordinatorClient("w2", ("127.0.0.1", port), TOKEN, "n1")
     assert set(threading.enumerate()) <= before
     client.doing(Activity.COMPUTING, 7)
     client.send(Done(8))
@@ -86,7 +86,7 @@ def test_a_new_coordinator_hears_how_far_a_worker_has_come() -> None:
 
 
 def test_a_worker_is_a_member_once_it_has_entered() -> None:
-    client = Link("w1", ("127.0.0.1", 1), TOKEN, "n1")
+    client = CoordinatorClient("w1", ("127.0.0.1", 1), TOKEN, "n1")
     client.ready(Ready({}, ""))
     assert not client.member
     client.entered(Entered(1, 0))

@@ -167,9 +167,11 @@ class Session:
         """Rank 0 was told to go ahead; this worker's copy of the plan may still be on its way."""
         m, wanted = self.membership, self._agreed
         if isinstance(m, ElasticMembership):
-            link = m.link
-            link.wait_until(
-                lambda: link.aborted >= wanted or (link.plan is not None and link.plan.generation >= wanted)
+            client = m.client
+            client.wait_until(
+                lambda: (
+                    client.aborted >= wanted or (client.plan is not None and client.plan.generation >= wanted)
+                )
             )
 
     def recover(self, why: str) -> None:

@@ -37,7 +37,7 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 tell_cause: list[Callable[[str], None]] = []
-"""Who wants to know why this process ends (the link to the coordinator adds itself here)."""
+"""Who wants to know why this process ends (the client of the coordinator adds itself here)."""
 
 advise: list[Callable[[BaseException], str]] = []
 """Who may know what a user should write instead of what raised an error; empty text if he does not."""

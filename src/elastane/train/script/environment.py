@@ -9,7 +9,7 @@ import torch
 from elastane.train.coordinator.wire import address
 from elastane.train.device import Device
 from elastane.train.worker.batch_split import Mode
-from elastane.train.worker.coordinator_client import Link
+from elastane.train.worker.coordinator_client import CoordinatorClient
 from elastane.train.worker.elastic_membership import ElasticMembership
 from elastane.train.worker.membership import Membership, StaticMembership
 
@@ -24,14 +24,14 @@ def membership_here(device: Device = _HOST) -> Membership:
             os.environ.pop(name, None)
         token = os.environ["ELASTANE_JOB_TOKEN"]
         host = os.environ.get("ELASTANE_HOST") or "127.0.0.1"
-        link = Link(
+        client = CoordinatorClient(
             os.environ["ELASTANE_WORKER"],
             address(os.environ["ELASTANE_COORDINATOR"]),
             token,
             os.environ.get("ELASTANE_NODE", "local"),
             host,
         )
-        return ElasticMembership(link, token, host, device)
+        return ElasticMembership(client, token, host, device)
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ:
         return StaticMembership(device)
     return Membership(device)

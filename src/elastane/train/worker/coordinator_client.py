@@ -65,7 +65,7 @@ class PlanHandlers:
     """Generations up to this one are over."""
 
 
-class Link:
+class CoordinatorClient:
     """The line of one worker; it says and hears nothing before ``start``."""
 
     def __init__(
@@ -96,7 +96,7 @@ class Link:
 
     def start(self, handlers: PlanHandlers) -> None:
         """Begin to listen and to give signs of life."""
-        threading.Thread(target=self._listen, args=(handlers,), name="link", daemon=True).start()
+        threading.Thread(target=self._listen, args=(handlers,), name="coordinator", daemon=True).start()
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
 
     @property
@@ -199,9 +199,9 @@ class Link:
         """How members of this generation find each other."""
         return AddressExchange(self, generation)
 
-    def named_exchange(self, generation: int, rank: int) -> LinkNames:
+    def named_exchange(self, generation: int, rank: int) -> CoordinatorNames:
         """How members of this generation tell each other short values by name."""
-        return LinkNames(self, generation, rank)
+        return CoordinatorNames(self, generation, rank)
 
     def put_address(self, generation: int, rank: int, data: bytes, name: str = "") -> None:
         """Publish this worker's group address, or something else under a name."""
@@ -313,31 +313,31 @@ class Link:
 
 
 class AddressExchange:
-    """``Exchange`` of one generation over a link."""
+    """``Exchange`` of one generation through the coordinator."""
 
-    def __init__(self, link: Link, generation: int) -> None:
-        self._link = link
+    def __init__(self, client: CoordinatorClient, generation: int) -> None:
+        self._client = client
         self._generation = generation
 
     def put(self, rank: int, data: bytes) -> None:
         """Publish this member's address."""
-        self._link.put_address(self._generation, rank, data)
+        self._client.put_address(self._generation, rank, data)
 
     def get(self, rank: int, timeout_s: float) -> bytes:
         """Wait for the address of another member."""
-        return self._link.get_address(self._generation, rank, timeout_s)
+        return self._client.get_address(self._generation, rank, timeout_s)
 
 
-class LinkNames:
+class CoordinatorNames:
     """Values by name between the members of one generation, through the coordinator."""
 
-    def __init__(self, link: Link, generation: int, rank: int) -> None:
-        self._link, self._generation, self._rank = link, generation, rank
+    def __init__(self, client: CoordinatorClient, generation: int, rank: int) -> None:
+        self._client, self._generation, self._rank = client, generation, rank
 
     def put(self, name: str, data: bytes) -> None:
         """Publishes a value for all members of the generation."""
-        self._link.put_address(self._generation, self._rank, data, name)
+        self._client.put_address(self._generation, self._rank, data, name)
 
     def get(self, name: str, timeout_s: float) -> bytes:
         """Wait for one; raises MembershipChanged when it will not come."""
-        return self._link.get_named(self._generation, name, timeout_s)
+        return self._client.get_named(self._generation, name, timeout_s)

@@ -1,6 +1,6 @@
 """Membership by plan: groups built in the background, entered at a boundary, given up when a member dies.
 
-It moves state between workers, but does not know what training is.  The link's thread prepares, cancels and
+It moves state between workers, but does not know what training is.  The client's thread prepares, cancels and
 aborts; everything else runs in the training thread.
 """
 
@@ -34,7 +34,7 @@ from elastane.train.errors import MembershipChanged, Released
 from elastane.train.transport_choice import TransportKind
 from elastane.train.transports import NcclLike, NoTransport
 from elastane.train.worker.communicators import Connected, communicator, told_of
-from elastane.train.worker.coordinator_client import Link, PlanHandlers
+from elastane.train.worker.coordinator_client import CoordinatorClient, PlanHandlers
 from elastane.train.worker.group import Group
 from elastane.train.worker.live_join import ShadowReceiver, ShadowSender
 from elastane.train.worker.membership import Change, Crew, Membership
@@ -49,10 +49,12 @@ ORPHAN_S = 5.0
 class ElasticMembership(Membership):
     """A worker whose group follows the plans of a coordinator."""
 
-    def __init__(self, link: Link, token: str, host: str = "127.0.0.1", device: Device | None = None) -> None:
+    def __init__(
+        self, client: CoordinatorClient, token: str, host: str = "127.0.0.1", device: Device | None = None
+    ) -> None:
         super().__init__(device or Device())
         self.elastic = True
-        self.link = link
+        self.client = client
         self._token = token
         self._host = host
         self._receiver = ShadowReceiver(host, token)
@@ -60,32 +62,32 @@ class ElasticMembership(Membership):
         self._connecting: dict[int, NcclLike] = {}
         self._unbuilt: dict[int, str] = {}
         """Why groups of urgent plans could not be connected."""
-        self._streams = StateStreams(link.worker, token)
+        self._streams = StateStreams(client.worker, token)
         self._worn: list[Connected] = []
         self._lock = threading.Lock()
         self._complete = False
         self._acknowledged = 0
         self._members: tuple[str, ...] = ()
         self._said_parts = 0
-        link.start(PlanHandlers(self._prepare, self._cancel, self._abort))
+        client.start(PlanHandlers(self._prepare, self._cancel, self._abort))
 
-    # Called by the link's thread.
+    # Called by the client's thread.
 
     def _prepare(self, plan: Plan) -> None:
         """Connect the next group while training goes on."""
-        self.link.wake()
-        if plan.rank_of(self.link.worker) is not None:
+        self.client.wake()
+        if plan.rank_of(self.client.worker) is not None:
             threading.Thread(target=self._build, args=(plan,), name="group-builder", daemon=True).start()
 
     def _build(self, plan: Plan) -> None:
         """In a thread of its own: connecting to a member that has just died takes until a timeout."""
-        rank = plan.rank_of(self.link.worker)
+        rank = plan.rank_of(self.client.worker)
         assert rank is not None
         group, communicator = None, None
         problem = lacking = ""
         try:
             if len(plan.members) > 1:
-                group = Group(rank, len(plan.members), self.link.exchange(plan.generation), host=self._host)
+                group = Group(rank, len(plan.members), self.client.exchange(plan.generation), host=self._host)
             if plan.transport is TransportKind.NCCL_LIKE and len(plan.members) > 1:
                 communicator = self._communicator(plan, rank)
         except MembershipChanged as error:
@@ -94,7 +96,7 @@ class ElasticMembership(Membership):
             lacking = str(reason)
         made = Connected(group, communicator)
         with self._lock:
-            over = self.link.aborted >= plan.generation
+            over = self.client.aborted >= plan.generation
             if not problem and not over:
                 self._built[plan.generation] = made
             elif not over:
@@ -104,22 +106,22 @@ class ElasticMembership(Membership):
             made.retire()
         if not over and (problem or not plan.urgent):
             if not problem:
-                self.link.send(Built(plan.generation, lacking))
+                self.client.send(Built(plan.generation, lacking))
             elif plan.urgent:
-                self.link.send(Apart(plan.generation, problem))
+                self.client.send(Apart(plan.generation, problem))
             else:
-                self.link.send(Lagging(plan.generation, problem))
-        self.link.wake()
+                self.client.send(Lagging(plan.generation, problem))
+        self.client.wake()
 
     def _communicator(self, plan: Plan, rank: int) -> NcclLike:
         """Connected, while another transport is in use; raises NoTransport where there can be none."""
         made = communicator(
-            self.device, self.link.named_exchange(plan.generation, rank), rank, len(plan.members)
+            self.device, self.client.named_exchange(plan.generation, rank), rank, len(plan.members)
         )
         with self._lock:
             self._connecting[plan.generation] = made
         try:
-            if self.link.aborted >= plan.generation:
+            if self.client.aborted >= plan.generation:
                 made.abort()
             made.connect()
         finally:
@@ -129,7 +131,7 @@ class ElasticMembership(Membership):
 
     def _cancel(self, generation: int) -> None:
         self._drop_built(lambda g: g == generation)
-        if not self.link.member:
+        if not self.client.member:
             self._receiver.interrupt()
 
     def _abort(self, generation: int) -> None:
@@ -138,7 +140,7 @@ class ElasticMembership(Membership):
         transport = self.transport
         if transport is not None and self.generation <= generation:
             transport.abort()
-        if not self.link.member:
+        if not self.client.member:
             self._receiver.interrupt()
 
     def _drop_built(self, over: Callable[[int], bool]) -> None:
@@ -156,31 +158,31 @@ class ElasticMembership(Membership):
 
     def join(self, crew: Crew) -> None:
         """Wait to be planned in, and become a replica of those who train."""
-        link = self.link
+        client = self.client
         signature = {**crew.signature(), "shadow": crew.replication is not None}
         hurry()
         stream, device = self._receiver.address, told_of(self.device, self._host)
-        link.doing(Activity.OUTSIDE)
-        link.ready(Ready(signature, stream, device, crew.stored_generation()))
+        client.doing(Activity.OUTSIDE)
+        client.ready(Ready(signature, stream, device, crew.stored_generation()))
         while not self._enter_first(crew):
             pass
 
     def _enter_first(self, crew: Crew) -> bool:
-        link = self.link
-        plan = link.await_plan(lambda p: link.worker in p.members, self._acknowledged, self._not_in)
+        client = self.client
+        plan = client.await_plan(lambda p: client.worker in p.members, self._acknowledged, self._not_in)
         self._complete = False
         began = time.perf_counter()
         try:
             if plan.urgent:
                 self._await_built(plan.generation)
-                if plan.source == link.worker and plan.kind is Kind.START:
+                if plan.source == client.worker and plan.kind is Kind.START:
                     crew.restore(plan.generation)
                 self._adopt(plan)
                 self._share(crew, plan)
             elif plan.shadow:
                 replication = crew.replication
                 assert replication is not None  # said in the signature
-                replication.follow(self._receiver, lambda: link.send(CaughtUp(plan.generation)))
+                replication.follow(self._receiver, lambda: client.send(CaughtUp(plan.generation)))
                 self._complete = True
                 self._await_built(plan.generation)
                 self._adopt(plan)
@@ -201,29 +203,33 @@ class ElasticMembership(Membership):
     def _not_entered(self, plan: Plan, why: str) -> int:
         """A plan came to nothing for this worker, by cancellation, abortion, or a failure only it knows of."""
         self._retire_group()
-        link = self.link
-        if link.aborted < plan.generation and link.plan is not None and link.plan.generation == plan.generation:
+        client = self.client
+        if (
+            client.aborted < plan.generation
+            and client.plan is not None
+            and client.plan.generation == plan.generation
+        ):
             if plan.urgent:
                 return plan.generation
-            link.send(Lagging(plan.generation, why))
-            link.wait_until(lambda: self._over(plan.generation))
-        return link.aborted
+            client.send(Lagging(plan.generation, why))
+            client.wait_until(lambda: self._over(plan.generation))
+        return client.aborted
 
     def _not_in(self, ended: int, applied: int | None = None, why: str = "") -> None:
         """Acknowledge the end of a generation, once; ``applied`` if this worker holds a complete state."""
         if ended > self._acknowledged:
             self._acknowledged = ended
-            self.link.send(Failed(ended, applied, why))
+            self.client.send(Failed(ended, applied, why))
 
     def _await_built(self, generation: int) -> None:
-        link = self.link
-        link.wait_until(
+        client = self.client
+        client.wait_until(
             lambda: (
                 generation in self._built
                 or generation in self._unbuilt
-                or link.aborted >= generation
-                or link.plan is None
-                or link.plan.generation != generation
+                or client.aborted >= generation
+                or client.plan is None
+                or client.plan.generation != generation
             )
         )
         if generation not in self._built:
@@ -231,8 +237,8 @@ class ElasticMembership(Membership):
 
     def _over(self, generation: int) -> bool:
         """Whether a plan that has not been entered never will be."""
-        plan = self.link.plan
-        return self.link.aborted >= generation or plan is None or plan.generation != generation
+        plan = self.client.plan
+        return self.client.aborted >= generation or plan is None or plan.generation != generation
 
     def _adopt(self, plan: Plan) -> None:
         with self._lock:
@@ -240,7 +246,7 @@ class ElasticMembership(Membership):
                 raise MembershipChanged("the group is over")
             made = self._built.pop(plan.generation)
         self._retire_group(worn=True)
-        rank = plan.rank_of(self.link.worker)
+        rank = plan.rank_of(self.client.worker)
         assert rank is not None
         if made.communicator is None:
             self.group = made.group
@@ -250,7 +256,7 @@ class ElasticMembership(Membership):
         self.world, self.nodes, self._members = len(plan.members), plan.nodes, plan.members
         self.most, self._said_parts = plan.most, 0
         if made.communicator is not None:
-            if self.link.aborted >= plan.generation:  # it was said while nobody held it
+            if self.client.aborted >= plan.generation:  # it was said while nobody held it
                 made.communicator.abort()
             made.communicator.enter()
 
@@ -273,7 +279,7 @@ class ElasticMembership(Membership):
         self._complete = True
 
     def _entered(self, crew: Crew, plan: Plan, before: int, breakdown: dict[str, float]) -> None:
-        self.link.entered(Entered(plan.generation, crew.step))
+        self.client.entered(Entered(plan.generation, crew.step))
         crew.changed(Change(plan.kind, plan.generation, before, self.world, plan.shadow, breakdown=breakdown))
 
     def name_of(self, rank: int) -> str:
@@ -282,32 +288,32 @@ class ElasticMembership(Membership):
 
     def next_generation(self) -> int:
         """Leader: the generation that everybody is prepared for."""
-        plan = self.link.plan
-        return plan.generation if plan is not None and self.link.go == plan.generation else 0
+        plan = self.client.plan
+        return plan.generation if plan is not None and self.client.go == plan.generation else 0
 
     def stop_cause(self) -> str | None:
         """Why the coordinator wants this worker to leave."""
-        return self.link.stop_cause
+        return self.client.stop_cause
 
     def ask_to_stop(self, why: str) -> None:
         """Others will go on without this worker."""
-        self.link.send(Leave(why))
+        self.client.send(Leave(why))
 
     def doing(self, what: str, step: int) -> None:
         """For the signs of life."""
-        self.link.doing(Activity(what), step)
+        self.client.doing(Activity(what), step)
 
     def parts(self, samples: int) -> None:
         """Tell the coordinator before it happens: a process that the kernel ends has no last words."""
         if samples > self._said_parts or not samples:
             self._said_parts = samples
-            self.link.send(Parts(samples))
+            self.client.send(Parts(samples))
 
     def boundary(self, crew: Crew) -> None:
         """Send newcomers the next piece of state; let go of groups nobody uses."""
-        for generation, why in self._streams.boundary(self.link.plan, crew):
-            self.link.send(Lagging(generation, why))
-        if self._worn and self.link.settled >= self.generation:
+        for generation, why in self._streams.boundary(self.client.plan, crew):
+            self.client.send(Lagging(generation, why))
+        if self._worn and self.client.settled >= self.generation:
             worn, self._worn = self._worn, []
             for over in worn:
                 over.retire()
@@ -331,16 +337,19 @@ class ElasticMembership(Membership):
     def switch(self, generation: int, crew: Crew) -> None:
         """Enter a prepared generation, or leave if it is without this worker."""
         began = time.perf_counter()
-        link = self.link
+        client = self.client
         # Others have built what they agreed on; a worker that only leaves may not even have heard of it yet.
-        link.wait_until(
-            lambda: link.aborted >= generation or (link.plan is not None and link.plan.generation >= generation)
+        client.wait_until(
+            lambda: (
+                client.aborted >= generation
+                or (client.plan is not None and client.plan.generation >= generation)
+            )
         )
-        plan = link.plan
-        if plan is None or plan.generation != generation or link.aborted >= generation:
+        plan = client.plan
+        if plan is None or plan.generation != generation or client.aborted >= generation:
             return  # it broke meanwhile: the next collective will say so
         senders = self._streams.finish(crew.step)
-        if self.link.worker in plan.leavers:
+        if self.client.worker in plan.leavers:
             self._leave(senders, generation)
         before = self.world
         told = time.perf_counter()
@@ -358,26 +367,26 @@ class ElasticMembership(Membership):
     def _leave(self, senders: list[ShadowSender], generation: int) -> None:
         for sender in senders:
             sender.flush()
-        self.link.send(Left(generation))
-        self.link.doing(Activity.OUTSIDE)
+        self.client.send(Left(generation))
+        self.client.doing(Activity.OUTSIDE)
         # The others may still be finishing a collective with us: closing our sockets would break it.
-        self.link.wait_until(lambda: self.link.settled >= generation or self.link.aborted >= generation)
+        self.client.wait_until(lambda: self.client.settled >= generation or self.client.aborted >= generation)
         raise Released("the job goes on with other workers")
 
     def recover(self, crew: Crew, why: str, waited_s: float = 0.0) -> None:
         """The group broke: wait for the plan without the dead, and go on."""
         began = time.perf_counter()
-        link, before = self.link, self.world
-        ended = max(self.generation, link.aborted)
+        client, before = self.client, self.world
+        ended = max(self.generation, client.aborted)
         self._streams.cancel()
         while True:
             self._retire_group()
             self.group, self.world = None, 1
-            link.doing(Activity.OUTSIDE)
-            link.applied(crew.tick)
+            client.doing(Activity.OUTSIDE)
+            client.applied(crew.tick)
             self._not_in(ended, crew.tick, why)
-            plan = link.await_plan(
-                lambda p: p.urgent and link.worker in p.members,
+            plan = client.await_plan(
+                lambda p: p.urgent and client.worker in p.members,
                 self._acknowledged,
                 lambda g: self._not_in(g, crew.tick),
             )
@@ -389,7 +398,7 @@ class ElasticMembership(Membership):
                 crew.rewind()
                 self._share(crew, plan)
             except MembershipChanged as error:
-                ended, why = max(plan.generation, link.aborted), str(error)
+                ended, why = max(plan.generation, client.aborted), str(error)
                 continue
             breakdown = {
                 "detect": waited_s,
@@ -402,15 +411,15 @@ class ElasticMembership(Membership):
 
     def report(self, event: Mapping[str, Any]) -> None:
         """To the coordinator, who keeps the journal."""
-        self.link.send(Reported(dict(event)))
+        self.client.send(Reported(dict(event)))
 
     def finish(self, step: int) -> None:
         """Wait until everybody has applied the last step: closing our sockets earlier might break it for them."""
-        link = self.link
-        link.done(Done(step))
+        client = self.client
+        client.done(Done(step))
         with contextlib.suppress(Released):
-            link.wait_until(lambda: link.over, ORPHAN_S)
+            client.wait_until(lambda: client.over, ORPHAN_S)
 
     def goodbye(self, cause: str) -> None:
         """Tell the coordinator what ends this process."""
-        self.link.goodbye(cause)
+        self.client.goodbye(cause)
