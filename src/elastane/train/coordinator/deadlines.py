@@ -5,10 +5,10 @@ from __future__ import annotations
 from elastane.train.coordinator.hang_detection import first_steps
 from elastane.train.coordinator.job_end import JobEnd
 from elastane.train.coordinator.liveness import desertion, hanging, late, silence, unheard
-from elastane.train.coordinator.losses import Losses
 from elastane.train.coordinator.membership_changes import MembershipChanges
 from elastane.train.coordinator.roster import Roster
 from elastane.train.coordinator.settings import Settings
+from elastane.train.coordinator.worker_deaths import WorkerDeaths
 from elastane.train.exit_cause import given_up
 
 
@@ -16,13 +16,13 @@ class Deadlines:
     """The limits of time of one job, and what follows when one has passed."""
 
     def __init__(
-        self, settings: Settings, roster: Roster, changes: MembershipChanges, losses: Losses, end: JobEnd
+        self, settings: Settings, roster: Roster, changes: MembershipChanges, deaths: WorkerDeaths, end: JobEnd
     ) -> None:
         self._step_s = 0.0
         self._settings = settings
         self._roster = roster
         self._changes = changes
-        self._losses = losses
+        self._worker_deaths = deaths
         self._end = end
 
     def pace(self, step_s: float) -> None:
@@ -35,23 +35,23 @@ class Deadlines:
         if not self._changes.broken:
             stuck = hanging(self._roster.alive, self._settings, self._step_s, now_s)
             if stuck is not None:
-                self._losses.fence(*stuck)
+                self._worker_deaths.fence(*stuck)
         deserted = desertion(self._roster.alive, self._settings, now_s)
         if deserted is not None:
             self._end.fail(given_up(deserted))
         overdue = self._changes.look_at_deadline(now_s)
         if overdue is not None:
             for worker in late(map(self._roster.workers.__getitem__, overdue.members), overdue):
-                self._losses.fence(worker, f"did not enter generation {overdue.generation}")
+                self._worker_deaths.fence(worker, f"did not enter generation {overdue.generation}")
 
     def _look_for_silence(self, now_s: float) -> None:
         for worker in self._roster.alive:
             why = silence(worker, self._settings, now_s)
             never = unheard(worker, self._settings, now_s)
             if never is not None:
-                self._losses.never_heard(worker, never)
+                self._worker_deaths.never_heard(worker, never)
             if why is not None or never is not None:
-                self._losses.fence(worker, why or never or "")
+                self._worker_deaths.fence(worker, why or never or "")
 
     def first_steps(self, now_s: float) -> tuple[str, float] | None:
         """Who has been longest in one of its first steps, and for how many seconds."""

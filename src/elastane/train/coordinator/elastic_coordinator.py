@@ -5,9 +5,9 @@ no clock; the server around it owns those.  Everything it must not forget it ask
 ``adopt`` builds a new coordinator from such a log, while the workers go on training.
 
 A change of members is prepared while the old generation trains, and entered when everybody is ready
-(``membership_changes``).  A death ends the generation (``losses``): all members stop at their next collective, say
-which step they applied last (``failed``), and the survivors enter an urgent plan.  ``deadlines`` looks for those who
-say nothing, ``job_end`` for the end of training.
+(``membership_changes``).  A death ends the generation (``worker_deaths``): all members stop at their next collective,
+say which step they applied last (``failed``), and the survivors enter an urgent plan.  ``deadlines`` looks for those
+who say nothing, ``job_end`` for the end of training.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from elastane.train.coordinator.actions import Action, Finish
 from elastane.train.coordinator.cpu_activity import Effort
 from elastane.train.coordinator.deadlines import Deadlines
 from elastane.train.coordinator.job_end import JobEnd
-from elastane.train.coordinator.losses import Losses
 from elastane.train.coordinator.membership_changes import MembershipChanges
 from elastane.train.coordinator.membership_plan import Plan
 from elastane.train.coordinator.memory_ceiling import MemoryCeiling
@@ -31,6 +30,7 @@ from elastane.train.coordinator.roster import Roster
 from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.transitions import Adopting, Entering, Steady, Transition
 from elastane.train.coordinator.worker_activity import Activity
+from elastane.train.coordinator.worker_deaths import WorkerDeaths
 from elastane.train.coordinator.worker_table import Phase, Worker, first_difference, virtual_ranks
 from elastane.train.exit_cause import ExitCause, given_up
 from elastane.train.transport_choice import UNTOLD, MemberDevice
@@ -52,8 +52,8 @@ class Coordinator:
         self._changes = changes = MembershipChanges(
             settings, roster, out, memory, known, transition or Steady()
         )
-        self._losses = losses = Losses(settings, roster, out, changes, end, memory)
-        self._deadlines = Deadlines(settings, roster, changes, losses, end)
+        self._worker_deaths = deaths = WorkerDeaths(settings, roster, out, changes, end, memory)
+        self._deadlines = Deadlines(settings, roster, changes, deaths, end)
 
     # A new coordinator, for a job that ran before or still runs.
 
@@ -244,7 +244,7 @@ class Coordinator:
         """A worker could not connect the group of an urgent plan; its ``failed`` follows."""
         plan = self._changes.under_way
         if plan is not None and plan.generation == generation and name in self.workers:
-            self._losses.apart(name, plan, why)
+            self._worker_deaths.apart(name, plan, why)
         return self._settle(now_s)
 
     def parts(self, name: str, samples: int, now_s: float) -> list[Action]:
@@ -294,7 +294,7 @@ class Coordinator:
         """A worker's process is gone, or cannot come back."""
         worker = self._roster.workers.get(name)
         if worker is not None and worker.alive:
-            self._losses.exited(worker, cause)
+            self._worker_deaths.exited(worker, cause)
         return self._settle(now_s)
 
     def tick(self, now_s: float) -> list[Action]:
@@ -305,12 +305,12 @@ class Coordinator:
     def _settle(self, now_s: float) -> list[Action]:
         if self.outcome is None and self._changes.adopted(now_s):
             if self._changes.complete():
-                self._losses.all_connected()
+                self._worker_deaths.all_connected()
             if self.outcome is None and not self._end.reached(recovers=self._changes.recovers):
                 if self._changes.broken:
                     self._changes.recover(now_s)
                 if not self._changes.recovers and not self._end.stopping:
-                    deaths = self._losses.any_since_last_step
+                    deaths = self._worker_deaths.any_since_last_step
                     replacing = not deaths or self.settings.replace or self.current is None
                     self._changes.advance(now_s, replacing=replacing)
         return self._out.take()

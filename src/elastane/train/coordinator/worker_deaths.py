@@ -1,4 +1,4 @@
-"""``Losses`` judges every end of a worker: what it means for the present generation, and whether the job has failed."""
+"""``WorkerDeaths`` judges every end of a worker: what it means for the generation, and whether the job has failed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from elastane.train.exit_cause import ExitCause, ExitKind, given_up
 from elastane.train.reports.events import Limited, WorkerLost
 
 
-class Losses:
+class WorkerDeaths:
     """Workers of one job that died, were fenced, or cannot be reached by the others."""
 
     def __init__(
