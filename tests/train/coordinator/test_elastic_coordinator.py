@@ -294,7 +294,7 @@ def test_silence_longer_than_the_lease_is_fenced() -> None:
 
 def test_a_worker_that_beats_but_makes_no_progress_while_others_wait_is_fenced() -> None:
     world = started(2)
-    world.coordinator._roster.progressed(10)
+    world.coordinator._registry.progressed(10)
     world.perform(
         world.coordinator.beat("w2", 5, Activity.COMPUTING, world.now)
     )  # its first steps are long past

@@ -26,11 +26,11 @@ from elastane.train.coordinator.messages import Refused, Welcome, WorkerHello
 from elastane.train.coordinator.outbox import Outbox
 from elastane.train.coordinator.plan_entries import Entry, TargetSet, WorkerDone
 from elastane.train.coordinator.replay import Known, counted, fitted, known_from
-from elastane.train.coordinator.roster import Roster
 from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.transitions import Adopting, Entering, Steady, Transition
 from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_deaths import WorkerDeaths
+from elastane.train.coordinator.worker_registry import WorkerRegistry
 from elastane.train.coordinator.worker_table import Phase, Worker, first_difference, virtual_ranks
 from elastane.train.exit_cause import ExitCause, given_up
 from elastane.train.transport_choice import UNTOLD, MemberDevice
@@ -46,14 +46,14 @@ class Coordinator:
         known = known or Known()
         self.settings = settings
         self._out = out = Outbox()
-        self._roster = roster = Roster(known.workers, known.born)
-        self._end = end = JobEnd(roster, out, known.outcome)
+        self._registry = registry = WorkerRegistry(known.workers, known.born)
+        self._end = end = JobEnd(registry, out, known.outcome)
         self._memory = memory = MemoryCeiling(known.most)
         self._changes = changes = MembershipChanges(
-            settings, roster, out, memory, known, transition or Steady()
+            settings, registry, out, memory, known, transition or Steady()
         )
-        self._worker_deaths = deaths = WorkerDeaths(settings, roster, out, changes, end, memory)
-        self._deadlines = Deadlines(settings, roster, changes, deaths, end)
+        self._worker_deaths = deaths = WorkerDeaths(settings, registry, out, changes, end, memory)
+        self._deadlines = Deadlines(settings, registry, changes, deaths, end)
 
     # A new coordinator, for a job that ran before or still runs.
 
@@ -79,12 +79,12 @@ class Coordinator:
     @property
     def step(self) -> int:
         """The last step that a worker has told of."""
-        return self._roster.step
+        return self._registry.step
 
     @property
     def workers(self) -> dict[str, Worker]:
         """Everybody, by name, the dead included."""
-        return self._roster.workers
+        return self._registry.workers
 
     @property
     def current(self) -> Plan | None:
@@ -137,7 +137,7 @@ class Coordinator:
     def hello(self, hello: WorkerHello, now_s: float) -> list[Action]:
         """A worker connects, for the first time or again."""
         name = hello.worker
-        worker = self._roster.workers.get(name)
+        worker = self._registry.workers.get(name)
         if worker is None or not worker.alive:
             self._out.send(name, Refused("this worker is no longer part of the job"))
             return self._settle(now_s)
@@ -152,7 +152,7 @@ class Coordinator:
 
     def started(self, name: str, now_s: float) -> list[Action]:
         """A worker's process exists; from now on it has to come to its hello."""
-        worker = self._roster.workers.get(name)
+        worker = self._registry.workers.get(name)
         if worker is not None:
             worker.started_s = now_s
         return self._settle(now_s)
@@ -167,12 +167,12 @@ class Coordinator:
         stored: int = 0,
     ) -> list[Action]:
         """A worker has built its model and may be planned in; checkpoints of generation ``stored`` are there."""
-        worker = self._roster.seen(name, now_s)
+        worker = self._registry.seen(name, now_s)
         if worker is None or worker.phase is not Phase.WARMING:
             return self._settle(now_s)
         self._changes.go_on_above(stored)
         limit = virtual_ranks(signature)
-        reference = self._roster.reference()
+        reference = self._registry.reference()
         problem = first_difference(signature, reference) if reference else None
         if problem is not None:
             cause = f"worker {name} {problem}"
@@ -190,7 +190,7 @@ class Coordinator:
 
     def built(self, name: str, generation: int, now_s: float, lacking: str = "") -> list[Action]:
         """A worker has connected the group of a plan that is being prepared; ``lacking``: but no communicator."""
-        worker = self._roster.seen(name, now_s)
+        worker = self._registry.seen(name, now_s)
         if worker is not None and lacking:
             self._changes.without_communicator(worker, generation, lacking)
         elif worker is not None:
@@ -199,7 +199,7 @@ class Coordinator:
 
     def caught_up(self, name: str, generation: int, now_s: float) -> list[Action]:
         """A joiner's state follows the training at most a step behind."""
-        worker = self._roster.seen(name, now_s)
+        worker = self._registry.seen(name, now_s)
         if worker is not None:
             worker.caught_up = max(worker.caught_up, generation)
         return self._settle(now_s)
@@ -214,17 +214,17 @@ class Coordinator:
 
     def entered(self, name: str, generation: int, step: int, now_s: float) -> list[Action]:
         """A worker trains in this generation."""
-        worker = self._roster.seen(name, now_s)
+        worker = self._registry.seen(name, now_s)
         if worker is not None and worker.alive:
             if generation > worker.entered:  # parts of a batch may have other sizes now: compiled again
                 worker.entered, worker.effort = generation, Effort()
             worker.phase = Phase.MEMBER
-            self._roster.progressed(step)
+            self._registry.progressed(step)
         return self._settle(now_s)
 
     def failed(self, name: str, generation: int, applied: int | None, why: str, now_s: float) -> list[Action]:
         """A worker's generation is over for it; ``applied`` is None if it holds no complete state."""
-        worker = self._roster.seen(name, now_s)
+        worker = self._registry.seen(name, now_s)
         if worker is None or not worker.alive:
             return self._settle(now_s)
         worker.parked = max(worker.parked, generation)
@@ -249,14 +249,14 @@ class Coordinator:
 
     def parts(self, name: str, samples: int, now_s: float) -> list[Action]:
         """A worker is about to compute parts of steps with so many samples; 0: forget what it said."""
-        worker = self._roster.seen(name, now_s)
+        worker = self._registry.seen(name, now_s)
         if worker is not None:
             worker.samples = samples
         return self._settle(now_s)
 
     def left(self, name: str, now_s: float) -> list[Action]:
         """A worker has passed the boundary at which its plan lets it go, and will exit."""
-        worker = self._roster.seen(name, now_s)
+        worker = self._registry.seen(name, now_s)
         if worker is not None and worker.alive:
             worker.phase = Phase.LEAVING
         return self._settle(now_s)
@@ -265,23 +265,23 @@ class Coordinator:
         self, name: str, step: int, doing: Activity, now_s: float, cpu_s: float | None = None
     ) -> list[Action]:
         """A sign of life, about twice a second; in its first steps a worker tells what it has computed."""
-        worker = self._roster.seen(name, now_s)
+        worker = self._registry.seen(name, now_s)
         if worker is not None:
             worker.effort.hear(step, doing, cpu_s, now_s)
         if worker is not None and (worker.beat.step, worker.beat.doing) != (step, doing):
             worker.beat.step, worker.beat.doing, worker.beat.since_s = step, doing, now_s
-            self._roster.progressed(step)
+            self._registry.progressed(step)
         return self._settle(now_s)
 
     def done(self, name: str, step: int, now_s: float) -> list[Action]:
         """A worker has come to the end of training."""
-        worker = self._roster.seen(name, now_s)
+        worker = self._registry.seen(name, now_s)
         if worker is not None:
             if not worker.done:
                 self._out.record(WorkerDone(name))
             worker.done = True
             worker.beat.step = step
-            self._roster.progressed(step)
+            self._registry.progressed(step)
             self._changes.give_up()
         return self._settle(now_s)
 
@@ -292,7 +292,7 @@ class Coordinator:
 
     def exited(self, name: str, cause: ExitCause, now_s: float) -> list[Action]:
         """A worker's process is gone, or cannot come back."""
-        worker = self._roster.workers.get(name)
+        worker = self._registry.workers.get(name)
         if worker is not None and worker.alive:
             self._worker_deaths.exited(worker, cause)
         return self._settle(now_s)

@@ -24,7 +24,6 @@ from elastane.train.coordinator.plan_entries import (
 )
 from elastane.train.coordinator.planning import change_plan, recovery_plan, start_plan, wanted_change
 from elastane.train.coordinator.replay import Known
-from elastane.train.coordinator.roster import Roster
 from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.transitions import (
     Abandoned,
@@ -38,6 +37,7 @@ from elastane.train.coordinator.transitions import (
     recovers,
     under_way,
 )
+from elastane.train.coordinator.worker_registry import WorkerRegistry
 from elastane.train.coordinator.worker_table import Phase, Worker
 from elastane.train.reports.events import Warned
 
@@ -48,7 +48,7 @@ class MembershipChanges:
     def __init__(
         self,
         settings: Settings,
-        roster: Roster,
+        registry: WorkerRegistry,
         outbox: Outbox,
         memory: MemoryCeiling,
         known: Known,
@@ -60,7 +60,7 @@ class MembershipChanges:
         self.generations = Generations(known.published, known.stored)
         self.communicators = Communicators(settings.transport)
         self._settings = settings
-        self._roster = roster
+        self._registry = registry
         self._out = outbox
         self._memory = memory
         self._published_s = 0.0
@@ -90,12 +90,12 @@ class MembershipChanges:
     @property
     def useful(self) -> Sequence[Worker]:
         """Workers that train or will, and are not to leave."""
-        return [w for w in self._roster.alive if w.useful and w.name not in self._dropped]
+        return [w for w in self._registry.alive if w.useful and w.name not in self._dropped]
 
     def warn(self, text: str) -> None:
         """Tell whoever reads the reports, and whoever reads the leader's log."""
         self._out.tell(Warned(UNTIMED_S, text))
-        if self.current is not None and self._roster[self.current.members[0]].alive:
+        if self.current is not None and self._registry[self.current.members[0]].alive:
             self._out.send(self.current.members[0], Note(text))
 
     # What is wanted.
@@ -105,7 +105,7 @@ class MembershipChanges:
         limit = self._settings.max_workers
         self.target = max(1, workers if limit is None else min(workers, limit))
         for name in drop:
-            worker = self._roster.workers.get(name)
+            worker = self._registry.workers.get(name)
             if worker is not None and worker.phase in (Phase.WARMING, Phase.READY):
                 worker.phase = Phase.GONE
                 self._out.record(WorkerGone(name))
@@ -134,7 +134,7 @@ class MembershipChanges:
         if isinstance(self.transition, Preparing) and self.current is not None:
             self._go(self.transition.plan, self.current.members[0], now_s)
         for _ in range(self.target - len(self.useful) if replacing else 0):
-            worker = self._roster.add()
+            worker = self._registry.add()
             self._out.record(WorkerSpawned(worker.name))
             self._out.add(Spawn(worker.name))
         if self.under_way is not None:
@@ -146,13 +146,13 @@ class MembershipChanges:
             self._change(self.current, now_s, plain_copy=plain_copy)
 
     def _begin(self, now_s: float) -> None:
-        ready = self._roster.in_phase(Phase.READY)[: self.target]
-        warming = self._roster.in_phase(Phase.WARMING)
+        ready = self._registry.in_phase(Phase.READY)[: self.target]
+        warming = self._registry.in_phase(Phase.WARMING)
         if ready and (len(ready) == self.target or not warming):
             self._publish(start_plan(self.generations.following, ready), now_s)
 
     def _change(self, current: Plan, now_s: float, *, plain_copy: bool) -> None:
-        workers, following = self._roster.workers, self.generations.following
+        workers, following = self._registry.workers, self.generations.following
         change = wanted_change(current, workers, self.target, self._dropped, plain_copy=plain_copy)
         for worker in change.surplus:
             worker.phase = Phase.GONE
@@ -169,7 +169,7 @@ class MembershipChanges:
                 self._publish(rebuilt, now_s, plain_copy=plain_copy)
 
     def _publish(self, plan: Plan, now_s: float, *, plain_copy: bool = False) -> None:
-        plan = replace(self.communicators.planned(plan, self._roster.workers), most=self._memory.most)
+        plan = replace(self.communicators.planned(plan, self._registry.workers), most=self._memory.most)
         for note in self.communicators.notes():
             self.warn(note)
         self._published_s = now_s
@@ -178,13 +178,13 @@ class MembershipChanges:
         self._out.record(PlanMade(plan))
         for name in plan.concerned:
             if name in plan.joiners or plan.kind is Kind.START:
-                self._roster[name].phase = Phase.JOINING
+                self._registry[name].phase = Phase.JOINING
             self._out.send(name, Planned(plan))
 
     def _go(self, plan: Plan, leader: str, now_s: float) -> None:
         """Let the leader name the boundary once everybody is prepared."""
-        everybody = all(self._roster[n].built >= plan.generation for n in plan.members)
-        followed = not plan.shadow or all(self._roster[n].caught_up >= plan.generation for n in plan.joiners)
+        everybody = all(self._registry[n].built >= plan.generation for n in plan.members)
+        followed = not plan.shadow or all(self._registry[n].caught_up >= plan.generation for n in plan.joiners)
         if everybody and followed:
             self.transition = Entering(plan, now_s)
             self._out.send(leader, Go(plan.generation))
@@ -194,15 +194,15 @@ class MembershipChanges:
         plan = self.under_way
         if plan is None:
             return False
-        members = [self._roster[name] for name in plan.members]
+        members = [self._registry[name] for name in plan.members]
         if not all(w.alive and w.entered >= plan.generation for w in members):
             return False
-        if any(self._roster[n].phase is Phase.MEMBER for n in plan.leavers):
+        if any(self._registry[n].phase is Phase.MEMBER for n in plan.leavers):
             return False
         self.transition, self.current = Steady(), plan
         self._dropped -= set(plan.leavers)
         for name in (*plan.members, *plan.leavers):
-            if self._roster[name].alive:
+            if self._registry[name].alive:
                 self._out.send(name, Settled(plan.generation))
         return True
 
@@ -236,7 +236,7 @@ class MembershipChanges:
             case Preparing(plan, since_s) if now_s - since_s > self._settings.prepare_s:
                 limit_s = self._settings.prepare_s
                 self.warn(f"generation {plan.generation} could not be prepared in {limit_s:g} s")
-                self.communicators.late(plan, self._roster.workers)
+                self.communicators.late(plan, self._registry.workers)
                 self._cancel(plan, plain_copy=plan.shadow)
             case Entering(plan, since_s) if now_s - since_s > self._settings.enter_s:
                 self.transition = Entering(plan, now_s)
@@ -247,7 +247,7 @@ class MembershipChanges:
         """Nobody has entered this plan yet: the old generation simply goes on."""
         self.transition = Steady(plain_copy)
         for name in plan.concerned:
-            worker = self._roster[name]
+            worker = self._registry[name]
             if worker.alive:
                 self._out.send(name, Cancelled(plan.generation))
                 if worker.phase is Phase.JOINING:
@@ -263,13 +263,13 @@ class MembershipChanges:
                 self.transition = Recovering()
             case _:
                 self.transition = Recovering()
-        for worker in self._roster.in_phase(Phase.MEMBER, Phase.JOINING):
+        for worker in self._registry.in_phase(Phase.MEMBER, Phase.JOINING):
             if not worker.done:
                 self._out.send(worker.name, Aborted(self.generations.published, why))
 
     def recover(self, now_s: float) -> None:
         """Once all who are left of a broken generation have stopped, give them an urgent plan."""
-        involved = [w for w in self._roster.in_phase(Phase.MEMBER, Phase.JOINING) if not w.done]
+        involved = [w for w in self._registry.in_phase(Phase.MEMBER, Phase.JOINING) if not w.done]
         if any(w.parked < self.generations.published for w in involved):
             return
         if involved:
@@ -284,7 +284,7 @@ class MembershipChanges:
         adopting = self.transition
         if not isinstance(adopting, Adopting):
             return True
-        missing = [w for w in self._roster.alive if not w.seen_s]
+        missing = [w for w in self._registry.alive if not w.seen_s]
         if missing and now_s < adopting.until_s:
             return False
         self.transition = Recovering() if adopting.broken else Steady()
@@ -292,7 +292,7 @@ class MembershipChanges:
             # Even of one that had done its training nobody knows how it ended: its end is repeated.
             worker.phase, worker.done = Phase.GONE, False
             self._out.kill(worker.name, "did not come back")
-        plan, members = self.current, self._roster.in_phase(Phase.MEMBER)
+        plan, members = self.current, self._registry.in_phase(Phase.MEMBER)
         agreed = plan is not None and [w.name for w in members if w.entered == plan.generation]
         if plan is None or not members:
             self.current = None

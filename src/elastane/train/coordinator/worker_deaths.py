@@ -11,9 +11,9 @@ from elastane.train.coordinator.membership_plan import Kind, Plan
 from elastane.train.coordinator.memory_ceiling import Halved, Hopeless, MemoryCeiling
 from elastane.train.coordinator.outbox import Outbox
 from elastane.train.coordinator.plan_entries import MemoryLimited, WorkerGone
-from elastane.train.coordinator.roster import Roster
 from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.transitions import Abandoned, Entering
+from elastane.train.coordinator.worker_registry import WorkerRegistry
 from elastane.train.coordinator.worker_table import Phase, Worker
 from elastane.train.exit_cause import ExitCause, ExitKind, given_up
 from elastane.train.reports.events import Limited, WorkerLost
@@ -25,7 +25,7 @@ class WorkerDeaths:
     def __init__(
         self,
         settings: Settings,
-        roster: Roster,
+        registry: WorkerRegistry,
         outbox: Outbox,
         changes: MembershipChanges,
         end: JobEnd,
@@ -33,7 +33,7 @@ class WorkerDeaths:
     ) -> None:
         self._deaths = Deaths(settings.max_deaths)
         self._unconnected = Unconnected(settings.max_apart)
-        self._roster = roster
+        self._registry = registry
         self._out = outbox
         self._changes = changes
         self._end = end
@@ -42,7 +42,7 @@ class WorkerDeaths:
     @property
     def any_since_last_step(self) -> bool:
         """Whether somebody has died since the job made progress."""
-        return self._deaths.count(self._roster.step) > 0
+        return self._deaths.count(self._registry.step) > 0
 
     def all_connected(self) -> None:
         """A plan has been entered by all its members."""
@@ -60,8 +60,8 @@ class WorkerDeaths:
         elif worker.done:
             self._end.fail(_failing(cause).told(f"worker {worker.name} failed after training: {cause}"))
         elif clean:
-            others = sum(not w.done for w in self._roster.in_phase(Phase.MEMBER))
-            self._end.fail(given_up(left_early(worker.name, self._roster.step, others)))
+            others = sum(not w.done for w in self._registry.in_phase(Phase.MEMBER))
+            self._end.fail(given_up(left_early(worker.name, self._registry.step, others)))
         else:
             if self._changes.current is None and not worker.seen_s and worker.words:
                 self._deaths.before_init(worker)
@@ -90,11 +90,11 @@ class WorkerDeaths:
         if too_often and plan.kind is Kind.START:
             self._end.fail(given_up(cause))
         elif too_often:
-            self.fence(self._roster[name], cause)
+            self.fence(self._registry[name], cause)
 
     def _who_is_apart(self, name: str, plan: Plan, why: str) -> str:
         def at(worker: str) -> str:
-            return f"{worker} at {self._roster[worker].host or 'an address it did not tell'}"
+            return f"{worker} at {self._registry[worker].host or 'an address it did not tell'}"
 
         others = [at(other) for other in plan.members if other != name]
         rest = f" and {len(others) - 3} others" if len(others) > 3 else ""
@@ -103,7 +103,7 @@ class WorkerDeaths:
     def _lost(self, worker: Worker, phase: Phase, cause: ExitCause) -> None:
         self._unconnected.explained()  # who could not be connected may have been this one
         self._changes.communicators.explained()
-        step = self._roster.step
+        step = self._registry.step
         self._out.record(WorkerGone(worker.name))
         self._out.tell(WorkerLost(UNTIMED_S, worker.name, str(cause), step))
         judgement = self._memory.judge(worker, cause, self._changes.generations.published + 1)
@@ -114,7 +114,7 @@ class WorkerDeaths:
             self._halve(worker, judgement)
         if cause.kind is not ExitKind.NODE_LOST and judgement is None:  # a machine's end is not the script's
             self._deaths.another(step)
-        trains = self._roster.in_phase(Phase.MEMBER, Phase.JOINING)
+        trains = self._registry.in_phase(Phase.MEMBER, Phase.JOINING)
         if phase is Phase.MEMBER and worker.words and not trains and judgement is None:
             self._end.fail(cause)
         elif self._deaths.too_many(step):
@@ -135,12 +135,12 @@ class WorkerDeaths:
     def _halve(self, worker: Worker, halved: Halved) -> None:
         """The next plan says so to all members; the log remembers it for newcomers and restarts."""
         self._out.record(MemoryLimited(halved.after))
-        self._out.tell(Limited(UNTIMED_S, worker.name, halved.before, halved.after, self._roster.step))
+        self._out.tell(Limited(UNTIMED_S, worker.name, halved.before, halved.after, self._registry.step))
 
     def _killed_after_training(self, worker: Worker, phase: Phase, cause: ExitCause) -> None:
         """Others have the same result; if there are none, the end of the script is repeated."""
         worker.done = False  # how far it came in the rest of its script nobody knows
-        if any(other.done for other in self._roster.workers.values()):
+        if any(other.done for other in self._registry.workers.values()):
             self._out.record(WorkerGone(worker.name))
             text = f"worker {worker.name} was lost after training ({cause}); the others have its result"
             self._changes.warn(text)

@@ -1,4 +1,4 @@
-"""``Roster`` knows every worker that a job ever had, and the last step of which any of them has told."""
+"""``WorkerRegistry`` knows every worker that a job ever had, and the last step of which any of them has told."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from elastane.train.coordinator.worker_table import Phase, Worker
 
 
-class Roster:
+class WorkerRegistry:
     """The workers of one job by name, the dead included."""
 
     def __init__(self, workers: dict[str, Worker], born: int) -> None:
