@@ -18,9 +18,9 @@ from torch.utils.checkpoint import checkpoint
 
 from elastane.train.errors import MembershipChanged
 from elastane.train.reduce import backward_watch
+from elastane.train.reduce.begun_sums import BegunSums
 from elastane.train.reduce.buckets import Bucket, buckets_of
 from elastane.train.reduce.contract import Ahead, Collective, Shares
-from elastane.train.reduce.flight import Flight
 from elastane.train.reduce.gradient_reads import harmless_reads
 from elastane.train.reduce.gradients import GradientLayout
 from elastane.train.reduce.mean import MeanReducer
@@ -238,13 +238,13 @@ def plain(use: str, **other: Any) -> Case:
 def test_only_scripts_that_change_their_ways_are_ever_stale(use: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sending begins after some regular units: who touches gradients every time never pays for it."""
     sent: list[int] = []
-    real = Flight.send
+    real = BegunSums.send
 
-    def send(flight: Flight, piece: Tensor) -> None:
+    def send(begun_sums: BegunSums, piece: Tensor) -> None:
         sent.append(threading.get_ident())
-        real(flight, piece)
+        real(begun_sums, piece)
 
-    monkeypatch.setattr(Flight, "send", send)
+    monkeypatch.setattr(BegunSums, "send", send)
     stale = crew(2).run(lambda group: steady_train(group, use))
     assert stale[0] == (use in ("through data", "thrown away"))
 
@@ -332,13 +332,13 @@ def test_a_break_in_a_hook_does_not_reach_the_script() -> None:
 def test_a_commit_that_does_not_wait_for_one_bucket_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     case = plain("plain")
     whole = crew(2).run(lambda group: train(group, case, ahead=True)[0])
-    real = Flight.order
+    real = BegunSums.order
 
-    def order(flight: Flight) -> None:
-        flight._under_way = flight._under_way[1:]
-        real(flight)
+    def order(begun_sums: BegunSums) -> None:
+        begun_sums._under_way = begun_sums._under_way[1:]
+        real(begun_sums)
 
-    monkeypatch.setattr(Flight, "order", order)
+    monkeypatch.setattr(BegunSums, "order", order)
     found = crew(2).run(lambda group: train(group, case, ahead=True)[0])
     assert found != whole
 

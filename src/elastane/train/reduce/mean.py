@@ -20,9 +20,9 @@ from torch import Tensor
 
 from elastane.train.reduce.backward_watch import BackwardWatch
 from elastane.train.reduce.base import BaseReducer, Observe
+from elastane.train.reduce.begun_sums import BegunSums
 from elastane.train.reduce.buckets import Bucket, buckets_of
 from elastane.train.reduce.contract import Ahead, Collective, Shares
-from elastane.train.reduce.flight import Flight
 from elastane.train.reduce.gradients import GradientLayout, GradientVector
 from elastane.train.reduce.narrow_sum import narrow_sum
 
@@ -64,7 +64,7 @@ class MeanReducer(BaseReducer):
         self._ahead: Ahead | None = None
         self._ahead_unit = -1
         self._idle = self._interrupted = False
-        self._flight = Flight()
+        self._begun_sums = BegunSums()
 
     @property
     def finished(self) -> frozenset[int]:
@@ -92,7 +92,7 @@ class MeanReducer(BaseReducer):
         self._last = self._ahead = None
         self._ahead_unit = -1
         self._idle = self._interrupted = False
-        self._flight = Flight()
+        self._begun_sums = BegunSums()
         if self._watch is not None:
             self._watch.begin()
 
@@ -102,7 +102,7 @@ class MeanReducer(BaseReducer):
         """Follow the backward pass of the unit just started, and send its buckets if asked to."""
         if len(self._buckets) == 1 or self._narrow or ahead.by.world == 1:
             return
-        self._flight.go_by(ahead.by)
+        self._begun_sums.go_by(ahead.by)
         if not self._shares.counts[unit]:
             self._idle = True
             return
@@ -123,7 +123,7 @@ class MeanReducer(BaseReducer):
         if divide > 1:
             gradients = [None if gradient is None else gradient / divide for gradient in gradients]
         self._write(bucket, gradients, self._shares.counts[self._ahead_unit])
-        self._flight.send(self._result.full[bucket.start : bucket.stop])
+        self._begun_sums.send(self._result.full[bucket.start : bucket.stop])
 
     def finish(self, unit: int) -> None:
         """Add the unit's gradient to this worker's sum, or keep it if it is the last one."""
@@ -165,13 +165,13 @@ class MeanReducer(BaseReducer):
             return self._reduce_whole(None, tail)
         if len(self._buckets) == 1 and not self._narrow:
             return self._reduce_whole(group, tail)
-        if not self._flight.sent:
+        if not self._begun_sums.sent:
             self._result = self._target()
         self._send_rest(group)
         self._make_room(tail)
         self._write_tail(self._result, tail)
         group.all_reduce(self._result.full[self._layout.size : self._layout.size + tail])
-        self._flight.order()
+        self._begun_sums.order()
         return self._result
 
     def repeat(self, group: Collective) -> GradientVector:
@@ -179,9 +179,9 @@ class MeanReducer(BaseReducer):
         result, self._result = self._result, self._target()
         size = min(len(result.tail), len(self._result.tail))
         self._result.tail[:size].copy_(result.tail[:size])
-        self._flight = Flight(self._flight.by)
+        self._begun_sums = BegunSums(self._begun_sums.by)
         self._send_rest(group)
-        self._flight.order()
+        self._begun_sums.order()
         return self._result
 
     def complete(self, group: Collective) -> None:
@@ -190,12 +190,12 @@ class MeanReducer(BaseReducer):
             return
         if self._watch is not None:
             self._watch.stop()
-        if not self._flight.sent:
+        if not self._begun_sums.sent:
             self._result = self._target()
-        if self._flight.sent < len(self._buckets):
+        if self._begun_sums.sent < len(self._buckets):
             self._interrupted = True
             self._send_rest(group)
-        self._flight.order()
+        self._begun_sums.order()
 
     def believed(self) -> None:
         """Let the last unit's gradients go."""
@@ -203,14 +203,14 @@ class MeanReducer(BaseReducer):
 
     def _send_rest(self, group: Collective) -> None:
         pieces, count = (self._last.pieces, self._last.count) if self._last is not None else (None, 0)
-        for bucket in self._buckets[self._flight.sent :]:
+        for bucket in self._buckets[self._begun_sums.sent :]:
             own = None if pieces is None else [pieces[index] for index in bucket.places]
             self._write(bucket, own, count)
             piece = self._result.full[bucket.start : bucket.stop]
             if self._narrow:
                 narrow_sum(group, piece)
             else:
-                self._flight.send_through(group, piece)
+                self._begun_sums.send_through(group, piece)
 
     def _reduce_whole(self, group: Collective | None, tail: int) -> GradientVector:
         self._merge_last()
@@ -275,7 +275,7 @@ class MeanReducer(BaseReducer):
     def _make_room(self, tail: int) -> None:
         if len(self._result.tail) >= tail:
             return
-        self._flight.order()
+        self._begun_sums.order()
         larger = self._layout.vector(2 * tail + _SPARE)
         larger.gradients.copy_(self._result.gradients)
         if self._result is self._vector:

@@ -1,4 +1,4 @@
-"""A ``Flight`` is one step's buckets on their way: begun in their order, from hooks of autograd or behind the pass."""
+"""``BegunSums`` holds one step's buckets on their way: begun in order, from hooks of autograd or behind the pass."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from elastane.train.errors import MembershipChanged
 from elastane.train.reduce.contract import Begun, Collective, Sender
 
 
-class Flight:
+class BegunSums:
     """Sums that have been begun; one that breaks is told of when they are ordered, never in a hook."""
 
     def __init__(self, by: Sender | None = None) -> None:
