@@ -14,7 +14,7 @@ from elastane.train.data.contract import Source
 from elastane.train.data.torch_settings import LoaderSettings
 from elastane.train.errors import TrainError
 from elastane.train.script.batches_ahead import BatchesAhead
-from elastane.train.script.departure import Departure
+from elastane.train.script.loop_exit import LoopExit
 from elastane.train.script.training import Training
 from elastane.train.worker.batch_split import Mode
 from elastane.train.worker.loop import Loop
@@ -49,8 +49,8 @@ class ElasticLoader:
         self._epoch = 0
         self._seen_in = 0
         self._opened: int | None = None
-        self._departure: Departure | None = None
-        self._before_departure = (0, 0, 0, 0)
+        self._loop_exit: LoopExit | None = None
+        self._before_exit = (0, 0, 0, 0)
         self._training = training
         if source.length is not None and batch_size > source.length:
             raise TrainError(
@@ -96,20 +96,20 @@ class ElasticLoader:
             yield from self.units()
         except GeneratorExit as leaving:
             # A "break": nothing may be raised here.  What was fetched and not stepped on comes first in the next loop.
-            self._departure = Departure.now(leaving)
+            self._loop_exit = LoopExit.now(leaving)
             self._training.loop.drop()
             self._turn_epoch()
-            self._before_departure = (self._loops_done, self._loops_seen, self.steps, self.skipped)
+            self._before_exit = (self._loops_done, self._loops_seen, self.steps, self.skipped)
             self._end_loop()
             self._loops_seen += 1
             raise
 
     def took_by_error(self, error: BaseException) -> bool:
         """Whether the latest loop was left because the script ends by this error; if so, it counts as not left."""
-        if self._departure is None or not self._departure.was_by(error):
+        if self._loop_exit is None or not self._loop_exit.was_by(error):
             return False
-        self._departure = None
-        self._loops_done, self._loops_seen, self.steps, self.skipped = self._before_departure
+        self._loop_exit = None
+        self._loops_done, self._loops_seen, self.steps, self.skipped = self._before_exit
         return True
 
     def units(self) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""``Departure`` tells a loop that was left by ``break`` from one whose body raised the error that ends the script.
+"""``LoopExit`` tells a loop that was left by ``break`` from one whose body raised the error that ends the script.
 
 To the loader both are the same: its generator is closed, with no word why.  But the generator is closed by the frame
 that held it, and that frame stands then at the instruction that an error's traceback names, too.
@@ -12,7 +12,7 @@ from types import CodeType
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class LoopExit:
     """Where a loop was left."""
 
     code: CodeType
@@ -21,7 +21,7 @@ class Departure:
     """Identity of the error that was handled then: frameworks close what they iterate over when they clean up."""
 
     @classmethod
-    def now(cls, leaving: GeneratorExit) -> Departure | None:
+    def now(cls, leaving: GeneratorExit) -> LoopExit | None:
         """To be called by the generator itself, when it is closed."""
         holder = sys._getframe(1).f_back
         if holder is None:

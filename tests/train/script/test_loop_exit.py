@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from elastane.train.script.departure import Departure
+from elastane.train.script.loop_exit import LoopExit
 
 
 class Watched:
     def __init__(self) -> None:
-        self.departure: Departure | None = None
+        self.loop_exit: LoopExit | None = None
 
     def __iter__(self) -> Iterator[int]:
         try:
             yield from range(10)
         except GeneratorExit as leaving:
-            self.departure = Departure.now(leaving)
+            self.loop_exit = LoopExit.now(leaving)
             raise
 
 
@@ -75,5 +75,5 @@ def test_who_left_the_loop(script: Callable[[Watched], None], by_error: bool) ->
     watched = Watched()
     with pytest.raises(MemoryError) as caught:
         script(watched)
-    assert watched.departure is not None
-    assert watched.departure.was_by(caught.value) == by_error
+    assert watched.loop_exit is not None
+    assert watched.loop_exit.was_by(caught.value) == by_error
