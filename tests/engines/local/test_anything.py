@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastane.engines.contract import Attempt, Launch, Over, Report, Wanted
-from elastane.engines.local.attempt_monitor import Tender
+from elastane.engines.local.attempt_monitor import AttemptMonitor
 from elastane.engines.local.log_rotation import rotate
 from elastane.engines.local.paths import Layout
 from elastane.engines.local.untrusted_files import read_events
@@ -104,7 +104,7 @@ def test_whatever_stands_in_place_of_its_files_a_job_can_be_ended(
         read_by_the_service(layout)
         heard: list[Report] = []
         launch = Launch(ATTEMPT, JOB, ("true",), "/", layout.attempt(ATTEMPT), layout.run(JOB))
-        looker = Tender(layout.home, Wanted(launch, None), heard.append, lambda _: None)  # type: ignore[arg-type,return-value]
+        looker = AttemptMonitor(layout.home, Wanted(launch, None), heard.append, lambda _: None)  # type: ignore[arg-type,return-value]
         looker.processes()
         asyncio.run(asyncio.wait_for(looker.run(), 60))
         (over,) = [report for report in heard if isinstance(report, Over)]

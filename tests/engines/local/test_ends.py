@@ -75,7 +75,7 @@ def test_an_end_is_told_only_when_the_worker_is_gone(tmp_path: Path) -> None:
             job, beat, _ = forging(living, tmp_path)
             living.want(job, {"n0": 1})
             await living.until(beat.exists)
-            process = living.engine._tenders[job.attempt]._process
+            process = living.engine._monitors[job.attempt]._process
             assert process is not None
             process.kill()
             process.wait()

@@ -79,13 +79,15 @@ def test_a_supervisor_that_is_killed_again_and_again_does_not_end_the_job(tmp_pa
             job = living.launch("j1", 1, *counting(tmp_path / "counts"))
             living.want(job, {"n0": 1})
             await living.until(lambda: bool(living.on(job)))
-            tender = living.engine._tenders[job.attempt]
+            monitor = living.engine._monitors[job.attempt]
             for _ in range(5):
-                process = tender._process
+                process = monitor._process
                 assert process is not None
                 process.kill()
                 process.wait()
-                await living.until(lambda old=process: tender._process not in (None, old) and tender._lock.held)
+                await living.until(
+                    lambda old=process: monitor._process not in (None, old) and monitor._lock.held
+                )
             enough(living, "j1")
             await living.until(lambda: living.over(job) is not None)
             over = living.over(job)
@@ -109,7 +111,7 @@ def test_a_supervisor_that_is_killed_while_the_job_ends_does_not_keep_it_from_en
             await living.until(lambda: bool(living.on(job)))
             enough(living, "j1")
             await asyncio.sleep(delay_s)
-            process = living.engine._tenders[job.attempt]._process
+            process = living.engine._monitors[job.attempt]._process
             assert process is not None
             process.kill()
             await living.until(lambda: living.over(job) is not None)

@@ -68,7 +68,7 @@ def test_an_attempt_whose_supervisor_was_stopped_can_be_cancelled(tmp_path: Path
             job = living.launch("j1", 1, sys.executable, "-c", "import time; time.sleep(600)", kind="command")
             living.want(job, {"n0": 1})
             await living.until(lambda: bool(living.running(job)))
-            process = living.engine._tenders[job.attempt]._process
+            process = living.engine._monitors[job.attempt]._process
             assert process is not None
             process.send_signal(signal.SIGSTOP)
             living.end(job, Ending.CANCEL)
@@ -127,7 +127,7 @@ def test_who_runs_an_attempt_that_cannot_be_looked_after_is_gone_when_its_end_is
             job = living.launch("j1", 1, sys.executable, "-c", "import time; time.sleep(600)", kind="command")
             living.want(job, {"n0": 1})
             await living.until(lambda: bool(living.running(job)))
-            looker = living.engine._tenders[job.attempt]
+            looker = living.engine._monitors[job.attempt]
             process = looker._process
             assert process is not None
             assert process.poll() is None

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastane.engines.contract import Attempt, Launch, Report, Running, Told, Wanted
-from elastane.engines.local.attempt_monitor import Tender
+from elastane.engines.local.attempt_monitor import AttemptMonitor
 from elastane.engines.local.json_files import read_json
 from elastane.engines.local.launch_file import ended_from_json, ended_json
 from elastane.engines.local.paths import Layout
@@ -52,11 +52,11 @@ def journal(folder: Path) -> Path:
     return path
 
 
-def tender(folder: Path, heard: list[Report]) -> Tender:
+def monitor(folder: Path, heard: list[Report]) -> AttemptMonitor:
     layout, attempt = Layout(folder), Attempt("j1", 1)
     launch = Launch(attempt, "j1", ("true",), "/", layout.attempt(attempt), layout.run("j1"))
     launch.folder.mkdir(parents=True, exist_ok=True)
-    return Tender(folder, Wanted(launch, None), heard.append, lambda _: None)  # type: ignore[arg-type,return-value]
+    return AttemptMonitor(folder, Wanted(launch, None), heard.append, lambda _: None)  # type: ignore[arg-type,return-value]
 
 
 @settings(max_examples=150, deadline=None)
@@ -65,7 +65,7 @@ def test_every_file_of_a_job_may_hold_anything(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = journal(folder)
-        looker = tender(folder, [])
+        looker = monitor(folder, [])
         attempt = looker.wanted.launch.folder
         for each in (path, path.with_name("plans.jsonl"), attempt / "members.json", attempt / "ended.json"):
             each.write_bytes(data)
@@ -150,12 +150,12 @@ def test_a_job_that_reports_much_is_read_at_a_bounded_pace(tmp_path: Path) -> No
     path = journal(tmp_path)
     path.write_bytes(line_of(Warned(1.0, "x")) * (3 * LOOK_EVENTS))
     heard: list[Report] = []
-    looker = tender(tmp_path, heard)
+    looker = monitor(tmp_path, heard)
     began_s = time.monotonic()
     asyncio.run(looker._read_journal())
     assert len(heard) == LOOK_EVENTS
     assert looker._read_s >= began_s + LOOK_EVENTS / 200.0
-    quiet = tender(tmp_path, heard)
+    quiet = monitor(tmp_path, heard)
     path.write_bytes(line_of(Warned(1.0, "x")))
     asyncio.run(quiet._read_journal())
     assert quiet._read_s < time.monotonic() + 0.1
@@ -166,7 +166,7 @@ def test_of_many_changes_of_size_the_last_is_told(tmp_path: Path) -> None:
     sizes = [Resized(1.0 + i, i, "grow", i, i + 1, 1, 0.1) for i in range(1, 100)]
     path.write_bytes(b"".join(map(line_of, sizes)))
     heard: list[Report] = []
-    looker = tender(tmp_path, heard)
+    looker = monitor(tmp_path, heard)
     asyncio.run(looker._read_journal())
     assert [report.event for report in heard if isinstance(report, Told)] == sizes
     (running,) = [report for report in heard if isinstance(report, Running)]
@@ -242,7 +242,7 @@ def test_plans_that_a_job_made_up_do_not_hide_its_logs(tmp_path: Path) -> None:
 
 def test_an_attempt_that_cannot_be_looked_after_can_still_be_ended(tmp_path: Path) -> None:
     heard: list[Report] = []
-    looker = tender(tmp_path, heard)
+    looker = monitor(tmp_path, heard)
 
     def broken() -> None:
         raise RuntimeError("never thought of")

@@ -63,7 +63,7 @@ _KILLS = 20
 """How often it may be killed in a row: that is none of its doing, but somebody may mean it."""
 
 
-class Tender:
+class AttemptMonitor:
     """One attempt on this machine."""
 
     def __init__(

@@ -27,7 +27,7 @@ from elastane.engines.contract import (
 )
 from elastane.engines.deadline_threads import Aside
 from elastane.engines.local.agent_client import AgentWatch
-from elastane.engines.local.attempt_monitor import Tender
+from elastane.engines.local.attempt_monitor import AttemptMonitor
 from elastane.engines.local.cgroups import cgroups_of, limits_memory
 from elastane.engines.local.inspect_command import Examiner
 from elastane.engines.local.job_users import JobsAs
@@ -77,7 +77,7 @@ class LocalEngine:
         }
         self._joined = JoinedNodes(self._layout, listen, self._news.set, self._wants, self._nodes)
         self._devices = numbers
-        self._tenders: dict[Attempt, Tender] = {}
+        self._monitors: dict[Attempt, AttemptMonitor] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._reports: list[Report] = []
         self._limits_memory = False
@@ -128,16 +128,16 @@ class LocalEngine:
                 self._joined.look()
 
     def _wants(self, node: str, attempt: str) -> bool:
-        tenders = [t for t in self._tenders.values() if str(t.attempt) == attempt and not t.over]
-        return any(t.wanted.grant is not None and node in places_of(t.wanted.grant) for t in tenders)
+        monitors = [t for t in self._monitors.values() if str(t.attempt) == attempt and not t.over]
+        return any(t.wanted.grant is not None and node in places_of(t.wanted.grant) for t in monitors)
 
     async def close(self, *, leave_running: bool) -> None:
         """Let go of everything, or end everything."""
         if not leave_running:
-            for tender in self._tenders.values():
-                tender.want(Wanted(tender.wanted.launch, None, Ending.SUSPEND, "Elastane was shut down"))
+            for monitor in self._monitors.values():
+                monitor.want(Wanted(monitor.wanted.launch, None, Ending.SUSPEND, "Elastane was shut down"))
             await self._until_over()
-            await asyncio.gather(*(tender.force() for tender in self._tenders.values() if not tender.over))
+            await asyncio.gather(*(monitor.force() for monitor in self._monitors.values() if not monitor.over))
             if self._machines is not None:
                 await self._machines.give_back()
         for task in self._tasks.values():
@@ -151,7 +151,7 @@ class LocalEngine:
             await asyncio.to_thread(end_everything, self._layout)
 
     async def _until_over(self) -> None:
-        tasks = [self._tasks[attempt] for attempt in self._tenders if attempt in self._tasks]
+        tasks = [self._tasks[attempt] for attempt in self._monitors if attempt in self._tasks]
         if tasks:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait(tasks, timeout=_END_S)
@@ -192,15 +192,15 @@ class LocalEngine:
     def ensure(self, wanted: Wanted) -> None:
         """Have somebody look after it."""
         attempt = wanted.launch.attempt
-        tender = self._tenders.get(attempt)
-        if tender is not None:
-            if tender.wanted != wanted:
-                tender.want(wanted)
+        monitor = self._monitors.get(attempt)
+        if monitor is not None:
+            if monitor.wanted != wanted:
+                monitor.want(wanted)
             return
-        tender = self._tenders[attempt] = Tender(
+        monitor = self._monitors[attempt] = AttemptMonitor(
             self._layout.home, wanted, self._say, self._supervisors.begin, self._jobs_as
         )
-        self._tasks[attempt] = asyncio.create_task(tender.run())
+        self._tasks[attempt] = asyncio.create_task(monitor.run())
 
     def _say(self, report: Report) -> None:
         self._reports.append(report)
@@ -222,14 +222,14 @@ class LocalEngine:
 
     def forget(self, attempt: Attempt) -> None:
         """Nothing of it is of interest any more; processes that a worker left behind end now."""
-        self._tenders.pop(attempt, None)
+        self._monitors.pop(attempt, None)
         self._tasks.pop(attempt, None)
         kill_marked(self._layout.home, lambda mark: _of(mark, attempt))
 
     def processes(self, attempt: Attempt) -> list[WorkerFacts]:
         """As last written down."""
-        tender = self._tenders.get(attempt)
-        return tender.processes() if tender is not None else []
+        monitor = self._monitors.get(attempt)
+        return monitor.processes() if monitor is not None else []
 
     def facts(self) -> Mapping[str, Any]:
         """Describe the agents of all nodes, for people."""
