@@ -15,7 +15,7 @@ import pytest
 
 from elastane.train.reports.event_file import follow, load_run
 from elastane.train.reports.events import Event, Resized, Saved, Started
-from elastane.train.worker.shelf import open_shelf
+from elastane.train.worker.checkpoint_store import open_checkpoint_store
 from train.running import PATIENCE_S, SCRIPTS, alone, processes_of
 
 EPOCHS = 4
@@ -83,8 +83,8 @@ def test_with_run_and_plan_log_lost_a_job_goes_on_from_its_url_to_the_same_bits(
     events = load_run(second)
     assert resumed_at(events) > 0
     assert next(event.generation for event in events if isinstance(event, Resized)) > 1000
-    shelf = open_shelf(tmp_path / "another", {"ELASTANE_CHECKPOINTS": str(place)})
-    last = shelf.load()
+    store = open_checkpoint_store(tmp_path / "another", {"ELASTANE_CHECKPOINTS": str(place)})
+    last = store.load()
     assert last is not None
     assert last.generation > 1000
     assert last.step == max(event.step for event in events if isinstance(event, Saved))

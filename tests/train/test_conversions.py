@@ -12,7 +12,7 @@ import torch
 
 from elastane.train.coordinator.scripted_events import Wish
 from elastane.train.coordinator.settings import Settings
-from elastane.train.worker.checkpoint import CheckpointStore
+from elastane.train.worker.checkpoint import FolderCheckpointStore
 from elastane.train.worker.state_codec import unpack
 from train.running import Outcome, alone, processes_of, train
 
@@ -113,7 +113,7 @@ def check_what_happened(done: Outcome, joins: str) -> None:
 
 def state_of(run: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Model and optimizer as the run left them, and where its loader stands."""
-    loaded = CheckpointStore(run / "checkpoints").load()
+    loaded = FolderCheckpointStore(run / "checkpoints").load()
     assert loaded is not None
     tensors = {name: tensor for name, tensor in loaded.packed.tensors.items() if not name.startswith("parts.")}
     return tensors, unpack(loaded.packed)["parts"]["loader.data"]

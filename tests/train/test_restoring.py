@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 import elastane.train as et
-from elastane.train.worker.checkpoint import CheckpointStore
+from elastane.train.worker.checkpoint import FolderCheckpointStore
 from elastane.train.worker.state_codec import pack
 
 
@@ -22,7 +22,7 @@ def test_a_stale_writer_that_wakes_up_after_the_restore_cannot_save(
     job.optimizer(torch.optim.SGD(model.parameters(), lr=0.01))
     job.loader(TensorDataset(torch.arange(4.0).view(4, 1)), 2)
     job._session.restore(7)  # what the first worker of a start in generation 7 does
-    stale = CheckpointStore(tmp_path / "checkpoints")
+    stale = FolderCheckpointStore(tmp_path / "checkpoints")
     with pytest.raises(et.TrainError, match=r"a newer generation \(7\) owns this directory"):
         stale.save(10, pack({"x": torch.zeros(1)}), {}, generation=6)
     assert stale.load() is None
@@ -39,7 +39,7 @@ def test_what_lies_there_is_read_only_once_nobody_can_add_to_it(
     before.optimizer(torch.optim.SGD(model.parameters(), lr=0.01))
     before.loader(TensorDataset(torch.arange(4.0).view(4, 1)), 2)
     session = before._session
-    stale = CheckpointStore(tmp_path / "checkpoints")
+    stale = FolderCheckpointStore(tmp_path / "checkpoints")
     stale.save(3, pack({"x": torch.zeros(1)}), {}, generation=6)
     load, read = session._store.load, []
 

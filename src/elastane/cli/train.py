@@ -95,7 +95,7 @@ def run(
     from elastane.train.torch_range import check_torch
     from elastane.train.traffic import TRAFFIC, traffic_of
     from elastane.train.transport_choice import wished
-    from elastane.train.worker.shelf_objects import check_packages
+    from elastane.train.worker.checkpoint_store_objects import check_packages
 
     traffic_of(traffic, consistent=mode == "consistent")
     _refuse_commands([script, *(arguments or ())], module=module)

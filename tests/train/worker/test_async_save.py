@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from elastane.train.errors import PlaceAway, TrainError
 from elastane.train.worker.async_save import AsyncSaver, SaveFacts, SaveInterval, daly_interval
-from elastane.train.worker.checkpoint import CheckpointStore
+from elastane.train.worker.checkpoint import FolderCheckpointStore
 from elastane.train.worker.state_codec import Packed, pack, unpack
 
 
-class GatedStore(CheckpointStore):
+class GatedStore(FolderCheckpointStore):
     """Waits for leave before it writes, and can be told to fail."""
 
     def __init__(self, directory: Path) -> None:
@@ -79,7 +79,7 @@ def weights_of(packed: Packed | None) -> list[float]:
     return list(unpack(packed)["w"].tolist())
 
 
-def saved_weights(store: CheckpointStore) -> list[float]:
+def saved_weights(store: FolderCheckpointStore) -> list[float]:
     loaded = store.load()
     return weights_of(loaded.packed if loaded else None)
 

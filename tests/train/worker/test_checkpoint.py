@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from elastane.train.errors import TrainError
 from elastane.train.worker import checkpoint
-from elastane.train.worker.checkpoint import CheckpointStore, Loaded
+from elastane.train.worker.checkpoint import FolderCheckpointStore, Loaded
 from elastane.train.worker.state_codec import Packed, pack, unpack
 
 FILES = ("tensors.safetensors", "tree.json", "manifest.json")
@@ -44,27 +44,27 @@ def consistent(loaded: Loaded | None, size: int = 3) -> int:
     return loaded.step
 
 
-def save(store: CheckpointStore, step: int, generation: int = 0, size: int = 3) -> Path:
+def save(store: FolderCheckpointStore, step: int, generation: int = 0, size: int = 3) -> Path:
     return store.save(step, state(step, size), {"step": step}, generation=generation)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> CheckpointStore:
-    return CheckpointStore(tmp_path / "checkpoints")
+def store(tmp_path: Path) -> FolderCheckpointStore:
+    return FolderCheckpointStore(tmp_path / "checkpoints")
 
 
-def hidden(store: CheckpointStore) -> list[str]:
+def hidden(store: FolderCheckpointStore) -> list[str]:
     return [path.name for path in store.directory.iterdir() if path.name.startswith(".")]
 
 
-def test_an_empty_or_missing_directory_holds_nothing(store: CheckpointStore) -> None:
+def test_an_empty_or_missing_directory_holds_nothing(store: FolderCheckpointStore) -> None:
     assert store.load() is None
     store.directory.mkdir()
     assert store.load() is None
     assert store.steps() == []
 
 
-def test_the_newest_is_loaded_and_the_oldest_removed(store: CheckpointStore) -> None:
+def test_the_newest_is_loaded_and_the_oldest_removed(store: FolderCheckpointStore) -> None:
     paths = [save(store, step) for step in (1, 2, 3)]
     assert paths[-1].name == "step-000000000003"
     assert store.steps() == [2, 3]
@@ -73,26 +73,26 @@ def test_the_newest_is_loaded_and_the_oldest_removed(store: CheckpointStore) -> 
     assert not hidden(store)
 
 
-def test_a_step_that_is_not_there_is_named(store: CheckpointStore) -> None:
+def test_a_step_that_is_not_there_is_named(store: FolderCheckpointStore) -> None:
     save(store, 1)
     with pytest.raises(TrainError, match=r"no checkpoint of step 7 .* only \[1\]"):
         store.load(step=7)
 
 
 @pytest.mark.parametrize(("step", "generation"), [(-1, 0), (10**12, 0), (1, -1)])
-def test_impossible_numbers_are_refused(store: CheckpointStore, step: int, generation: int) -> None:
+def test_impossible_numbers_are_refused(store: FolderCheckpointStore, step: int, generation: int) -> None:
     with pytest.raises(TrainError, match=f"step {step} and generation {generation}"):
         save(store, step, generation)
 
 
 def test_at_least_one_is_kept(tmp_path: Path) -> None:
     with pytest.raises(TrainError, match="1 or more, not 0"):
-        CheckpointStore(tmp_path, keep=0)
+        FolderCheckpointStore(tmp_path, keep=0)
 
 
 @pytest.mark.parametrize("keep", [1, 2])
 def test_saving_a_step_again_replaces_it(tmp_path: Path, keep: int) -> None:
-    store = CheckpointStore(tmp_path, keep)
+    store = FolderCheckpointStore(tmp_path, keep)
     save(store, 4)
     for attempt in range(4):
         store.save(5, state(5), {"attempt": attempt})
@@ -103,7 +103,7 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path, keep: int) -> None:
         assert len(list(tmp_path.iterdir())) == keep
 
 
-def test_after_going_back_the_new_history_counts(store: CheckpointStore) -> None:
+def test_after_going_back_the_new_history_counts(store: FolderCheckpointStore) -> None:
     for step in (100, 110, 105):
         save(store, step)
     assert consistent(store.load()) == 105
@@ -111,7 +111,7 @@ def test_after_going_back_the_new_history_counts(store: CheckpointStore) -> None
     assert store.steps() == [105, 108]
 
 
-def test_loaded_tensors_live_without_the_file(store: CheckpointStore) -> None:
+def test_loaded_tensors_live_without_the_file(store: FolderCheckpointStore) -> None:
     path = save(store, 1)
     loaded = store.load()
     assert loaded is not None
@@ -122,7 +122,7 @@ def test_loaded_tensors_live_without_the_file(store: CheckpointStore) -> None:
     unpack(loaded.packed)["weights"].add_(1)
 
 
-def test_views_of_one_memory_and_odd_layouts_are_saved(store: CheckpointStore) -> None:
+def test_views_of_one_memory_and_odd_layouts_are_saved(store: FolderCheckpointStore) -> None:
     base = torch.arange(6.0)
     parts = {
         "all": base,
@@ -137,7 +137,7 @@ def test_views_of_one_memory_and_odd_layouts_are_saved(store: CheckpointStore) -
     assert all(torch.equal(value, parts[name]) for name, value in unpack(loaded.packed).items())
 
 
-def test_a_state_without_tensors_is_saved(store: CheckpointStore) -> None:
+def test_a_state_without_tensors_is_saved(store: FolderCheckpointStore) -> None:
     store.save(1, pack({"epoch": 3}), {})
     loaded = store.load()
     assert loaded is not None
@@ -145,7 +145,9 @@ def test_a_state_without_tensors_is_saved(store: CheckpointStore) -> None:
 
 
 @pytest.mark.parametrize("info", [{"a": object()}, {"a": float("nan")}, {(1, 2): 3}])
-def test_info_that_is_not_json_is_refused_before_anything_is_written(store: CheckpointStore, info: Any) -> None:
+def test_info_that_is_not_json_is_refused_before_anything_is_written(
+    store: FolderCheckpointStore, info: Any
+) -> None:
     with pytest.raises(TrainError, match="info of a checkpoint must be JSON"):
         store.save(1, state(1), info)
     assert not store.directory.exists()
@@ -159,7 +161,7 @@ def damaged(path: Path, change: Callable[[bytes], bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_cut_at_any_byte_is_passed_over(store: CheckpointStore, name: str) -> None:
+def test_a_file_cut_at_any_byte_is_passed_over(store: FolderCheckpointStore, name: str) -> None:
     save(store, 1)
     file = save(store, 2) / name
     whole = file.read_bytes()
@@ -175,7 +177,7 @@ def test_a_file_cut_at_any_byte_is_passed_over(store: CheckpointStore, name: str
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_flip_of_any_byte_is_noticed(store: CheckpointStore, name: str) -> None:
+def test_a_flip_of_any_byte_is_noticed(store: FolderCheckpointStore, name: str) -> None:
     save(store, 1)
     file = save(store, 2) / name
     whole = file.read_bytes()
@@ -186,7 +188,7 @@ def test_a_flip_of_any_byte_is_noticed(store: CheckpointStore, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_missing_file_is_passed_over_and_named(store: CheckpointStore, name: str) -> None:
+def test_a_missing_file_is_passed_over_and_named(store: FolderCheckpointStore, name: str) -> None:
     save(store, 1)
     (save(store, 2) / name).unlink()
     assert consistent(store.load()) == 1
@@ -194,7 +196,7 @@ def test_a_missing_file_is_passed_over_and_named(store: CheckpointStore, name: s
 
 
 def test_another_format_is_passed_over_and_named(
-    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+    store: FolderCheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(store, 1)
     with monkeypatch.context() as later:
@@ -204,7 +206,7 @@ def test_another_format_is_passed_over_and_named(
     assert store.skipped == ["step-000000000002: its format is 99, not 1"]
 
 
-def test_a_sealed_manifest_of_something_else_is_passed_over(store: CheckpointStore) -> None:
+def test_a_sealed_manifest_of_something_else_is_passed_over(store: FolderCheckpointStore) -> None:
     save(store, 1)
     foreign = {"format": 1, "files": {}}
     seal = zlib.crc32(json.dumps(foreign, separators=(",", ":")).encode())
@@ -213,7 +215,7 @@ def test_a_sealed_manifest_of_something_else_is_passed_over(store: CheckpointSto
     assert consistent(store.load()) == 1
 
 
-def test_when_all_are_bad_every_reason_is_told(store: CheckpointStore) -> None:
+def test_when_all_are_bad_every_reason_is_told(store: FolderCheckpointStore) -> None:
     for step in (1, 2):
         damaged(save(store, step) / "tree.json", lambda raw: raw[:-1])
     with pytest.raises(TrainError, match=r"step-000000000002: tree.json is torn.*step-000000000001: tree.json"):
@@ -221,14 +223,14 @@ def test_when_all_are_bad_every_reason_is_told(store: CheckpointStore) -> None:
 
 
 def test_a_bad_newest_does_not_push_out_the_good_ones(tmp_path: Path) -> None:
-    store = CheckpointStore(tmp_path, keep=1)
+    store = FolderCheckpointStore(tmp_path, keep=1)
     damaged(save(store, 9) / "manifest.json", lambda raw: raw[:-1])
     save(store, 5)
     assert consistent(store.load()) == 5
     assert store.steps() == [5]
 
 
-def test_leftovers_of_a_crash_are_ignored_and_then_removed(store: CheckpointStore) -> None:
+def test_leftovers_of_a_crash_are_ignored_and_then_removed(store: FolderCheckpointStore) -> None:
     path = save(store, 1)
     shutil.copytree(path, store.directory / ".writing-0-2-left")
     shutil.copytree(path, store.directory / ".removed-left")
@@ -252,7 +254,7 @@ ACTIONS = st.lists(
 @given(ACTIONS, st.integers(1, 3))
 def test_whatever_happens_the_newest_undamaged_one_is_loaded(actions: list[tuple[str, int]], keep: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        store = CheckpointStore(Path(directory), keep)
+        store = FolderCheckpointStore(Path(directory), keep)
         written: list[tuple[int, Path, bool]] = []  # step, path, good
         for action, number in actions:
             if action == "save":
@@ -284,7 +286,7 @@ def test_whatever_happens_the_newest_undamaged_one_is_loaded(actions: list[tuple
 )
 def test_content_info_and_step_come_back(values: list[float], info: dict[str, Any], step: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        store = CheckpointStore(Path(directory))
+        store = FolderCheckpointStore(Path(directory))
         weights = torch.tensor(values)
         store.save(step, pack({"w": weights, "info": info}), {"extra": info})
         loaded = store.load()
@@ -318,7 +320,7 @@ LARGE = {
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("limit", [0, 1000])
 def test_a_full_disk_is_reported_and_leaves_the_older_ones(
-    store: CheckpointStore, name: str, limit: int
+    store: FolderCheckpointStore, name: str, limit: int
 ) -> None:
     for step in (1, 2):
         save(store, step)
@@ -334,7 +336,7 @@ def test_a_full_disk_is_reported_and_leaves_the_older_ones(
 
 def test_a_directory_that_cannot_be_made_is_named_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    store = CheckpointStore(tmp_path / "file" / "checkpoints")
+    store = FolderCheckpointStore(tmp_path / "file" / "checkpoints")
     with pytest.raises(TrainError, match=r"cannot save step 1 to .*file/checkpoints: Not a directory"):
         save(store, 1)
     with pytest.raises(TrainError, match=r"cannot raise the fence in .*: Not a directory"):
@@ -344,7 +346,7 @@ def test_a_directory_that_cannot_be_made_is_named_with_the_reason(tmp_path: Path
 # Generations
 
 
-def test_a_fence_stops_older_generations_only(store: CheckpointStore) -> None:
+def test_a_fence_stops_older_generations_only(store: FolderCheckpointStore) -> None:
     save(store, 1, generation=3)
     store.raise_fence(4)
     with pytest.raises(TrainError, match=r"a newer generation \(4\) owns this directory"):
@@ -355,26 +357,26 @@ def test_a_fence_stops_older_generations_only(store: CheckpointStore) -> None:
     assert store.steps() == [2, 3]
 
 
-def test_a_fence_is_never_lowered(store: CheckpointStore) -> None:
+def test_a_fence_is_never_lowered(store: FolderCheckpointStore) -> None:
     for generation in (4, 9, 2):
         store.raise_fence(generation)
-    assert CheckpointStore(store.directory).fence() == 9
+    assert FolderCheckpointStore(store.directory).fence() == 9
     assert len(list(store.directory.iterdir())) == 1
     with pytest.raises(TrainError, match="-1"):
         store.raise_fence(-1)
 
 
-def test_who_restores_owns_the_directory_before_it_reads(store: CheckpointStore) -> None:
+def test_who_restores_owns_the_directory_before_it_reads(store: FolderCheckpointStore) -> None:
     save(store, 1, generation=3)
     store.own(5)
     with pytest.raises(TrainError, match=r"a newer generation \(5\) owns this directory"):
-        save(CheckpointStore(store.directory), 2, generation=3)  # a stale writer wakes up
+        save(FolderCheckpointStore(store.directory), 2, generation=3)  # a stale writer wakes up
     with pytest.raises(TrainError, match="generation 4 may not save here"):
         store.own(4)
     assert consistent(store.load()) == 1
 
 
-def test_what_a_stale_writer_gets_in_all_the_same_is_never_chosen(store: CheckpointStore) -> None:
+def test_what_a_stale_writer_gets_in_all_the_same_is_never_chosen(store: FolderCheckpointStore) -> None:
     """Where a fence is seen late, as on a network disk."""
     store.own(5)
     save(store, 10, generation=5)
@@ -409,9 +411,9 @@ def intercept(monkeypatch: pytest.MonkeyPatch, at: int, action: Callable[[], Non
     return count
 
 
-def disk_changes(tmp_path: Path, before: Callable[[CheckpointStore], object]) -> int:
+def disk_changes(tmp_path: Path, before: Callable[[FolderCheckpointStore], object]) -> int:
     """How many such calls one save of step 2 makes."""
-    store = CheckpointStore(tmp_path / "counted", keep=1)
+    store = FolderCheckpointStore(tmp_path / "counted", keep=1)
     before(store)
     with pytest.MonkeyPatch.context() as patch:
         count = intercept(patch, -1, lambda: None)
@@ -426,11 +428,11 @@ def test_a_fence_raised_at_any_moment_of_a_save_lets_nothing_in_afterwards(
     """A writer of generation 1 is held up before each change it makes; meanwhile 2 takes over, and may save."""
     refused = accepted = at = 0
     for at in range(1, 1 + disk_changes(tmp_path, lambda store: save(store, 1))):
-        old, new = (CheckpointStore(tmp_path / str(at), keep=1) for _ in range(2))
+        old, new = (FolderCheckpointStore(tmp_path / str(at), keep=1) for _ in range(2))
         save(old, 1, generation=1)
         seen: list[Path] = []
 
-        def take_over(new: CheckpointStore = new, seen: list[Path] = seen) -> None:
+        def take_over(new: FolderCheckpointStore = new, seen: list[Path] = seen) -> None:
             new.raise_fence(2)
             loaded = new.load()
             assert loaded is not None
@@ -473,10 +475,10 @@ def exit_code_of(work: Callable[[], None]) -> int:
 @pytest.mark.parametrize("first", [1, 2], ids=["a new step", "the same step again"])
 def test_a_crash_before_any_change_of_the_disk_leaves_a_whole_checkpoint(tmp_path: Path, first: int) -> None:
     for at in range(1, 1 + disk_changes(tmp_path, lambda store: save(store, first))):
-        store = CheckpointStore(tmp_path / str(at), keep=1)
+        store = FolderCheckpointStore(tmp_path / str(at), keep=1)
         store.save(first, state(first), {"step": first, "try": "first"})
 
-        def dying_save(store: CheckpointStore = store, at: int = at) -> None:
+        def dying_save(store: FolderCheckpointStore = store, at: int = at) -> None:
             intercept(pytest.MonkeyPatch(), at, lambda: os._exit(9))
             store.save(2, state(2), {"step": 2, "try": "second"})
 
@@ -495,18 +497,18 @@ def test_a_crash_before_any_change_of_the_disk_leaves_a_whole_checkpoint(tmp_pat
 
 def save_for_ever(directory: Path, first: int, size: int, notices: Any) -> None:
     torch.set_num_threads(1)
-    store = CheckpointStore(directory)
+    store = FolderCheckpointStore(directory)
     for step in range(first, 10**6):
         save(store, step, size=size)
         notices.send(step)
 
 
 def test_a_reader_is_never_disturbed_by_a_writer(tmp_path: Path) -> None:
-    save(CheckpointStore(tmp_path), 1)
+    save(FolderCheckpointStore(tmp_path), 1)
     here, there = FORK.Pipe(duplex=False)
     process = FORK.Process(target=save_for_ever, args=(tmp_path, 2, 3, there))
     process.start()
-    reader, last = CheckpointStore(tmp_path), 1
+    reader, last = FolderCheckpointStore(tmp_path), 1
     try:
         for _ in range(20):
             here.recv()
@@ -520,7 +522,7 @@ def test_a_reader_is_never_disturbed_by_a_writer(tmp_path: Path) -> None:
     assert last > 20
 
 
-def test_kill_9_in_the_middle_of_saving_leaves_a_consistent_checkpoint(store: CheckpointStore) -> None:
+def test_kill_9_in_the_middle_of_saving_leaves_a_consistent_checkpoint(store: FolderCheckpointStore) -> None:
     rng, size, first = random.Random(0), 500_000, 1
     interrupted = kills = 0
     # How often a kill lands inside a save depends on the disk, so it goes on until enough have.

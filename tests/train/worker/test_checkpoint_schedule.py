@@ -12,14 +12,14 @@ import torch
 from elastane.train.errors import PlaceAway
 from elastane.train.reports.events import Event, Saved, Warned
 from elastane.train.worker.async_save import AsyncSaver, SaveInterval
-from elastane.train.worker.checkpoint import CheckpointStore
+from elastane.train.worker.checkpoint import FolderCheckpointStore
 from elastane.train.worker.checkpoint_schedule import Keeper
 from elastane.train.worker.replica_state import TrainingState
 from elastane.train.worker.state_codec import Packed
 from elastane.train.worker.telemetry import Reporter
 
 
-class AwayAtFirst(CheckpointStore):
+class AwayAtFirst(FolderCheckpointStore):
     """Does not answer so many times."""
 
     times = 2

@@ -17,7 +17,7 @@ from elastane.train.coordinator.scripted_events import Wish
 from elastane.train.coordinator.settings import Settings
 from elastane.train.reports.event_file import follow
 from elastane.train.reports.events import Diverged, Event, Resized, Saved, Stepped
-from elastane.train.worker.checkpoint import CheckpointStore
+from elastane.train.worker.checkpoint import FolderCheckpointStore
 from train.running import SCRIPTS, alone, processes_of, train
 
 
@@ -117,7 +117,7 @@ def test_a_stopped_job_resumes_with_another_number_of_workers_and_the_same_bits(
     _, text = first.communicate(timeout=60)
     assert first.returncode == 130, text.decode()
     assert not elastic.exists()
-    saved = CheckpointStore(tmp_path / "run" / "checkpoints").load()
+    saved = FolderCheckpointStore(tmp_path / "run" / "checkpoints").load()
     assert saved is not None
     said = " ".join(text.decode().split())
     assert f"It was saved at step {saved.step:,}; go on with: elastane train --run {tmp_path / 'run'} " in said

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from elastane.train.device import Mark
 from elastane.train.worker.async_save import AsyncSaver
-from elastane.train.worker.checkpoint import CheckpointStore
+from elastane.train.worker.checkpoint import FolderCheckpointStore
 from elastane.train.worker.host_copies import HostCopies, copy_to_host, on_host
 from elastane.train.worker.replica_state import TrainingState
 from elastane.train.worker.state_codec import clone_tensors, nbytes, pack, unpack
@@ -184,7 +184,7 @@ def test_a_checkpoint_knows_no_device(
         kinds = {}  # which a CPU does not have
     first, second = Replica(source, **kinds), Replica(target, 2, **kinds)
     first.train(3)
-    saver = AsyncSaver(CheckpointStore(tmp_path))
+    saver = AsyncSaver(FolderCheckpointStore(tmp_path))
     saver.prepare(first.state.take())
     for step in (1, 2):
         assert saver.submit(step, first.state.take(), {})
@@ -214,7 +214,7 @@ def test_the_training_goes_on_only_behind_the_copy_of_a_checkpoint(
 ) -> None:
     replica, gone_on, wait = Replica(D), threading.Event(), HostCopies.wait
     replica.train(2)
-    saver = AsyncSaver(CheckpointStore(tmp_path))
+    saver = AsyncSaver(FolderCheckpointStore(tmp_path))
 
     def wait_late(copies: HostCopies) -> None:
         assert gone_on.wait(30)

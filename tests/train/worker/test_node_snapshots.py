@@ -14,7 +14,7 @@ from elastane.train.coordinator.snapshot_memory import SNAPSHOTS, inherited, off
 from elastane.train.reports.events import WorkerLost
 from elastane.train.worker import node_snapshots
 from elastane.train.worker.async_save import AsyncSaver
-from elastane.train.worker.checkpoint import CheckpointStore, Loaded
+from elastane.train.worker.checkpoint import FolderCheckpointStore, Loaded
 from elastane.train.worker.node_snapshots import NodeSnapshots, newest, offered
 from elastane.train.worker.state_codec import Packed, pack, unpack
 from train.on_device import pretend_gpus
@@ -107,7 +107,7 @@ def test_a_node_without_room_has_none(
     snapshots: NodeSnapshots, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(node_snapshots, "_free_bytes", lambda: 100)
-    saver = AsyncSaver(CheckpointStore(tmp_path), memory=snapshots)
+    saver = AsyncSaver(FolderCheckpointStore(tmp_path), memory=snapshots)
     assert saver.submit(1, state(1), {}, to_disk=False)
     saver.flush()
     assert saver.memory is None
@@ -119,7 +119,7 @@ def test_a_node_without_room_has_none(
 def test_a_copy_goes_to_memory_and_when_it_is_due_to_disk_as_well(
     snapshots: NodeSnapshots, tmp_path: Path
 ) -> None:
-    saver = AsyncSaver(CheckpointStore(tmp_path), memory=snapshots)
+    saver = AsyncSaver(FolderCheckpointStore(tmp_path), memory=snapshots)
     saver.submit(1, state(1), {}, 5)
     saver.flush()
     saver.submit(2, state(2), {}, 5, to_disk=False)

@@ -20,9 +20,9 @@ import elastane
 from elastane.train.errors import PlaceAway
 from elastane.train.reports.events import Resized, Saved, Started, Warned
 from elastane.train.worker.async_save import AsyncSaver, SaveInterval
+from elastane.train.worker.checkpoint_store import highest_stored, open_checkpoint_store
 from elastane.train.worker.event_sink import Outlet
 from elastane.train.worker.membership import Change, Membership
-from elastane.train.worker.shelf import highest_stored, open_shelf
 from elastane.train.worker.state_codec import Packed
 from elastane.train.worker.telemetry import Reporter
 
@@ -58,7 +58,7 @@ class Record:
             return cls(None)
         run = Path(chosen)
         outlet = Outlet(membership, run)
-        saver = AsyncSaver(open_shelf(run))
+        saver = AsyncSaver(open_checkpoint_store(run))
         return cls(_Book(run, outlet, Reporter(outlet.emit, time.time), saver, SaveInterval(time.monotonic())))
 
     def counts(self, batch: int) -> None:

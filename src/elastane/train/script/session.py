@@ -41,6 +41,7 @@ from elastane.train.script.target import TargetWatch
 from elastane.train.worker.async_save import AsyncSaver, SaveInterval
 from elastane.train.worker.batch_split import Mode
 from elastane.train.worker.checkpoint_schedule import Keeper
+from elastane.train.worker.checkpoint_store import highest_stored, open_checkpoint_store
 from elastane.train.worker.consensus import Agreement
 from elastane.train.worker.event_sink import Outlet
 from elastane.train.worker.leader_duties import Host
@@ -50,7 +51,6 @@ from elastane.train.worker.phased import PhasedLoop
 from elastane.train.worker.position import Position
 from elastane.train.worker.recipe import Recipe
 from elastane.train.worker.replica_state import TrainingState
-from elastane.train.worker.shelf import highest_stored, open_shelf
 from elastane.train.worker.step_cut import LoopSettings
 from elastane.train.worker.telemetry import Reporter
 
@@ -104,7 +104,7 @@ class Session:
             self.run, settings, self.membership, self.position, self.loaders, lambda: self.adaptation
         )
         self._wishes = options.wishes
-        self._store = open_shelf(self.run)
+        self._store = open_checkpoint_store(self.run)
         # On a CPU survivors can always end a broken collective, and one of them has the state.
         self._snapshots = offered() if not self.device.is_cpu else None
         self._interval = SaveInterval(time.monotonic(), options.checkpoint_every)

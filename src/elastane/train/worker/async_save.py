@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastane.train.errors import PlaceAway, TrainError
+from elastane.train.worker.checkpoint_store import CheckpointStore
 from elastane.train.worker.node_snapshots import NodeSnapshots
-from elastane.train.worker.shelf import Shelf
 from elastane.train.worker.state_codec import Clone, Packed, clone_tensors, nbytes, start_clone
 
 OVERHEAD = 0.01
@@ -64,7 +64,7 @@ class AsyncSaver:
 
     def __init__(
         self,
-        store: Shelf,
+        store: CheckpointStore,
         clock: Callable[[], float] = time.monotonic,
         memory: NodeSnapshots | None = None,
     ) -> None:

@@ -65,7 +65,7 @@ class Loaded:
     generation: int = 0
 
 
-class CheckpointStore:
+class FolderCheckpointStore:
     """The checkpoints of one job; ``skipped`` says why the last ``load`` passed over some of them.
 
     One writer per generation: a second one, or the next after a crash, clears away what the first left

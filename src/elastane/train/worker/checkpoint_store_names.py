@@ -1,4 +1,4 @@
-"""Names what lies on a ``UrlShelf``, by generation and order: manifests of checkpoints, claims of generations.
+"""Names what lies in a ``UrlCheckpointStore``, by generation and order: manifests, claims of generations.
 
 | name | what it is |
 |---|---|

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from elastane.train.errors import TrainError
-from elastane.train.worker import shelf_objects
-from elastane.train.worker.shelf import open_shelf
+from elastane.train.worker import checkpoint_store_objects
+from elastane.train.worker.checkpoint_store import open_checkpoint_store
 from elastane.train.worker.state_codec import pack, unpack
 
 pytest.importorskip("s3fs", reason="needs s3fs")
@@ -35,7 +35,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     }
     for name, value in {**credentials, "AWS_ENDPOINT_URL": f"http://{host}:{port}"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(shelf_objects, "PAUSES_S", ())
+    monkeypatch.setattr(checkpoint_store_objects, "PAUSES_S", ())
     s3fs.S3FileSystem.clear_instance_cache()
     boto3.client("s3").create_bucket(Bucket="bucket")
     yield "s3://bucket/some/prefix"
@@ -44,7 +44,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_checkpoints_go_to_s3_and_the_fence_holds_there(bucket: str, tmp_path: Path) -> None:
-    first, second = (open_shelf(tmp_path, {"ELASTANE_CHECKPOINTS": bucket}) for _ in range(2))
+    first, second = (open_checkpoint_store(tmp_path, {"ELASTANE_CHECKPOINTS": bucket}) for _ in range(2))
     assert first.load() is None
     first.own(1)
     for step in range(4):
@@ -63,18 +63,20 @@ def test_checkpoints_go_to_s3_and_the_fence_holds_there(bucket: str, tmp_path: P
 
 
 def test_a_bucket_that_is_not_there_is_told_in_one_sentence(bucket: str, tmp_path: Path) -> None:
-    shelf = open_shelf(tmp_path, {"ELASTANE_CHECKPOINTS": bucket.replace("bucket", "missing-bucket")})
+    store = open_checkpoint_store(
+        tmp_path, {"ELASTANE_CHECKPOINTS": bucket.replace("bucket", "missing-bucket")}
+    )
     with pytest.raises(
         TrainError, match=r"^cannot claim s3://missing-bucket/some/prefix: .*bucket does not exist$"
     ):
-        shelf.own(1)
+        store.own(1)
 
 
 def test_a_service_that_is_away_is_told_of_without_a_key(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    shelf = open_shelf(tmp_path, {"ELASTANE_CHECKPOINTS": bucket})
+    store = open_checkpoint_store(tmp_path, {"ELASTANE_CHECKPOINTS": bucket})
     with pytest.raises(TrainError, match=r"^cannot list s3://bucket/some/prefix: .*127\.0\.0\.1:9") as caught:
-        shelf.highest()
+        store.highest()
     assert "of-nobody" not in str(caught.value)

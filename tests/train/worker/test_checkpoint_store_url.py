@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from elastane.train.errors import PlaceAway, TrainError
-from elastane.train.worker import shelf_url
-from elastane.train.worker.shelf_names import Claim, Listing, sealed
-from elastane.train.worker.shelf_objects import FolderObjects, StoreAway, open_objects
-from elastane.train.worker.shelf_url import UrlShelf
+from elastane.train.worker import checkpoint_store_url
+from elastane.train.worker.checkpoint_store_names import Claim, Listing, sealed
+from elastane.train.worker.checkpoint_store_objects import FolderObjects, StoreAway, open_objects
+from elastane.train.worker.checkpoint_store_url import UrlCheckpointStore
 from elastane.train.worker.state_codec import Packed, pack, unpack
 
 UNIQUE = "0" * 32
@@ -24,13 +24,13 @@ def state(step: int, size: int = 3) -> Packed:
     return pack({"step": step, "weights": torch.full((size,), float(step)), "rng": (step, None, b"x")})
 
 
-def save(shelf: UrlShelf, step: int, generation: int = 1) -> str:
-    return shelf.save(step, state(step), {"step": step}, generation)
+def save(store: UrlCheckpointStore, step: int, generation: int = 1) -> str:
+    return store.save(step, state(step), {"step": step}, generation)
 
 
-def step_of(shelf: UrlShelf) -> int:
+def step_of(store: UrlCheckpointStore) -> int:
     """Of what is loaded, after making sure that all of it belongs to one step."""
-    loaded = shelf.load()
+    loaded = store.load()
     assert loaded is not None
     content = unpack(loaded.packed)
     assert content["step"] == loaded.step == loaded.info["step"]
@@ -43,8 +43,8 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "place"
 
 
-def at(place: Path, keep: int = 2) -> UrlShelf:
-    return UrlShelf(FolderObjects(place), str(place), keep, sleep=lambda _s: None)
+def at(place: Path, keep: int = 2) -> UrlCheckpointStore:
+    return UrlCheckpointStore(FolderObjects(place), str(place), keep, sleep=lambda _s: None)
 
 
 def test_an_empty_or_missing_place_holds_nothing(place: Path) -> None:
@@ -56,43 +56,43 @@ def test_an_empty_or_missing_place_holds_nothing(place: Path) -> None:
 
 @pytest.mark.parametrize("keep", [1, 2, 3])
 def test_the_newest_is_read_and_the_oldest_go_with_their_parts(place: Path, keep: int) -> None:
-    shelf = at(place, keep)
-    shelf.own(1)
+    store = at(place, keep)
+    store.own(1)
     for step in range(6):
-        save(shelf, step)
+        save(store, step)
         assert step_of(at(place)) == step
     assert len(list(place.iterdir())) == 3 * keep + 1
 
 
 def test_in_the_memory_of_this_process_it_works_alike() -> None:
-    shelf = UrlShelf(open_objects("memory://test_shelf_url/x"), "memory")
-    shelf.own(2)
-    save(shelf, 5, 2)
-    again = UrlShelf(open_objects("memory://test_shelf_url/x"), "memory")
+    store = UrlCheckpointStore(open_objects("memory://test_checkpoint_store_url/x"), "memory")
+    store.own(2)
+    save(store, 5, 2)
+    again = UrlCheckpointStore(open_objects("memory://test_checkpoint_store_url/x"), "memory")
     assert again.highest() == 2
     assert step_of(again) == 5
 
 
 def test_a_step_is_found_by_its_number_and_a_missing_one_is_named(place: Path) -> None:
-    shelf = at(place)
-    save(shelf, 1)
-    save(shelf, 2)
-    loaded = shelf.load(step=1)
+    store = at(place)
+    save(store, 1)
+    save(store, 2)
+    loaded = store.load(step=1)
     assert loaded is not None
     assert loaded.step == 1
     with pytest.raises(TrainError, match="no checkpoint of step 7"):
-        shelf.load(step=7)
+        store.load(step=7)
 
 
 def test_after_going_back_the_new_history_counts(place: Path) -> None:
-    shelf = at(place)
+    store = at(place)
     for step in (100, 110, 105):
-        save(shelf, step)
-    assert step_of(shelf) == 105
+        save(store, step)
+    assert step_of(store) == 105
 
 
 def test_views_and_odd_layouts_and_many_parts_come_back(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelf_url, "PART_BYTES", 20)
+    monkeypatch.setattr(checkpoint_store_url, "PART_BYTES", 20)
     base = torch.arange(6.0)
     parts = {
         "all": base,
@@ -101,10 +101,10 @@ def test_views_and_odd_layouts_and_many_parts_come_back(place: Path, monkeypatch
         "none": torch.empty(0),
         "dot": base[0],
     }
-    shelf = at(place)
-    shelf.save(1, pack(parts), {})
+    store = at(place)
+    store.save(1, pack(parts), {})
     assert len(list(place.glob("*.tensors-*"))) > 2
-    loaded = shelf.load()
+    loaded = store.load()
     assert loaded is not None
     assert all(torch.equal(value, parts[name]) for name, value in unpack(loaded.packed).items())
 
@@ -124,9 +124,9 @@ def parts_of(place: Path, name: str) -> list[Path]:
 
 @pytest.mark.parametrize("part", [0, 1, 2], ids=["manifest", "tensors", "tree"])
 def test_what_is_cut_flipped_or_missing_anywhere_is_passed_over_and_named(place: Path, part: int) -> None:
-    shelf = at(place)
-    save(shelf, 1)
-    path = parts_of(place, save(shelf, 2))[part]
+    store = at(place)
+    save(store, 1)
+    path = parts_of(place, save(store, 2))[part]
     good = path.read_bytes()
     for bad in (
         b"",
@@ -136,38 +136,38 @@ def test_what_is_cut_flipped_or_missing_anywhere_is_passed_over_and_named(place:
         good * 2,
     ):
         path.write_bytes(bad)
-        assert step_of(shelf) == 1
-        assert len(shelf.skipped) == 1
+        assert step_of(store) == 1
+        assert len(store.skipped) == 1
     path.unlink()
-    assert step_of(shelf) == 1
+    assert step_of(store) == 1
     path.write_bytes(good)
-    assert step_of(shelf) == 2
+    assert step_of(store) == 2
 
 
 def test_a_flip_of_any_byte_is_noticed(place: Path) -> None:
-    shelf = at(place)
-    save(shelf, 1)
-    for path in parts_of(place, save(shelf, 2)):
+    store = at(place)
+    save(store, 1)
+    for path in parts_of(place, save(store, 2)):
         good = path.read_bytes()
         for at_byte in range(0, len(good), max(1, len(good) // 40)):
             path.write_bytes(good[:at_byte] + bytes([good[at_byte] ^ 0x20]) + good[at_byte + 1 :])
-            assert step_of(shelf) == 1, (path.name, at_byte)
+            assert step_of(store) == 1, (path.name, at_byte)
         path.write_bytes(good)
 
 
 def test_when_all_are_bad_every_reason_is_told(place: Path) -> None:
-    shelf = at(place)
-    for name in (save(shelf, 1), save(shelf, 2)):
+    store = at(place)
+    for name in (save(store, 1), save(store, 2)):
         parts_of(place, name)[1].write_bytes(b"x")
     with pytest.raises(
         TrainError, match=r"no checkpoint in .* can be read: .*torn or changed; .*torn or changed"
     ):
-        shelf.load()
+        store.load()
 
 
 def test_a_torn_newest_does_not_push_out_the_good_ones(place: Path) -> None:
-    shelf = at(place, keep=1)
-    save(shelf, 1)
+    store = at(place, keep=1)
+    save(store, 1)
     torn = save(at(place, keep=9), 2)
     parts_of(place, torn)[1].write_bytes(b"x")
     good = save(at(place, keep=2), 3)
@@ -178,8 +178,8 @@ def test_a_torn_newest_does_not_push_out_the_good_ones(place: Path) -> None:
 def test_a_save_that_fails_leaves_nothing_and_the_older_ones(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf = at(place)
-    save(shelf, 1)
+    store = at(place)
+    save(store, 1)
     before = {path.name for path in place.iterdir()}
 
     def full(*_: Any) -> None:
@@ -187,41 +187,41 @@ def test_a_save_that_fails_leaves_nothing_and_the_older_ones(
 
     for broken in ("put", "put_part"):
         with monkeypatch.context() as patch:
-            patch.setattr(shelf._objects, broken, full)
+            patch.setattr(store._objects, broken, full)
             with pytest.raises(TrainError, match=r"cannot save step 2 to .*: No space left on device"):
-                save(shelf, 2)
+                save(store, 2)
         assert {path.name for path in place.iterdir()} == before
-    assert step_of(shelf) == 1
+    assert step_of(store) == 1
 
 
 def test_trouble_with_reading_is_no_reason_to_go_back_further(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf = at(place)
-    save(shelf, 1)
-    save(shelf, 2)
+    store = at(place)
+    save(store, 1)
+    save(store, 2)
 
     def broken(*_: Any) -> bytes:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(shelf._objects, "get", broken)
+    monkeypatch.setattr(store._objects, "get", broken)
     with pytest.raises(TrainError, match=r"cannot read .*: Input/output error"):
-        shelf.load()
+        store.load()
 
 
 def test_a_service_that_does_not_answer_is_told_apart_from_a_full_disk(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf = at(place)
+    store = at(place)
 
     def away(*_: Any) -> None:
         raise StoreAway("EndpointConnectionError: at https://me:pw@host")
 
-    monkeypatch.setattr(shelf._objects, "put", away)
+    monkeypatch.setattr(store._objects, "put", away)
     with pytest.raises(
         PlaceAway, match=r"cannot save step 2 to .*: EndpointConnectionError: at https://…@host$"
     ):
-        save(shelf, 2)
+        save(store, 2)
     assert at(place).load() is None
 
 
@@ -262,31 +262,31 @@ NINE = f"checkpoint-{9:016d}-{9:016d}-{UNIQUE}"
     ids=range(15),
 )
 def test_a_manifest_that_is_nonsense_is_passed_over_and_named(place: Path, content: Any) -> None:
-    shelf = at(place)
-    save(shelf, 1)
+    store = at(place)
+    save(store, 1)
     put(place, f"{NINE}.manifest", content)
-    assert step_of(shelf) == 1
-    assert len(shelf.skipped) == 1
-    assert len(shelf.skipped[0]) < 400
+    assert step_of(store) == 1
+    assert len(store.skipped) == 1
+    assert len(store.skipped[0]) < 400
 
 
 @pytest.mark.parametrize("tree", [b"[" * 100_000, b"nothing", b"\xff"])
 def test_parts_that_are_nonsense_are_passed_over(place: Path, tree: bytes) -> None:
-    shelf = at(place)
-    save(shelf, 1)
+    store = at(place)
+    save(store, 1)
     (place / f"{NINE}.tree").write_bytes(tree)
     put(
         place,
         f"{NINE}.manifest",
         manifest(parts=[{"name": f"{NINE}.tree", "bytes": len(tree), "crc32": zlib.crc32(tree)}]),
     )
-    assert step_of(shelf) == 1
+    assert step_of(store) == 1
 
 
 def test_tensors_that_are_nonsense_or_twice_there_are_passed_over(place: Path) -> None:
-    shelf = at(place)
-    save(shelf, 1)
-    name = save(shelf, 2)
+    store = at(place)
+    save(store, 1)
+    name = save(store, 2)
     good = (place / name.replace(".manifest", ".tensors-0000")).read_bytes()
     for tensors in ([b"\xff" * 100], [good, good]):
         tree = b"null"
@@ -297,17 +297,17 @@ def test_tensors_that_are_nonsense_or_twice_there_are_passed_over(place: Path) -
             (place / part).write_bytes(data)
             parts.append({"name": part, "bytes": len(data), "crc32": zlib.crc32(data)})
         put(place, f"{NINE}.manifest", manifest(parts=parts))
-        assert step_of(shelf) == 2
-        assert len(shelf.skipped) == 1
+        assert step_of(store) == 2
+        assert len(store.skipped) == 1
 
 
 def test_links_to_a_good_checkpoint_are_none(place: Path, tmp_path: Path) -> None:
     save(at(tmp_path / "other"), 7)
-    shelf = at(place)
-    save(shelf, 1)
+    store = at(place)
+    save(store, 1)
     for path in (tmp_path / "other").iterdir():
         (place / path.name.replace("-0000000000000001-", "-0000000000000009-", 1)).symlink_to(path)
-    assert step_of(shelf) == 1
+    assert step_of(store) == 1
 
 
 def test_names_that_are_none_of_ours_mean_nothing(place: Path) -> None:
@@ -325,11 +325,11 @@ def test_names_that_are_none_of_ours_mean_nothing(place: Path) -> None:
 
 
 def test_a_claim_that_is_nonsense_decides_nothing(place: Path) -> None:
-    shelf = at(place)
-    save(shelf, 1)
+    store = at(place)
+    save(store, 1)
     (place / f"claim-{3:016d}-{UNIQUE}").write_bytes(b"[" * 2_000_000)
     put(place, f"claim-{2:016d}-{UNIQUE}", {"known": ["x"] * 100_000})
-    assert shelf.highest() == 3
+    assert store.highest() == 3
     assert step_of(at(place)) == 1
 
 
@@ -369,9 +369,9 @@ def test_of_nothing_but_parts_the_generation_is_known(place: Path) -> None:
     (place / f"{NINE}.tree").write_bytes(b"x")
     assert at(place).highest() == 9
     assert at(place).load() is None
-    shelf = at(place)
-    shelf.own(10)
-    save(shelf, 1, 10)
+    store = at(place)
+    store.own(10)
+    save(store, 1, 10)
     assert not (place / f"{NINE}.tree").exists()
 
 
@@ -379,18 +379,18 @@ def test_an_undecided_claim_of_a_crash_is_passed_over(place: Path) -> None:
     save(at(place), 1, generation=1)
     put(place, f"claim-{2:016d}-{UNIQUE}", b"{}")
     assert sealed(Claim()).startswith(b'{"known":null}')
-    shelf = at(place)
-    shelf.own(3)
-    assert step_of(shelf) == 1
+    store = at(place)
+    store.own(3)
+    assert step_of(store) == 1
 
 
 def test_a_place_that_never_shows_what_was_written_is_refused(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf = at(place)
-    monkeypatch.setattr(shelf._objects, "sizes", dict)
+    store = at(place)
+    monkeypatch.setattr(store._objects, "sizes", dict)
     with pytest.raises(TrainError, match="does not list what was written there 120 s ago"):
-        shelf.own(1)
+        store.own(1)
 
 
 def test_a_list_says_who_was_there() -> None:

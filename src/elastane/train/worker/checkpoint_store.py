@@ -1,8 +1,9 @@
-"""``Shelf`` is where a job's checkpoints lie, as the training sees it; ``open_shelf`` finds that of this process.
+"""``CheckpointStore`` is where a job's checkpoints lie, as the training sees it; ``open_checkpoint_store`` finds it.
 
-Without a word about it that is ``checkpoints`` in the folder of the run (``checkpoint.CheckpointStore``): on a disk of
-this machine, fenced by its writers.  ``ELASTANE_CHECKPOINTS`` names another place, a URL or an absolute path, that
-several machines may reach (``shelf_url.UrlShelf``): fenced by its readers, since nobody can be sure who sees what when.
+Without a word about it that is ``checkpoints`` in the folder of the run (``checkpoint.FolderCheckpointStore``): on a
+disk of this machine, fenced by its writers.  ``ELASTANE_CHECKPOINTS`` names another place, a URL or an absolute path,
+that several machines may reach (``checkpoint_store_url.UrlCheckpointStore``): fenced by its readers, since nobody can
+be sure who sees what when.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import Any, Protocol
 
 from elastane.kit.storage_urls import VARIABLE, local_path
 from elastane.train.errors import TrainError
-from elastane.train.worker.checkpoint import CheckpointStore, Loaded
-from elastane.train.worker.shelf_names import LATEST_GENERATION
-from elastane.train.worker.shelf_objects import open_objects
-from elastane.train.worker.shelf_url import UrlShelf
+from elastane.train.worker.checkpoint import FolderCheckpointStore, Loaded
+from elastane.train.worker.checkpoint_store_names import LATEST_GENERATION
+from elastane.train.worker.checkpoint_store_objects import open_objects
+from elastane.train.worker.checkpoint_store_url import UrlCheckpointStore
 from elastane.train.worker.state_codec import Packed
 
 
-class Shelf(Protocol):
+class CheckpointStore(Protocol):
     """The checkpoints of one job.  Whatever fails raises ``TrainError``, in one sentence."""
 
     @property
@@ -50,10 +51,10 @@ class Shelf(Protocol):
         ...
 
 
-class Moved:
-    """A shelf that goes on from where the job's checkpoints lay earlier, as long as it has none itself."""
+class MovedCheckpointStore:
+    """A store that goes on from where the job's checkpoints lay earlier, as long as it has none itself."""
 
-    def __init__(self, now: Shelf, *earlier: Shelf) -> None:
+    def __init__(self, now: CheckpointStore, *earlier: CheckpointStore) -> None:
         self.now = now
         self.earlier = earlier
 
@@ -86,13 +87,13 @@ class Moved:
         return found
 
 
-def open_shelf(run: Path, environment: Mapping[str, str] = os.environ) -> Shelf:
-    """The shelf of the run whose folder this is.
+def open_checkpoint_store(run: Path, environment: Mapping[str, str] = os.environ) -> CheckpointStore:
+    """The store of the run whose folder this is.
 
     Raises:
         TrainError: no place can be what the environment names, or a package for it is missing.
     """
-    usual = CheckpointStore(run / "checkpoints")
+    usual = FolderCheckpointStore(run / "checkpoints")
     place = environment.get(VARIABLE)
     if not place:
         return usual
@@ -100,13 +101,13 @@ def open_shelf(run: Path, environment: Mapping[str, str] = os.environ) -> Shelf:
     folder = local_path(place)
     earlier = [usual]
     if folder is not None and folder.absolute() != usual.directory.absolute():
-        earlier.append(CheckpointStore(folder))  # one that an earlier version wrote, or another run
-    return Moved(UrlShelf(objects, objects.where), *earlier)
+        earlier.append(FolderCheckpointStore(folder))  # one that an earlier version wrote, or another run
+    return MovedCheckpointStore(UrlCheckpointStore(objects, objects.where), *earlier)
 
 
-def highest_stored(shelf: Shelf) -> int:
+def highest_stored(store: CheckpointStore) -> int:
     """What a worker tells its coordinator; 0 if the place does not answer, which the start will say in words."""
     try:
-        return min(shelf.highest(), LATEST_GENERATION)  # what lies there may be nonsense
+        return min(store.highest(), LATEST_GENERATION)  # what lies there may be nonsense
     except TrainError:
         return 0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastane.train.errors import TrainError
-from elastane.train.worker.shelf_url import UrlShelf
+from elastane.train.worker.checkpoint_store_url import UrlCheckpointStore
 from elastane.train.worker.state_codec import pack, unpack
 from train.worker.slow_sea import Boat, Sea, Turns
 
@@ -35,21 +35,21 @@ class Life:
     def live(self, sea: Sea, turns: Turns, keep: int) -> None:
         name = str(self.generation)
         boat = Boat(sea, lambda: turns.wait(name), self.lags, self.crash_at, after=self.after)
-        shelf = UrlShelf(boat, "sea", keep, sleep=boat.sleep)
+        store = UrlCheckpointStore(boat, "sea", keep, sleep=boat.sleep)
         try:
-            shelf.own(self.generation)
+            store.own(self.generation)
             self.owned = True
-            self.base = lineage(shelf)
+            self.base = lineage(store)
             self.loaded = True
             for number in range(self.saves):
                 self.now = [*self.base, [self.generation, number]]
-                shelf.save(10 * self.generation + number, pack({"lineage": self.now}), {}, self.generation)
+                store.save(10 * self.generation + number, pack({"lineage": self.now}), {}, self.generation)
         except TrainError as error:
             self.problem = str(error)
 
 
-def lineage(shelf: UrlShelf) -> Lineage:
-    loaded = shelf.load()
+def lineage(store: UrlCheckpointStore) -> Lineage:
+    loaded = store.load()
     return [] if loaded is None else unpack(loaded.packed)["lineage"]
 
 
@@ -79,7 +79,7 @@ def test_the_newest_whole_checkpoint_of_the_latest_history_is_read(
         assert not life.problem or "newer generation" in life.problem, life.problem
     published = manifests(sea)
     boat = Boat(sea)
-    reader = UrlShelf(boat, "sea", keep, sleep=boat.sleep)
+    reader = UrlCheckpointStore(boat, "sea", keep, sleep=boat.sleep)
     assert reader.highest() <= 3
     reader.own(4)
     found = lineage(reader)
@@ -113,15 +113,15 @@ def test_what_a_superseded_writer_completes_later_is_never_read_and_goes_with_th
     sea, turns = Sea(), Turns(choices)
     turns.run({str(life.generation): lambda life=life: life.live(sea, turns, 2) for life in (old, new)})
     boat = Boat(sea, lags=lags)
-    shelf = UrlShelf(boat, "sea", 2, sleep=boat.sleep)
-    shelf.own(3)
-    before = lineage(shelf)
+    store = UrlCheckpointStore(boat, "sea", 2, sleep=boat.sleep)
+    store.own(3)
+    before = lineage(store)
     stale = Boat(sea)
-    ghost = UrlShelf(stale, "sea", 2, sleep=stale.sleep)
-    ghost._list = lambda since=None: type(shelf._list())((), (), {}, ())  # type: ignore[method-assign]  # sees nothing
+    ghost = UrlCheckpointStore(stale, "sea", 2, sleep=stale.sleep)
+    ghost._list = lambda since=None: type(store._list())((), (), {}, ())  # type: ignore[method-assign]  # sees nothing
     ghost.save(99, pack({"lineage": [[99, 99]]}), {}, 2)
-    assert lineage(shelf) == before
-    other = UrlShelf(Boat(sea), "sea", 2)
+    assert lineage(store) == before
+    other = UrlCheckpointStore(Boat(sea), "sea", 2)
     other.own(4)
     assert lineage(other) == before
     other.save(100, pack({"lineage": [*before, [4, 0]]}), {}, 4)
@@ -133,44 +133,44 @@ def test_what_a_superseded_writer_completes_later_is_never_read_and_goes_with_th
 
 def test_lists_that_are_a_minute_old_are_waited_for_and_nothing_begins_anew() -> None:
     sea = Sea()
-    shelf = UrlShelf(Boat(sea), "sea")
-    shelf.own(1)
+    store = UrlCheckpointStore(Boat(sea), "sea")
+    store.own(1)
     for step in range(5):
-        shelf.save(step, pack({"lineage": [[1, step]]}), {}, 1)
+        store.save(step, pack({"lineage": [[1, step]]}), {}, 1)
     boat = Boat(sea, lags=[10**6] * 5)  # the list is still empty
-    late = UrlShelf(boat, "sea", sleep=boat.sleep)
+    late = UrlCheckpointStore(boat, "sea", sleep=boat.sleep)
     late.own(2)
     assert boat.slept
     assert lineage(late) == [[1, 4]]
     boat = Boat(sea, lags=[14] * 5)  # it names what has been removed
-    passer_by = UrlShelf(boat, "sea", sleep=boat.sleep)
+    passer_by = UrlCheckpointStore(boat, "sea", sleep=boat.sleep)
     assert lineage(passer_by) == [[1, 4]]
     assert boat.slept
 
 
-def saved(sea: Sea, generation: int, steps: int) -> UrlShelf:
-    """A shelf that was claimed and written to."""
-    shelf = UrlShelf(Boat(sea), "sea")
-    shelf.own(generation)
+def saved(sea: Sea, generation: int, steps: int) -> UrlCheckpointStore:
+    """A store that was claimed and written to."""
+    store = UrlCheckpointStore(Boat(sea), "sea")
+    store.own(generation)
     for step in range(steps):
-        shelf.save(step, pack({"lineage": [[generation, step]]}), {}, generation)
-    return shelf
+        store.save(step, pack({"lineage": [[generation, step]]}), {}, generation)
+    return store
 
 
 def test_by_a_list_without_its_own_checkpoint_a_writer_removes_nothing() -> None:
     sea = Sea()
     saved(sea, 1, 2)
     boat = Boat(sea, lags=[0, 1])  # before and after it writes
-    UrlShelf(boat, "sea", keep=1).save(2, pack({"lineage": [[1, 2]]}), {}, 1)
+    UrlCheckpointStore(boat, "sea", keep=1).save(2, pack({"lineage": [[1, 2]]}), {}, 1)
     assert len(manifests(sea)) == 3
-    UrlShelf(Boat(sea), "sea", keep=1).save(3, pack({"lineage": [[1, 3]]}), {}, 1)
+    UrlCheckpointStore(Boat(sea), "sea", keep=1).save(3, pack({"lineage": [[1, 3]]}), {}, 1)
     assert len(manifests(sea)) == 1
 
 
 def test_a_writer_that_sees_the_claim_too_late_removes_nothing_and_is_told() -> None:
     sea = Sea()
     stale = saved(sea, 1, 2)
-    new = UrlShelf(Boat(sea), "sea")
+    new = UrlCheckpointStore(Boat(sea), "sea")
     new.own(2)
     found = manifests(sea)
     stale._objects._lags.extend([len(sea.before) - 1])  # type: ignore[attr-defined]  # it looks, and sees no claim yet
@@ -184,7 +184,7 @@ def test_a_leader_of_before_removes_nothing_of_the_next_generation() -> None:
     """A change of members makes no claim; its checkpoints are newer all the same."""
     sea = Sea()
     before = saved(sea, 1, 2)
-    after = UrlShelf(Boat(sea), "sea")
+    after = UrlCheckpointStore(Boat(sea), "sea")
     for step in (2, 3, 4):
         after.save(step, pack({"lineage": [[2, step]]}), {}, 2)
     newest = manifests(sea)

@@ -1,4 +1,4 @@
-"""``UrlShelf`` keeps checkpoints where several machines see them, and where no rename and no lock can be relied on.
+"""``UrlCheckpointStore`` keeps checkpoints where several machines see them, without relying on renames or locks.
 
 *Whole or not at all*: parts are written under names that nobody else uses, the manifest last.  A checkpoint is read
 only if all its parts have the sizes and checksums (CRC-32, as in ``checkpoint``) that its manifest says.
@@ -33,7 +33,7 @@ from torch import Tensor
 from elastane.kit.storage_urls import masked
 from elastane.train.errors import PlaceAway, TrainError
 from elastane.train.worker.checkpoint import Loaded, checked_info, separate
-from elastane.train.worker.shelf_names import (
+from elastane.train.worker.checkpoint_store_names import (
     FORMAT,
     LATEST_GENERATION,
     MOST_KNOWN,
@@ -53,7 +53,7 @@ from elastane.train.worker.shelf_names import (
     unsealed,
     whole,
 )
-from elastane.train.worker.shelf_objects import Objects, StoreAway
+from elastane.train.worker.checkpoint_store_objects import Objects, StoreAway
 from elastane.train.worker.state_codec import Packed, clone_tensors
 
 PART_BYTES = 1 << 28
@@ -73,8 +73,8 @@ _NONSENSE = (
 )
 
 
-class UrlShelf:
-    """The checkpoints of one job in a place that others write to as well (``shelf.Shelf``)."""
+class UrlCheckpointStore:
+    """The checkpoints of one job in a place that others write to as well (``checkpoint_store.CheckpointStore``)."""
 
     def __init__(
         self, objects: Objects, where: str, keep: int = 2, *, sleep: Callable[[float], None] = time.sleep

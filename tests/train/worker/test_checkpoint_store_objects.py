@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from elastane.train.errors import TrainError
-from elastane.train.worker import shelf_objects
-from elastane.train.worker.shelf_objects import (
+from elastane.train.worker import checkpoint_store_objects
+from elastane.train.worker.checkpoint_store_objects import (
     FolderObjects,
     Objects,
     StoreAway,
@@ -67,7 +67,7 @@ def test_links_pipes_and_folders_are_nobodys_checkpoint(tmp_path: Path) -> None:
 
 
 def test_an_endless_list_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelf_objects, "MOST_NAMES", 3)
+    monkeypatch.setattr(checkpoint_store_objects, "MOST_NAMES", 3)
     for number in range(9):
         (tmp_path / str(number)).touch()
     assert len(FolderObjects(tmp_path).sizes()) == 3
@@ -139,7 +139,7 @@ def test_in_the_end_it_is_told_without_secrets(error: Exception, times: int) -> 
     objects, slept = store(error, times)
     with pytest.raises(StoreAway, match=r"^RuntimeError: at https://…@host/\?X-Amz-Signature=… down$"):
         objects.sizes()
-    assert slept == list(shelf_objects.PAUSES_S)
+    assert slept == list(checkpoint_store_objects.PAUSES_S)
 
 
 def test_who_may_not_enter_is_told_at_once() -> None:
@@ -153,9 +153,9 @@ def test_who_may_not_enter_is_told_at_once() -> None:
 def test_a_missing_package_is_one_line_with_the_command(
     place: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = shelf_objects.importlib.util.find_spec
+    there = checkpoint_store_objects.importlib.util.find_spec
     find: Callable[[str], object] = lambda name: None if name == package else there(name)  # noqa: E731
-    monkeypatch.setattr(shelf_objects.importlib.util, "find_spec", find)
+    monkeypatch.setattr(checkpoint_store_objects.importlib.util, "find_spec", find)
     for check in (check_packages, open_objects):
         with pytest.raises(TrainError) as caught:
             check(place)
@@ -167,7 +167,7 @@ def test_a_missing_package_is_one_line_with_the_command(
 
 @pytest.mark.parametrize("place", ["/a/b", "file:///a/b"])
 def test_a_folder_needs_no_package(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelf_objects.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(checkpoint_store_objects.importlib.util, "find_spec", lambda _name: None)
     check_packages(place)
     assert open_objects(place).where == "/a/b"
 

@@ -1,8 +1,8 @@
 """``Objects`` are small named blobs in one place: a folder of this or another machine, or a prefix in an object store.
 
-What ``UrlShelf`` asks of a place is little: whoever reads a name finds all that was put there or nothing, and what was
-put is in the list sooner or later.  No rename, no lock, no order.  What lies there may be anybody's: a folder is read
-without following links, and nothing is read beyond the size that was asked for.
+What ``UrlCheckpointStore`` asks of a place is little: whoever reads a name finds all that was put there or nothing, and
+what was put is in the list sooner or later.  No rename, no lock, no order.  What lies there may be anybody's: a folder
+is read without following links, and nothing is read beyond the size that was asked for.
 """
 
 from __future__ import annotations
