@@ -59,13 +59,15 @@ ORPHAN_PATIENCE_S = 60.0
 def warm_up(modules: list[str]) -> str:
     """Import what every worker would import; why workers have to start cold all the same, or nothing.
 
-    Building one optimizer pulls in most of PyTorch's lazy parts.
+    Building one optimizer pulls in most of PyTorch's lazy parts.  The process that does this becomes workers: the one
+    place of this package where PyTorch and the worker's side may be imported (``tests/test_architecture.py``).
     """
     os.environ.setdefault(_ASK_NVML, "1")
-    torch = importlib.import_module("torch")
-    importlib.import_module("torch.distributed")
+    import torch.distributed
+
     torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
-    importlib.import_module("elastane.train.script.api")
+    import elastane.train.script.api  # noqa: F401
+
     problem = _cold_by("importing PyTorch", what_forbids_forking())
     for module in modules:
         importlib.import_module(module)
