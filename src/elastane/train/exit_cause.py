@@ -8,7 +8,7 @@ compared as a whole).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -48,6 +48,8 @@ class ExitCause:
     code: int | None = None
     signal: int | None = None
     detail: str = ""
+    words: str = field(default="", compare=False)
+    """What its program said last, where ``detail`` says more than that: to look up what a library wrote, not we."""
 
     @classmethod
     def of_process(cls, code: int, *, out_of_memory: bool = False) -> ExitCause:
@@ -89,6 +91,10 @@ class ExitCause:
     def told(self, detail: str) -> ExitCause:
         """The same cause in other words; without any it stays as it is."""
         return replace(self, detail=detail) if detail else self
+
+    def said(self, words: str) -> ExitCause:
+        """The same cause with the last words of its program."""
+        return replace(self, words=words)
 
     def __str__(self) -> str:
         return self.detail or self.described

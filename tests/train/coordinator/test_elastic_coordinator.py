@@ -408,6 +408,7 @@ def test_the_same_end_twice_before_a_word_was_said_fails_the_job_with_its_cause(
         coordinator.said_goodbye(name, words)
         coordinator.exited(name, ExitCause.of_process(1), 2.0)
     assert coordinator.outcome == Finish(ExitCause.of_process(1).told(words))
+    assert coordinator.outcome.exit.words == words
 
 
 def test_a_restarted_coordinator_adopts_running_workers_without_touching_them() -> None:

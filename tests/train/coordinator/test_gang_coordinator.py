@@ -367,6 +367,7 @@ def test_the_first_failure_ends_a_command_and_is_its_cause() -> None:
     world.exit("w1", -15)
     cause = "worker w2 (rank 1): exit code 1; its last words: KeyError: 'x'"
     assert world.finishes == [Finish(ExitCause.of_process(1).told(cause))]
+    assert world.finishes[0].exit.words == "KeyError: 'x'"
 
 
 def test_a_stop_wins_over_a_restart_but_not_over_a_failure() -> None:

@@ -95,7 +95,7 @@ class AttemptProcess:
         finally:
             members.cancel()
         if not end.clean:
-            end = end.told(with_remedy(str(end), self._runnable))
+            end = with_remedy(end, self._runnable)
         return end, supervisor.spoken_to and cause_of(end) is Cause.FAILED
 
     def _out_of_reach(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ def launch_from_json(values: Mapping[str, Any]) -> tuple[Launch, dict[str, int]]
 
 def ended_json(exit: ExitCause, at_s: float) -> dict[str, Any]:
     """The end of an attempt, for its folder."""
-    return {"exit": encoded(exit.told(clean(exit.detail))), "at_s": at_s}
+    return {"exit": encoded(replace(exit, detail=clean(exit.detail), words="")), "at_s": at_s}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,23 +6,24 @@ import re
 import sys
 
 from elastane.engines.local.command import Runnable
+from elastane.train.exit_cause import ExitCause
 
-_ABSENT = re.compile(r"(?:\A|; its last words: )ModuleNotFoundError: No module named '(\w+)")
-"""Python's own words at the beginning of what a script died of; lines of ours begin otherwise."""
+_ABSENT = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+"""Python's own words at the beginning of what a script died of."""
 _PACKAGES = {"torch": "torch", "elastane": "'elastane[torch]'"}
 
 
-def with_remedy(cause: str, what: Runnable) -> str:
+def with_remedy(end: ExitCause, what: Runnable) -> ExitCause:
     """The cause of a failure, and what to do about it where that is known.
 
-    >>> with_remedy("ModuleNotFoundError: No module named 'torch'", Runnable("t.py", python="/v/bin/python"))
-    "ModuleNotFoundError: No module named 'torch'; install it with: /v/bin/python -m pip install torch"
+    >>> end = ExitCause.of_process(1).said("ModuleNotFoundError: No module named 'torch'")
+    >>> str(with_remedy(end, Runnable("t.py", python="/v/bin/python")))
+    'exit code 1; install it with: /v/bin/python -m pip install torch'
     """
-    found = _ABSENT.search(cause)
+    found = _ABSENT.match(end.words)
     if found is None or what.program:
-        return cause
+        return end
     python = what.python or sys.executable
     package = _PACKAGES.get(found[1])
-    return f"{cause}; " + (
-        f"install it with: {python} -m pip install {package}" if package else f"it ran with {python}"
-    )
+    remedy = f"install it with: {python} -m pip install {package}" if package else f"it ran with {python}"
+    return end.told(f"{end}; {remedy}")

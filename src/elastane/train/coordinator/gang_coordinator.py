@@ -300,6 +300,7 @@ class PlainCoordinator:
 
     def _lost(self, worker: Worker, how: ExitCause, now_s: float) -> None:
         assert self._gang is not None
+        how = how.said(worker.words)
         words = f"{how}; its last words: {worker.words}" if worker.words else str(how)
         cause = f"worker {worker.name} (rank {self._gang.members.index(worker.name)}): {words}"
         self._out.append(Emit(WorkerLost(UNTIMED_S, worker.name, words, self.step)))

@@ -51,7 +51,7 @@ class WorkerDeaths:
     def exited(self, worker: Worker, cause: ExitCause) -> None:
         """A worker's process is gone, or cannot come back."""
         phase, worker.phase = worker.phase, Phase.GONE
-        cause = cause.told(worker.words)
+        cause = cause.told(worker.words).said(worker.words)
         clean = cause.clean and not worker.words
         if clean and (worker.done or phase is not Phase.MEMBER or self._end.stopping):
             return
@@ -150,4 +150,4 @@ class WorkerDeaths:
 
 def _failing(cause: ExitCause) -> ExitCause:
     """The cause of a process that says it failed, even where its exit code is 0."""
-    return given_up(str(cause)) if cause.clean else cause
+    return given_up(str(cause)).said(cause.words) if cause.clean else cause
