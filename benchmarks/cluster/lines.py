@@ -14,7 +14,7 @@ import msgspec
 from elastane.engines.local.agent_messages import (
     AgentStatus,
     AskAgent,
-    BeginNursery,
+    BeginForkServer,
     EndAttempt,
     FromAgent,
     Ok,
@@ -53,7 +53,7 @@ class Machine:
     async def answer(self, message: ToAgent) -> FromAgent:
         """Do as told."""
         match message:
-            case BeginNursery():
+            case BeginForkServer():
                 self._attempts.add(message.attempt)
             case EndAttempt(attempt):
                 await self.end(attempt)

@@ -41,20 +41,20 @@ def take_census(system: System, client: Client) -> Census:
     layout = Layout(system.home)
     found = list(_agents(layout))
     agents = {name: pid for name, pid, _ in found}
-    nurseries = {pid for *_, theirs in found for pid in theirs}
+    fork_servers = {pid for *_, theirs in found for pid in theirs}
     attempts, workers = set[str](), set[int]()
     for job in client.jobs("active"):
         if job.state in _HOLDING:
             attempts.add(f"{job.id}.{job.attempt}")
             workers |= {worker.pid for worker in client.job(job.id).processes if worker.pid}
     there = dict(marked(system.home))
-    strange = there.keys() - nurseries - workers
+    strange = there.keys() - fork_servers - workers
     strange |= {pid for pid, mark in there.items() if mark.agent not in agents}
-    # Workers of a nursery that was warmed in advance bear its mark: for them, being known has to do.
+    # Workers of a fork server that was warmed in advance bear its mark: for them, being known has to do.
     strange |= {pid for pid, mark in there.items() if mark.attempt != SPARE and mark.attempt not in attempts}
     unmarked = set(system.processes()) - there.keys()
     strange |= {pid for pid in unmarked if not _expected(pid, set(agents.values()))}
-    return Census(frozenset(strange), frozenset((nurseries | workers) - there.keys()))
+    return Census(frozenset(strange), frozenset((fork_servers | workers) - there.keys()))
 
 
 def agent_pids(home: Path) -> dict[str, int]:
@@ -74,13 +74,13 @@ def supervisors(home: Path) -> list[int]:
 
 
 def _agents(layout: Layout) -> Iterator[tuple[str, int, set[int]]]:
-    """(name, process, nurseries) of every agent that answers."""
+    """(name, process, fork servers) of every agent that answers."""
     for node in layout.nodes():
         facts = read_json(layout.agent(node))
         answer = asyncio.run(ask(facts, AskAgent(), FROM_AGENT)) if facts is not None else None
         if facts is not None and isinstance(answer, AgentStatus):
-            nurseries = {pid for pid in (*answer.nurseries.values(), answer.spare) if pid}
-            yield str(facts["name"]), int(facts["pid"]), nurseries
+            fork_servers = {pid for pid in (*answer.fork_servers.values(), answer.spare) if pid}
+            yield str(facts["name"]), int(facts["pid"]), fork_servers
 
 
 def _expected(pid: int, agents: set[int]) -> bool:

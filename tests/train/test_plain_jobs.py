@@ -88,10 +88,10 @@ class Watched:
 
     def left_behind(self) -> list[int]:
         assert self.supervisor._server is not None
-        assert self.supervisor._nurseries.process is not None
+        assert self.supervisor._fork_servers.process is not None
         return [
             pid
-            for pid in (*self.supervisor._server.pids.values(), self.supervisor._nurseries.process.pid)
+            for pid in (*self.supervisor._server.pids.values(), self.supervisor._fork_servers.process.pid)
             if alive(pid)
         ]
 
@@ -181,12 +181,15 @@ def test_workers_do_not_outlive_the_process_that_started_them(tmp_path: Path) ->
 
     async def story(job: Watched) -> None:
         await job.until(lambda: job.said("here"))
-        assert job.supervisor._nurseries.process is not None
-        job.supervisor._nurseries.process.send_signal(signal.SIGKILL)
+        assert job.supervisor._fork_servers.process is not None
+        job.supervisor._fork_servers.process.send_signal(signal.SIGKILL)
 
     async def main() -> None:
         job = Watched(tmp_path, 2, script=script, kind=JobKind.COMMAND)
-        causes = (TrainError, NodeLost)  # whichever is seen first: the end of the nursery, or of its connection
+        causes = (
+            TrainError,
+            NodeLost,
+        )  # whichever is seen first: the end of the fork server, or of its connection
         with pytest.raises(causes, match=f"workers cannot be started|{NODE_LOST}"):
             await lost_in(job.to_the_end(story))
         assert job.left_behind() == []

@@ -1,4 +1,4 @@
-"""Real processes that fall silent: a frozen nursery, a script that hangs before it connects, a group kept apart."""
+"""Real processes that fall silent: a frozen fork server, a script that hangs before it connects, a group kept apart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from elastane.train.coordinator import wire
 from elastane.train.coordinator.login_reader import LineReader, log_in
 from elastane.train.coordinator.script_kind import JobKind
 from elastane.train.coordinator.settings import Settings
-from elastane.train.coordinator.spawners import OwnNursery, Parentage
+from elastane.train.coordinator.spawners import OwnForkServer, Parentage
 from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.reports.events import Event, Warned, WorkerLost
 from train.running import PATIENCE_S, SCRIPTS, processes_of, train
@@ -48,7 +48,7 @@ def test_a_first_group_whose_members_cannot_reach_each_other_says_so(tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_frozen_nursery_is_replaced_and_training_goes_on_from_the_checkpoint(tmp_path: Path) -> None:
+def test_a_frozen_fork_server_is_replaced_and_training_goes_on_from_the_checkpoint(tmp_path: Path) -> None:
     run, out, events = tmp_path / "run", tmp_path / "out", list[Event]()
     options = JobOptions(
         script=str(SCRIPTS / "counting.py"),
@@ -58,14 +58,14 @@ def test_a_frozen_nursery_is_replaced_and_training_goes_on_from_the_checkpoint(t
         environment={"ELASTANE_MODE": "fixed"},
         directory=tmp_path,
     )
-    nurseries = OwnNursery(run)
-    supervisor = Supervisor(options, events.append, lambda _: None, nurseries)
+    fork_servers = OwnForkServer(run)
+    supervisor = Supervisor(options, events.append, lambda _: None, fork_servers)
 
     async def freeze() -> None:
         while not supervisor.settled or not list((run / "checkpoints").glob("step-*")):
             await asyncio.sleep(0.05)
-        assert nurseries.process is not None
-        os.kill(nurseries.process.pid, signal.SIGSTOP)  # its workers are well, but nobody can end them
+        assert fork_servers.process is not None
+        os.kill(fork_servers.process.pid, signal.SIGSTOP)  # its workers are well, but nobody can end them
         while sum(isinstance(event, WorkerLost) for event in events) < 2 or not supervisor.settled:
             await asyncio.sleep(0.05)
         (run / "enough").touch()
@@ -83,7 +83,7 @@ def test_a_frozen_nursery_is_replaced_and_training_goes_on_from_the_checkpoint(t
 
 
 class Far:
-    """Nurseries of two other hosts that start nothing, but keep what they are told; rank 0's comes last."""
+    """Fork servers of two other hosts that start nothing, but keep what they are told; rank 0's comes last."""
 
     def __init__(self) -> None:
         self.environments: dict[str, Mapping[str, str]] = {}

@@ -20,11 +20,12 @@ from elastane.engines.local import agent as agent_module
 from elastane.engines.local import agent_client, attempt_process, process_descent
 from elastane.engines.local.agent import Agent
 from elastane.engines.local.agent_client import AgentWatch
+from elastane.engines.local.agent_fork_servers import AgentForkServers
 from elastane.engines.local.agent_messages import (
     FROM_AGENT,
     AgentStatus,
     AskAgent,
-    BeginNursery,
+    BeginForkServer,
     EndAttempt,
     FromAgent,
     Limit,
@@ -32,7 +33,6 @@ from elastane.engines.local.agent_messages import (
     Ok,
     Unfinished,
 )
-from elastane.engines.local.agent_nurseries import AgentNurseries
 from elastane.engines.local.ask_agent import ask, end_attempt
 from elastane.engines.local.cgroups import SWITCH
 from elastane.engines.local.json_files import Lock, write_json
@@ -65,8 +65,8 @@ class Spoken(Agent):
         return subprocess.Popen(["sleep", "600"])
 
     def have(self, attempt: str) -> subprocess.Popen[bytes]:
-        self._nurseries[attempt] = self._spawn()
-        return self._nurseries[attempt]
+        self._fork_servers[attempt] = self._spawn()
+        return self._fork_servers[attempt]
 
 
 @asynccontextmanager
@@ -79,9 +79,9 @@ async def serving(layout: Layout) -> AsyncIterator[Spoken]:
         yield agent
     finally:
         server.close()
-        for nursery in agent._nurseries.values():
-            nursery.kill()
-            nursery.wait()
+        for fork_server in agent._fork_servers.values():
+            fork_server.kill()
+            fork_server.wait()
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
 
 
 class Slow:
-    """One process below each nursery that does not die before it may."""
+    """One process below each fork server that does not die before it may."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.dies = False
@@ -119,14 +119,14 @@ def test_an_agent_answers_others_while_an_attempt_dies_slowly(
     async def story() -> None:
         slow = Slow(monkeypatch)
         async with serving(layout) as agent:
-            nursery = agent.have("j1.1")
+            fork_server = agent.have("j1.1")
             ending = asyncio.create_task(ask(agent.facts, END, FROM_AGENT, PATIENCE_S))
             await slow.killed.wait()
             assert isinstance(await ask(agent.facts, STATUS, FROM_AGENT, PATIENCE_S), AgentStatus)
             assert not ending.done()  # the answer comes when all is done
             slow.dies = True
             assert await ending == Ok()
-            assert nursery.returncode == -9
+            assert fork_server.returncode == -9
 
     live(story)
 
@@ -135,7 +135,7 @@ def test_an_attempt_that_is_being_ended_begins_again_only_afterwards(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent_module, "_END_S", PATIENCE_S)
-    begin = BeginNursery("j1.1", {}, "/dev/null", cold=True)
+    begin = BeginForkServer("j1.1", {}, "/dev/null", cold=True)
 
     async def story() -> None:
         slow = Slow(monkeypatch)
@@ -146,11 +146,11 @@ def test_an_attempt_that_is_being_ended_begins_again_only_afterwards(
             beginning = asyncio.create_task(ask(agent.facts, begin, FROM_AGENT, PATIENCE_S))
             for _ in range(3):
                 assert await ask(agent.facts, STATUS, FROM_AGENT, PATIENCE_S) is not None
-            assert agent._nurseries["j1.1"] is first
+            assert agent._fork_servers["j1.1"] is first
             slow.dies = True
             assert [await ending, await beginning] == [Ok()] * 2
-            assert agent._nurseries["j1.1"] is not first
-            assert agent._nurseries["j1.1"].poll() is None
+            assert agent._fork_servers["j1.1"] is not first
+            assert agent._fork_servers["j1.1"].poll() is None
 
     live(story)
 
@@ -162,8 +162,8 @@ def test_an_agent_does_not_wait_for_ever_and_says_what_it_could_not_end(
 
     async def story() -> None:
         async with serving(layout) as agent:
-            nursery = agent.have("j1.1")
-            monkeypatch.setattr(nursery, "kill", lambda: None)  # as if it hung in the kernel
+            fork_server = agent.have("j1.1")
+            monkeypatch.setattr(fork_server, "kill", lambda: None)  # as if it hung in the kernel
             assert await ask(agent.facts, END, FROM_AGENT, PATIENCE_S) == Unfinished()
             assert not await end_attempt(agent.facts, "j1.1")
             monkeypatch.undo()
@@ -172,28 +172,28 @@ def test_an_agent_does_not_wait_for_ever_and_says_what_it_could_not_end(
     live(story)
 
 
-def test_what_a_nursery_left_is_cleared_and_its_attempt_forgotten(layout: Layout) -> None:
+def test_what_a_fork_server_left_is_cleared_and_its_attempt_forgotten(layout: Layout) -> None:
     async def story() -> None:
         async with serving(layout) as agent:
             agent.have("j1.1").kill()
             reaping = asyncio.create_task(agent._reap())
-            assert await until(lambda: not agent._nurseries and not agent._clearing, PATIENCE_S)
+            assert await until(lambda: not agent._fork_servers and not agent._clearing, PATIENCE_S)
             reaping.cancel()
 
     live(story)
 
 
 def test_a_limit_that_no_agent_heard_is_told_again(layout: Layout) -> None:
-    nurseries = AgentNurseries(layout, "j1.1", Path("/dev/null"))
+    fork_servers = AgentForkServers(layout, "j1.1", Path("/dev/null"))
 
     async def story() -> None:
         async with serving(layout) as agent:
             write_json(layout.agent(NODE), {**agent.facts, "token": "an earlier one's"})
-            await nurseries.limit(10**9, {NODE: 1})
+            await fork_servers.limit(10**9, {NODE: 1})
             assert agent.told == []
             write_json(layout.agent(NODE), agent.facts)
-            await nurseries.limit(10**9, {NODE: 1})
-            await nurseries.limit(10**9, {NODE: 1})
+            await fork_servers.limit(10**9, {NODE: 1})
+            await fork_servers.limit(10**9, {NODE: 1})
             assert agent.told == [Limit("j1.1", 10**9, 1)]
 
     live(story)
@@ -290,11 +290,11 @@ def test_a_full_disk_does_not_end_the_limits_and_logs_of_an_attempt(
     choice = SimpleNamespace(kind=SimpleNamespace(value="command"), reason="")
     process: Any = SimpleNamespace(launch=launch, _choice=choice, _folder=tmp_path)
     supervisor: Any = SimpleNamespace(status=lambda: None, workers_by_node=dict)
-    nurseries: Any = SimpleNamespace(limit=limit)
+    fork_servers: Any = SimpleNamespace(limit=limit)
 
     async def story() -> None:
         task = asyncio.create_task(
-            attempt_process.AttemptProcess._write_members(process, supervisor, nurseries)
+            attempt_process.AttemptProcess._write_members(process, supervisor, fork_servers)
         )
         await limited.wait()
         full[0] = False

@@ -79,7 +79,7 @@ def test_a_script_that_gets_no_memory_is_told_from_one_that_says_so(tmp_path: Pa
 
     async def story() -> None:
         async with house(tmp_path, nodes=1) as living:
-            # Forked by a nursery that has imported PyTorch, and started by one that has not.
+            # Forked by a fork server that has imported PyTorch, and started by one that has not.
             for number, kind in enumerate(("adaptive", "command")):
                 over = await end_of(living, number, sys.executable, str(tmp_path / "honest.py"), kind=kind)
                 assert (over.cause, over.code) == (Cause.OUT_OF_MEMORY, 1), over

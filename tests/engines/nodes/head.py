@@ -16,7 +16,7 @@ from elastane.engines.local.agent_messages import (
     FROM_AGENT,
     AgentStatus,
     AskAgent,
-    BeginNursery,
+    BeginForkServer,
     EndAttempt,
     FromAgent,
     LookAt,
@@ -73,7 +73,7 @@ class Shop:
             return Seen(Path(message.path).read_text() if self.sees else "")
         self.asked.append(message)
         match message:
-            case BeginNursery():
+            case BeginForkServer():
                 self.attempts.add(message.attempt)
             case EndAttempt(attempt):
                 await self.end(attempt)
@@ -185,8 +185,8 @@ class Head:
         return folder
 
 
-def begin(attempt: str, port: int = 4711) -> BeginNursery:
-    return BeginNursery(attempt, {"ELASTANE_COORDINATOR": f"127.0.0.1:{port}"}, "/log", False)
+def begin(attempt: str, port: int = 4711) -> BeginForkServer:
+    return BeginForkServer(attempt, {"ELASTANE_COORDINATOR": f"127.0.0.1:{port}"}, "/log", False)
 
 
 async def true(condition: Callable[[], bool]) -> None:

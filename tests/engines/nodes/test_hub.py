@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from elastane.engines.local.agent_messages import AgentStatus, AskAgent, EndAttempt, Ok, ShutDown, Watch
-from elastane.engines.local.ask_agent import end_nurseries
+from elastane.engines.local.ask_agent import end_fork_servers
 from elastane.engines.local.json_files import read_json
 from elastane.engines.nodes.dialler import RefusedError
 from elastane.engines.nodes.hub import misfit
@@ -28,7 +28,7 @@ def test_requests_are_answered_by_the_node(tmp_path: Path) -> None:
         assert isinstance(await head.ask("far", EndAttempt("j1.1")), Ok)
         assert isinstance(await head.ask("far", ShutDown()), Ok)
         kinds = [type(message).__name__ for message in node.shop.asked]
-        assert kinds == ["BeginNursery", "AskAgent", "AskAgent", "EndAttempt", "ShutDown"]
+        assert kinds == ["BeginForkServer", "AskAgent", "AskAgent", "EndAttempt", "ShutDown"]
         assert promised(head.layout, "far") == set()
         assert read_json(head.layout.begun("far")) == {}
 
@@ -70,8 +70,8 @@ def test_an_attempt_that_ends_while_there_is_no_hub_ends_on_its_node_all_the_sam
         head.attempt("j1.1")
         await head.ask("far", begin("j1.1"))
         await head.stop()
-        await end_nurseries(head.layout, "j1.1", ["far", "n0"])
-        await end_nurseries(head.layout, "j2.1", ["far", "n0"])  # it was never there
+        await end_fork_servers(head.layout, "j1.1", ["far", "n0"])
+        await end_fork_servers(head.layout, "j2.1", ["far", "n0"])  # it was never there
         assert promised(head.layout, "far") == {"j1.1"}
         assert node.shop.attempts == {"j1.1"}
         await node.end()

@@ -140,7 +140,7 @@ def test_all_ends_on_a_node_that_is_killed_and_survivors_train_on(tmp_path: Path
             living.want(job, {"n0": 1, "far": 1})
             await living.until(lambda: living.on(job) == {"n0": 1, "far": 1})
             family = far.family()
-            assert len(family) >= 3  # itself, a nursery, a worker
+            assert len(family) >= 3  # itself, a fork server, a worker
             first = living.engine.node_facts()["far"].incarnation
             far.kill()
             await living.until(lambda: "far" not in living.engine.nodes())

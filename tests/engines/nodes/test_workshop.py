@@ -12,7 +12,7 @@ import pytest
 
 from elastane.engines.local.agent_messages import (
     AskAgent,
-    BeginNursery,
+    BeginForkServer,
     EndAttempt,
     FromAgent,
     Hopeless,
@@ -37,7 +37,7 @@ from elastane.train.errors import TrainError
 
 JOIN = Join("127.0.0.1", 1, "0" * 32, "0" * 64)
 RUN = "/head/jobs/j1/run"
-BEGIN = BeginNursery(
+BEGIN = BeginForkServer(
     "j1.2",
     {"ELASTANE_COORDINATOR": "127.0.0.1:4711", "ELASTANE_RUN": RUN, "MINE": RUN},
     "/head/control/j1/nursery.log",
@@ -70,7 +70,7 @@ def shop(home: Path, told: Told, **more: Any) -> Workshop:
     return Workshop(told, Layout(home), machine, Tunnels(JOIN, lambda: ""), **more)  # type: ignore[arg-type]
 
 
-def test_a_nursery_begins_in_the_nodes_folders_and_behind_a_tunnel(tmp_path: Path) -> None:
+def test_a_fork_server_begins_in_the_nodes_folders_and_behind_a_tunnel(tmp_path: Path) -> None:
     told = Told([])
 
     async def story() -> None:
@@ -81,7 +81,7 @@ def test_a_nursery_begins_in_the_nodes_folders_and_behind_a_tunnel(tmp_path: Pat
 
     asyncio.run(story())
     (begin,) = told.heard
-    assert isinstance(begin, BeginNursery)
+    assert isinstance(begin, BeginForkServer)
     run = tmp_path / "jobs/j1/run"
     assert (run / "logs").is_dir()
     assert begin.log == str(tmp_path / "control/j1/nursery.log")
@@ -121,7 +121,7 @@ def test_the_cluster_is_remembered_over_restarts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("attempt", ["../../etc.1", "j1", "", "j1.x"])
 def test_what_is_no_attempt_begins_nothing(tmp_path: Path, attempt: str) -> None:
     told = Told([])
-    begin = BeginNursery(attempt, BEGIN.environment, BEGIN.log, False)
+    begin = BeginForkServer(attempt, BEGIN.environment, BEGIN.log, False)
     assert isinstance(asyncio.run(shop(tmp_path, told).answer(begin)), Hopeless)
     assert told.heard == []
 
@@ -147,7 +147,7 @@ def test_jobs_run_as_the_user_of_the_same_name(tmp_path: Path) -> None:
     stranger = Identity("nobody-of-that-name", 1, 1, (), "/")
     with pytest.raises(TrainError, match="whom this node does not have"):
         identity_here(stranger)
-    begin = BeginNursery("j1.1", BEGIN.environment, BEGIN.log, False, "", stranger)
+    begin = BeginForkServer("j1.1", BEGIN.environment, BEGIN.log, False, "", stranger)
     answer = asyncio.run(shop(tmp_path, Told([])).answer(begin))
     assert isinstance(answer, Hopeless)
     assert "whom this node does not have" in answer.problem
@@ -219,7 +219,7 @@ def test_a_package_that_cannot_be_had_is_hopeless_and_a_line_that_broke_is_not(t
 def test_a_run_folder_that_this_node_sees_is_used_itself(tmp_path: Path) -> None:
     run = tmp_path / "head/jobs/j1/run"
     run.mkdir(parents=True)
-    begin = BeginNursery("j1.2", {**BEGIN.environment, "ELASTANE_RUN": str(run)}, BEGIN.log, False)
+    begin = BeginForkServer("j1.2", {**BEGIN.environment, "ELASTANE_RUN": str(run)}, BEGIN.log, False)
     told = Told([])
 
     async def story() -> None:
@@ -230,7 +230,7 @@ def test_a_run_folder_that_this_node_sees_is_used_itself(tmp_path: Path) -> None
 
     asyncio.run(story())
     (heard,) = told.heard
-    assert isinstance(heard, BeginNursery)
+    assert isinstance(heard, BeginForkServer)
     assert heard.environment["ELASTANE_RUN"] == str(run)
     assert not (tmp_path / "node/jobs/j1/run").exists()
 

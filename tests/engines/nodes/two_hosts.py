@@ -21,7 +21,7 @@ from engines.nodes.test_joined_nodes import alive, finish
 HEAD, NODE = "10.88.0.1", "10.88.0.2"
 CUT_S = 2.0
 """A cut that short replaces nobody.  One of 3 s may be a silence of 4.4 s, which leaves a busy machine half a second
-until the lease of a nursery ends; on Linux before 6.15 it may be 7.2 s, for TCP waits longer and longer."""
+until the lease of a fork server ends; on Linux before 6.15 it may be 7.2 s, for TCP waits longer and longer."""
 
 
 def run(*words: str) -> None:

@@ -1,4 +1,4 @@
-"""A nursery that has touched a device or started a thread is found out, whatever did it."""
+"""A fork server that has touched a device or started a thread is found out, whatever did it."""
 
 from __future__ import annotations
 

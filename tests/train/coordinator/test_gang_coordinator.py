@@ -72,7 +72,7 @@ class World:
         return self
 
     def come_up(self, how_many: int = 1000) -> World:
-        """The nursery forks the next processes that were asked for."""
+        """The fork server forks the next processes that were asked for."""
         for _ in range(min(how_many, len(self.queued))):
             worker = self.queued.pop(0)
             self.environments[worker] = self.told.environment(worker)

@@ -16,7 +16,7 @@ import pytest
 from elastane.train.coordinator import wire
 from elastane.train.coordinator.actions import Finish, Kill, Spawn
 from elastane.train.coordinator.elastic_coordinator import Coordinator
-from elastane.train.coordinator.leases import LATE_S, AwakeClock, nursery_lease_s
+from elastane.train.coordinator.leases import LATE_S, AwakeClock, fork_server_lease_s
 from elastane.train.coordinator.login_reader import LineReader, Tokens, log_in
 from elastane.train.coordinator.messages import WorkerHello
 from elastane.train.coordinator.plan_log import PlanLog
@@ -29,7 +29,7 @@ from train.coordinator.hosts import FakeHost
 TOKENS = Tokens("t-workers", "t-clients")
 PATIENCE_S = 60.0
 LEASE_S = 0.5
-"""The shortest that may be asked for; nurseries have three seconds."""
+"""The shortest that may be asked for; fork servers have three seconds."""
 
 
 class Lines:
@@ -50,7 +50,7 @@ class Lines:
         self._port = await self.server.open("127.0.0.1")
         self.server.perform(self.coordinator.start(self.server.now_s))
 
-    async def nursery(self, node: str, **more: Any) -> Line:
+    async def fork_server(self, node: str, **more: Any) -> Line:
         hello = {"type": "hello", "node": node, "beats": True}
         return await self._line("nursery", {**hello, "host": "10.0.0.1", "pids": {}, **more})
 
@@ -99,15 +99,17 @@ def _tell(folder: Path, story: Callable[[Lines], Awaitable[None]], workers: int 
         try:
             await story(lines)
         finally:
-            lines.server._nurseries.ready.clear()  # they are this test's, and would be waited for
+            lines.server._fork_servers.ready.clear()  # they are this test's, and would be waited for
             await lines.server.close()
 
     asyncio.run(main())
 
 
-def test_a_nursery_that_falls_silent_is_given_up_with_its_workers_and_the_others_stay(tmp_path: Path) -> None:
+def test_a_fork_server_that_falls_silent_is_given_up_with_its_workers_and_the_others_stay(
+    tmp_path: Path,
+) -> None:
     async def story(lines: Lines) -> None:
-        frozen, well = await lines.nursery("n1"), await lines.nursery("n2")
+        frozen, well = await lines.fork_server("n1"), await lines.fork_server("n2")
         for line in (frozen, well):
             line.say(type="started", worker=(await line.hear("spawn"))["order"]["worker"], pid=1)
         beating = asyncio.create_task(well.beat())
@@ -115,7 +117,7 @@ def test_a_nursery_that_falls_silent_is_given_up_with_its_workers_and_the_others
         beating.cancel()
         assert lines.coordinator.workers["w2"].alive
         assert lines.silent == ["n1"]
-        assert "n1" not in lines.server.nurseries
+        assert "n1" not in lines.server.fork_servers
         assert any("node n1 gave no sign of life" in str(event.get("text")) for event in lines.events)
         with contextlib.suppress(ConnectionError):
             assert not await frozen.reader.read()  # its line was ended
@@ -123,27 +125,27 @@ def test_a_nursery_that_falls_silent_is_given_up_with_its_workers_and_the_others
     _tell(tmp_path, story)
 
 
-def test_a_worker_that_talks_does_not_go_on_without_its_nursery(tmp_path: Path) -> None:
+def test_a_worker_that_talks_does_not_go_on_without_its_fork_server(tmp_path: Path) -> None:
     """Nobody could end it, and its place is given to another."""
 
     async def story(lines: Lines) -> None:
-        nursery, worker = await lines.nursery("n1"), await lines.worker("w1")
-        await nursery.hear("spawn")
+        fork_server, worker = await lines.fork_server("n1"), await lines.worker("w1")
+        await fork_server.hear("spawn")
         assert (await worker.hear("refused"))["cause"] == "its node was lost"
 
     _tell(tmp_path, story, workers=1)
 
 
-def test_a_nursery_that_returns_counts_once_it_has_ended_what_was_given_up(tmp_path: Path) -> None:
+def test_a_fork_server_that_returns_counts_once_it_has_ended_what_was_given_up(tmp_path: Path) -> None:
     async def story(lines: Lines) -> None:
         lines.placed["w2"] = "n1"
-        first = await lines.nursery("n1")
+        first = await lines.fork_server("n1")
         await first.hear("spawn")
         await lines.until(lambda: not lines.coordinator.workers["w1"].alive)
-        again = await lines.nursery("n1", pids={"w1": 4711})
+        again = await lines.fork_server("n1", pids={"w1": 4711})
         beating = asyncio.create_task(again.beat())
         assert (await again.hear("kill"))["worker"] == "w1"
-        assert "n1" not in lines.server._nurseries.ready
+        assert "n1" not in lines.server._fork_servers.ready
         again.say(type="exited", worker="w1", code=-9)
         assert (await again.hear("spawn"))["order"]["worker"] == "w2"
         beating.cancel()
@@ -151,12 +153,12 @@ def test_a_nursery_that_returns_counts_once_it_has_ended_what_was_given_up(tmp_p
     _tell(tmp_path, story, workers=1)
 
 
-def test_a_nursery_that_promised_no_signs_of_life_is_not_asked_for_them(tmp_path: Path) -> None:
+def test_a_fork_server_that_promised_no_signs_of_life_is_not_asked_for_them(tmp_path: Path) -> None:
     """One of an earlier version, taken over by a new supervisor."""
 
     async def story(lines: Lines) -> None:
-        old = await lines.nursery("n1", beats=False)
-        silent = await lines.nursery("n2")
+        old = await lines.fork_server("n1", beats=False)
+        silent = await lines.fork_server("n2")
         await asyncio.gather(old.hear("spawn"), silent.hear("spawn"))
         await lines.until(lambda: lines.silent == ["n2"])
         assert lines.coordinator.workers["w1"].alive
@@ -166,11 +168,11 @@ def test_a_nursery_that_promised_no_signs_of_life_is_not_asked_for_them(tmp_path
 
 def test_a_supervisor_that_was_suspended_blames_nobody(tmp_path: Path) -> None:
     async def story(lines: Lines) -> None:
-        nursery = await lines.nursery("n1")
-        await nursery.hear("spawn")
-        beating = asyncio.create_task(nursery.beat())
+        fork_server = await lines.fork_server("n1")
+        await fork_server.hear("spawn")
+        beating = asyncio.create_task(fork_server.beat())
         await asyncio.sleep(0.5)
-        time.sleep(nursery_lease_s(LEASE_S) + 0.5)  # nothing of this process runs: neither clock nor ears
+        time.sleep(fork_server_lease_s(LEASE_S) + 0.5)  # nothing of this process runs: neither clock nor ears
         for _ in range(4):
             await asyncio.sleep(0.3)
             assert lines.coordinator.workers["w1"].alive
@@ -196,7 +198,7 @@ def test_a_worker_that_never_says_hello_is_replaced_once_and_then_the_job_says_w
     """The newcomer hangs in its imports, or in whatever its script does before ``et.init()``."""
     coordinator = Coordinator(Settings(workers=1, hello_s=300.0))
     assert coordinator.start(0.0)[-1] == Spawn("w1")
-    assert coordinator.tick(10_000.0) == []  # it waits for a nursery, which is not its fault
+    assert coordinator.tick(10_000.0) == []  # it waits for a fork server, which is not its fault
     coordinator.started("w1", 10_000.0)
     assert coordinator.tick(10_299.0) == []
     actions = coordinator.tick(10_301.0)

@@ -21,7 +21,7 @@ from elastane.engines.local.ask_agent import ask
 from elastane.train.coordinator import login, wire
 from elastane.train.coordinator.forkserver import ENDPOINT, NODE, TOKEN
 from elastane.train.coordinator.login_reader import LineReader, admit
-from elastane.train.coordinator.messages import TO_WORKER, NurseryBeat
+from elastane.train.coordinator.messages import TO_WORKER, ForkServerBeat
 from elastane.train.errors import MembershipChanged
 from elastane.train.worker.coordinator_client import CoordinatorClient, PlanHandlers
 from elastane.train.worker.live_join import ShadowReceiver
@@ -73,7 +73,7 @@ def impostor(*says: dict[str, Any]) -> Iterator[Impostor]:
 CHALLENGE = {"type": "challenge", "nonce": "0" * 32, "proof": "0" * 64}
 
 
-def test_a_nursery_does_not_obey_whoever_took_the_port_of_its_supervisor(tmp_path: Path) -> None:
+def test_a_fork_server_does_not_obey_whoever_took_the_port_of_its_supervisor(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     order = {
         "worker": "w9",
@@ -84,16 +84,16 @@ def test_a_nursery_does_not_obey_whoever_took_the_port_of_its_supervisor(tmp_pat
         "directory": str(tmp_path),
         "program": ["touch", str(trace)],
     }
-    code = "from elastane.train.coordinator.forkserver import Nursery; Nursery().serve()"
+    code = "from elastane.train.coordinator.forkserver import ForkServer; ForkServer().serve()"
     with impostor(CHALLENGE, {"type": "spawn", "order": order}) as other:
         told = {ENDPOINT: f"127.0.0.1:{other.port}", TOKEN: SECRET, NODE: "n1"}
-        nursery = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **told})
+        fork_server = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **told})
         try:
             for _ in range(2):  # it leaves, and looks again later whether its supervisor is back
                 assert other.left.acquire(timeout=PATIENCE_S)
         finally:
-            nursery.kill()
-            nursery.wait()
+            fork_server.kill()
+            fork_server.wait()
     assert not trace.exists()
     assert {json.loads(line)["type"] for line in other.heard} == {"login"}
 
@@ -132,7 +132,7 @@ def test_both_sides_that_know_the_token_hear_each_other() -> None:
         async with server:
             port = server.sockets[0].getsockname()[1]
             connection = await asyncio.to_thread(login.connect, "127.0.0.1", port, "worker", SECRET)
-            connection.send(NurseryBeat())
+            connection.send(ForkServerBeat())
             await asyncio.to_thread(list, connection.messages(TO_WORKER))
         return roles[0], told[0]
 

@@ -166,7 +166,7 @@ def test_each_token_admits_its_own_roles_only(tmp_path: Path, role: str, token: 
             forged = login.Proofs(token, role, port, "mine", str(challenge["nonce"])).of("client")
             forged_line = wire.encode({"type": "proof", "proof": forged})
             refused = await _ended(reader, writer, forged_line + hello + RESIZE)
-            return refused, server.coordinator.target, list(server.nurseries)
+            return refused, server.coordinator.target, list(server.fork_servers)
         finally:
             await server.close()
 

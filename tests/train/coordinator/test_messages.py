@@ -18,17 +18,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastane.engines.local.agent_messages import FROM_AGENT, TO_AGENT, BeginNursery
+from elastane.engines.local.agent_messages import FROM_AGENT, TO_AGENT, AgentStatus, BeginForkServer
 from elastane.train.coordinator import messages, wire
 from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.login_reader import LineReader, Tokens, log_in
 from elastane.train.coordinator.membership_plan import Kind, Plan
 from elastane.train.coordinator.messages import (
     FROM_CLIENT,
-    FROM_NURSERY,
+    FROM_FORK_SERVER,
     FROM_WORKER,
     TO_CLIENT,
-    TO_NURSERY,
+    TO_FORK_SERVER,
     TO_WORKER,
     Exited,
     Failed,
@@ -51,9 +51,11 @@ from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.exit_cause import ExitKind
 from train.coordinator.hosts import FakeHost
 
-LINES = (FROM_WORKER, TO_WORKER, FROM_NURSERY, TO_NURSERY, FROM_CLIENT, TO_CLIENT, TO_AGENT, FROM_AGENT)
+LINES = (FROM_WORKER, TO_WORKER, FROM_FORK_SERVER, TO_FORK_SERVER, FROM_CLIENT, TO_CLIENT, TO_AGENT, FROM_AGENT)
 TYPES = sorted({name for line in LINES for name in line._types})
-FIELDS = sorted({name for line in LINES for kind in line._types.values() for name in kind.__struct_fields__})
+FIELDS = sorted(
+    {name for line in LINES for kind in line._types.values() for name in kind.__struct_encode_fields__}
+)
 PLAN = Plan(3, Kind.GROW, ("w1", "w2"), ("w2",), (), {"w2": "w1"}, {"w2": "h:1"}, True, None, 2)
 ORDER = Order("w1", "s.py", ("--x",), {"NAME": "not \udce9 Unicode"}, "log", "/", program=("p",))
 
@@ -77,13 +79,13 @@ anything = st.one_of(
     [
         (TO_WORKER, Planned(PLAN)),
         (TO_WORKER, StopTraining("because", failed=True)),
-        (TO_NURSERY, Spawn(ORDER)),
-        (TO_NURSERY, SendSignal("w1")),
-        (FROM_NURSERY, Exited("w1", -9, out_of_memory=True)),
+        (TO_FORK_SERVER, Spawn(ORDER)),
+        (TO_FORK_SERVER, SendSignal("w1")),
+        (FROM_FORK_SERVER, Exited("w1", -9, out_of_memory=True)),
         (FROM_WORKER, Ready({"settings": {"clip": math.inf}, "parameters": [["a", [1], "f"]]}, "")),
         (FROM_WORKER, Failed(3, None, "why")),
         (FROM_CLIENT, Resize(3, ("w1",))),
-        (TO_AGENT, BeginNursery("j1.1", {"A": "b"}, "log", cold=True)),
+        (TO_AGENT, BeginForkServer("j1.1", {"A": "b"}, "log", cold=True)),
     ],
 )
 def test_what_is_said_arrives(line: Line[Message], message: Message) -> None:
@@ -91,7 +93,7 @@ def test_what_is_said_arrives(line: Line[Message], message: Message) -> None:
 
 
 def test_lines_are_those_of_earlier_versions() -> None:
-    """A supervisor is upgraded under running jobs: their workers and nurseries say and expect exactly this."""
+    """A supervisor is upgraded under running jobs: their workers and fork servers say and expect exactly this."""
     assert json.loads(encode_message(Planned(PLAN))) == {"type": "plan", "plan": PLAN.to_json()}
     assert json.loads(encode_message(Spawn(ORDER))) == {
         "type": "spawn",
@@ -107,13 +109,18 @@ def test_lines_are_those_of_earlier_versions() -> None:
     assert FROM_WORKER.read({**hello, "applied": -1}) == WorkerHello("w1", "n", "h")
     beat = {"type": "beat", "step": 3, "doing": "waiting"}
     assert FROM_WORKER.read(beat) == WorkerBeat(3, Activity.WAITING)
-    assert FROM_NURSERY.read({"type": "exited", "worker": "w1", "code": 1}) == Exited("w1", 1)
+    assert FROM_FORK_SERVER.read({"type": "exited", "worker": "w1", "code": 1}) == Exited("w1", 1)
+    began = {"type": "nursery", "attempt": "j1.1", "environment": {}, "log": "log", "cold": True}
+    assert json.loads(encode_message(BeginForkServer("j1.1", {}, "log", cold=True))) == began
+    status = {"type": "status", "nurseries": {"j1.1": 7}}
+    assert json.loads(encode_message(AgentStatus({"j1.1": 7}))) == status
+    assert FROM_AGENT.read(status) == AgentStatus({"j1.1": 7})
     assert FROM_CLIENT.read({"type": "stop", "cause": "suspended: x"}) == StopJob("suspended: x")
     assert StopJob("suspended: x").why.kind is ExitKind.CANCELLED, "only its kind says that it is to go on"
 
 
 def test_fields_of_a_later_version_are_ignored_and_its_types_told_from_nonsense() -> None:
-    assert TO_NURSERY.decode(b'{"type":"stop","softly":true}') == messages.StopNursery()
+    assert TO_FORK_SERVER.decode(b'{"type":"stop","softly":true}') == messages.StopForkServer()
     with pytest.raises(UnknownTypeError, match="no such request: dance"):
         FROM_CLIENT.decode(b'{"type":"dance"}')
 
@@ -176,8 +183,8 @@ class Visitor:
             self.server.perform(self.coordinator.start(self.server.now_s))
             return [await self.says(role, *lines) for role, lines in said]
         finally:
-            self.server._nurseries.ready.clear()
-            self.server._nurseries.returning.clear()
+            self.server._fork_servers.ready.clear()
+            self.server._fork_servers.returning.clear()
             await self.server.close()
 
 

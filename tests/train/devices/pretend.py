@@ -43,7 +43,7 @@ class Machine:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self, folder: Path) -> dict[str, str]:
-        """For every process of a job on it: a nursery is born with little but its ``PYTHONPATH``."""
+        """For every process of a job on it: a fork server is born with little but its ``PYTHONPATH``."""
         memory = {"FAKEGPU_MEMORY_MB": str(self.memory_mb)} if self.memory_mb else {}
         variables = {
             "FAKEGPU_COUNT": str(self.devices),

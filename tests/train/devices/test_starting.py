@@ -1,4 +1,4 @@
-"""Every worker has a pretend GPU of its own; a nursery that has touched one does not fork."""
+"""Every worker has a pretend GPU of its own; a fork server that has touched one does not fork."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_a_copy_goes_to_memory_and_when_it_is_due_to_disk_as_well(
 
 
 @pytest.mark.parametrize("written", ["", "3", "x,y", "0,1", "91,92"])
-def test_what_no_nursery_has_offered_is_not_written_to(written: str) -> None:
+def test_what_no_fork_server_has_offered_is_not_written_to(written: str) -> None:
     assert offered({SNAPSHOTS: written} if written else {}) is None
 
 

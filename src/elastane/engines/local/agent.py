@@ -1,8 +1,8 @@
-"""The process of one node: it owns the nurseries of all attempts there, and with them every worker.
+"""The process of one node: it owns the fork servers of all attempts there, and with them every worker.
 
 It lives in a session of its own, so that the control plane may come and go.  When it dies, everything on its node
-dies with it (each nursery is on its agent's leash, each worker on its nursery's), which is what the loss of a
-machine looks like.  It keeps one nursery warm in advance, so that a job need not wait for PyTorch to be imported.
+dies with it (each fork server is on its agent's leash, each worker on its fork server's), which is what the loss of a
+machine looks like.  It keeps one fork server warm in advance, so that a job need not wait for PyTorch to be imported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from elastane.engines.local.agent_messages import (
     AgentStatus,
     AskAgent,
     AskHope,
-    BeginNursery,
+    BeginForkServer,
     EndAttempt,
     FlushLogs,
     FromAgent,
@@ -53,10 +53,10 @@ from elastane.train.coordinator.job_user import Become, Identity
 from elastane.train.coordinator.leases import BEAT_S
 from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, admit
 from elastane.train.coordinator.script_runner import set_death_signal
-from elastane.train.coordinator.spawners import nursery_command
+from elastane.train.coordinator.spawners import fork_server_command
 
 SPARE = "-"
-"""The attempt of a nursery that does not know its own yet."""
+"""The attempt of a fork server that does not know its own yet."""
 _REAP_S = 0.25
 _END_S = 3.0
 """How long each step of ending an attempt may take; what takes longer is left to the next one who looks."""
@@ -66,7 +66,7 @@ _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_TH
 
 
 class Agent:
-    """Starts, limits and ends the nurseries of one node, as it is asked to."""
+    """Starts, limits and ends the fork servers of one node, as it is asked to."""
 
     def __init__(self, layout: Layout, node: str, *, alone: bool = False) -> None:
         """``alone``: nothing else goes on in this process, so it may adopt orphans."""
@@ -75,7 +75,7 @@ class Agent:
         self._node = node
         self._name = secrets.token_hex(8)
         self._token = secrets.token_hex(16)
-        self._nurseries: dict[str, subprocess.Popen[bytes]] = {}
+        self._fork_servers: dict[str, subprocess.Popen[bytes]] = {}
         self._strangers = Strangers()
         self._spare: subprocess.Popen[bytes] | None = None
         self._over = asyncio.Event()
@@ -110,7 +110,7 @@ class Agent:
             task.cancel()
         server.close()
         self._layout.agent(self._node).unlink(missing_ok=True)
-        await asyncio.gather(*(self._end_alone(attempt) for attempt in [*self._nurseries, SPARE]))
+        await asyncio.gather(*(self._end_alone(attempt) for attempt in [*self._fork_servers, SPARE]))
         kill_marked(self._layout.home, lambda mark: mark.agent == self._name)
         end_leftovers(self._layout, self._node)
 
@@ -125,8 +125,8 @@ class Agent:
 
     @property
     def attempts(self) -> list[str]:
-        """The attempts that have a nursery here."""
-        return list(self._nurseries)
+        """The attempts that have a fork server here."""
+        return list(self._fork_servers)
 
     async def answer(self, message: ToAgent) -> FromAgent:
         """What a request on the agent's own line would be answered."""
@@ -166,8 +166,8 @@ class Agent:
         """Answer; what is asked about an attempt that is being ended waits until that is done."""
         match message:
             case AskAgent() | Watch():
-                nurseries = {attempt: nursery.pid for attempt, nursery in self._nurseries.items()}
-                return AgentStatus(nurseries, self._spare.pid if self._spare is not None else None)
+                fork_servers = {attempt: fork_server.pid for attempt, fork_server in self._fork_servers.items()}
+                return AgentStatus(fork_servers, self._spare.pid if self._spare is not None else None)
             case ShutDown():
                 self._over.set()
                 return Ok()
@@ -183,7 +183,7 @@ class Agent:
 
     async def _answer(self, message: OfAttempt) -> FromAgent:
         match message:
-            case BeginNursery():
+            case BeginForkServer():
                 return await self._begin(message)
             case AskHope(attempt):
                 return self._strangers.answer(attempt)
@@ -195,10 +195,10 @@ class Agent:
                 self._strangers.forget(attempt)
                 return Ok()
 
-    async def _begin(self, wanted: BeginNursery) -> FromAgent:
-        """Have a nursery for an attempt, or say why its interpreter can be none."""
+    async def _begin(self, wanted: BeginForkServer) -> FromAgent:
+        """Have a fork server for an attempt, or say why its interpreter can be none."""
         attempt = wanted.attempt
-        last = self._nurseries.get(attempt)
+        last = self._fork_servers.get(attempt)
         if last is not None and last.poll() is not None:
             self._strangers.ended(attempt, last.returncode)
         if not self._strangers.hopeless(attempt) and not self._over.is_set():
@@ -215,27 +215,27 @@ class Agent:
             await self._end(attempt)
 
     async def _end(self, attempt: str) -> bool:
-        """All that works for an attempt, whatever it has become, before anybody is told; whether its nursery ended.
+        """All that works for an attempt, whatever it has become, before anybody is told; whether its fork server ended.
 
         The loop goes on meanwhile: signs of life must not wait for processes that die slowly.  No thread does it: a
-        nursery that is just being started would be a stray to it.
+        fork server that is just being started would be a stray to it.
         """
-        nursery = self._spare if attempt == SPARE else self._nurseries.get(attempt)
-        await until(lambda: self._enclosure.kill(attempt, _living_pid(nursery)), _END_S)
-        if nursery is not None:
-            nursery.kill()
-        ended = nursery is None or await until(lambda: nursery.poll() is not None, _END_S)
+        fork_server = self._spare if attempt == SPARE else self._fork_servers.get(attempt)
+        await until(lambda: self._enclosure.kill(attempt, _living_pid(fork_server)), _END_S)
+        if fork_server is not None:
+            fork_server.kill()
+        ended = fork_server is None or await until(lambda: fork_server.poll() is not None, _END_S)
         await until(lambda: self._enclosure.kill_strays(self._living()), _END_S)
         return ended
 
     def _living(self) -> list[int]:
-        found = [*self._nurseries.values(), *filter(None, [self._spare])]
-        return [nursery.pid for nursery in found if nursery.returncode is None]
+        found = [*self._fork_servers.values(), *filter(None, [self._spare])]
+        return [fork_server.pid for fork_server in found if fork_server.returncode is None]
 
-    async def _start(self, wanted: BeginNursery) -> None:
+    async def _start(self, wanted: BeginForkServer) -> None:
         attempt, python, identity = wanted.attempt, wanted.python, wanted.identity
-        if attempt in self._nurseries:
-            if self._nurseries[attempt].poll() is None:
+        if attempt in self._fork_servers:
+            if self._fork_servers[attempt].poll() is None:
                 return
             await self._end(attempt)  # what the last one left
         mark = Mark(name_of(self._layout.home), attempt, self._node, self._name)
@@ -248,11 +248,11 @@ class Agent:
             self._enclosure.take_in(attempt, spare.pid)
             spare.stdin.write(wire.encode_message(Become(given, wanted.log, identity)))
             spare.stdin.close()
-            self._nurseries[attempt] = spare
+            self._fork_servers[attempt] = spare
             asyncio.get_running_loop().call_later(1.0, self._keep_one_warm)
         else:
             log, cold = Path(wanted.log), wanted.cold
-            self._nurseries[attempt] = self._spawn(
+            self._fork_servers[attempt] = self._spawn(
                 attempt, given, log, cold=cold, identity=identity, python=python
             )
 
@@ -277,7 +277,7 @@ class Agent:
         own = identity.environment() if identity is not None else {}
         with log.open("ab") as output:
             return subprocess.Popen(  # noqa: S603
-                nursery_command(cold=cold, python=python),
+                fork_server_command(cold=cold, python=python),
                 env={**around(python), **own, **environment, **leash},
                 preexec_fn=self._entering(attempt, identity),
                 stdin=subprocess.PIPE if waiting else subprocess.DEVNULL,
@@ -287,7 +287,7 @@ class Agent:
             )
 
     def _entering(self, attempt: str, identity: Identity | None) -> Callable[[], None]:
-        """What a nursery does between its birth and its program: nothing of a job's runs before it is done."""
+        """What a fork server does between its birth and its program: nothing of a job's runs before it is done."""
         enter = self._enclosure.entrance(attempt)
 
         def entering() -> None:
@@ -302,30 +302,30 @@ class Agent:
     async def _reap(self) -> None:
         while True:
             await asyncio.sleep(_REAP_S)
-            for attempt, nursery in self._nurseries.items():
-                if nursery.poll() is not None and attempt not in self._clearing:
-                    self._clearing[attempt] = asyncio.create_task(self._clear(attempt, nursery))
+            for attempt, fork_server in self._fork_servers.items():
+                if fork_server.poll() is not None and attempt not in self._clearing:
+                    self._clearing[attempt] = asyncio.create_task(self._clear(attempt, fork_server))
             if self._spare is not None and self._spare.poll() is not None:
                 self._spare = None  # not warmed again by itself: it would fail again
             with self._trouble.logged():
                 self._enclosure.note(self._living())
 
-    async def _clear(self, attempt: str, nursery: subprocess.Popen[bytes]) -> None:
-        """End what a nursery that has ended left, unless another was begun in its place meanwhile."""
+    async def _clear(self, attempt: str, fork_server: subprocess.Popen[bytes]) -> None:
+        """End what a fork server that has ended left, unless another was begun in its place meanwhile."""
         try:
             async with self._lock(attempt):
-                if self._nurseries.get(attempt) is nursery:
+                if self._fork_servers.get(attempt) is fork_server:
                     with self._trouble.logged():
-                        self._strangers.ended(attempt, nursery.returncode)
+                        self._strangers.ended(attempt, fork_server.returncode)
                         await self._end(attempt)
-                        del self._nurseries[attempt]
+                        del self._fork_servers[attempt]
                         kill_marked(self._layout.home, lambda m: (m.node, m.attempt) == (self._node, attempt))
         finally:
             del self._clearing[attempt]
 
 
-def _living_pid(nursery: subprocess.Popen[bytes] | None) -> int | None:
-    return nursery.pid if nursery is not None and nursery.poll() is None else None
+def _living_pid(fork_server: subprocess.Popen[bytes] | None) -> int | None:
+    return fork_server.pid if fork_server is not None and fork_server.poll() is None else None
 
 
 async def _main(home: str, node: str) -> None:

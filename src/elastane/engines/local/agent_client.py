@@ -178,7 +178,7 @@ class AgentWatch:
         """End what an agent that was silent still has of attempts that went on elsewhere; whether that is done."""
         if not self._silences:
             return True  # the first line of this control plane: it has not said yet what it wants
-        stale = [attempt for attempt in first.nurseries if not self._wanted(self.node, attempt)]
+        stale = [attempt for attempt in first.fork_servers if not self._wanted(self.node, attempt)]
         return False not in [await end_attempt(facts, attempt) for attempt in stale]
 
     def look(self) -> None:

@@ -15,8 +15,8 @@ from elastane.train.coordinator.wire import Line, Message
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
-class BeginNursery(Message, frozen=True, tag="nursery"):
-    """Have a nursery for an attempt; harmless to repeat."""
+class BeginForkServer(Message, frozen=True, tag="nursery"):
+    """Have a fork server for an attempt; harmless to repeat."""
 
     attempt: str
     environment: dict[str, str]
@@ -29,7 +29,7 @@ class BeginNursery(Message, frozen=True, tag="nursery"):
 
 
 class AskHope(Message, frozen=True, tag="hope"):
-    """Ask whether there can be a nursery for an attempt."""
+    """Ask whether there can be a fork server for an attempt."""
 
     attempt: str
 
@@ -61,18 +61,18 @@ class LookAt(Message, frozen=True, tag="look"):
 
 
 class AskAgent(Message, frozen=True, tag="status"):
-    """Ask for the nurseries there are."""
+    """Ask for the fork servers there are."""
 
 
 class Watch(Message, frozen=True, tag="watch"):
-    """Ask for the nurseries there are, and for signs of life from then on."""
+    """Ask for the fork servers there are, and for signs of life from then on."""
 
 
 class ShutDown(Message, frozen=True, tag="shutdown"):
     """End everything on the node, and the agent."""
 
 
-OfAttempt = BeginNursery | AskHope | Limit | EndAttempt
+OfAttempt = BeginForkServer | AskHope | Limit | EndAttempt
 ToAgent = OfAttempt | FlushLogs | LookAt | AskAgent | Watch | ShutDown
 TO_AGENT: Line[ToAgent] = Line("the service", *get_args(ToAgent))
 
@@ -82,7 +82,7 @@ class Ok(Message, frozen=True, tag="ok"):
 
 
 class Hopeless(Message, frozen=True, tag="hopeless"):
-    """There can be no nursery for the attempt."""
+    """There can be no fork server for the attempt."""
 
     problem: str
 
@@ -102,9 +102,9 @@ class Seen(Message, frozen=True, tag="seen"):
 
 
 class AgentStatus(Message, frozen=True, tag="status"):
-    """The process of each nursery, by attempt, and of the one that waits."""
+    """The process of each fork server, by attempt, and of the one that waits."""
 
-    nurseries: dict[str, int] = field(default_factory=dict)
+    fork_servers: dict[str, int] = field(default_factory=dict, name="nurseries")
     spare: int | None = None
 
 

@@ -43,10 +43,10 @@ async def call_agent(facts: Mapping[str, Any]) -> tuple[LineReader, asyncio.Stre
     return LineReader(reader), writer
 
 
-async def end_nurseries(layout: Layout, attempt: str, nodes: Iterable[str]) -> None:
+async def end_fork_servers(layout: Layout, attempt: str, nodes: Iterable[str]) -> None:
     """End whoever still works for an attempt there.
 
-    Workers of a nursery that was warmed in advance bear the mark it was born with, so they are not found by it.
+    Workers of a fork server that was warmed in advance bear the mark it was born with, so they are not found by it.
     """
     for node in nodes:
         facts = read_json(layout.agent(node))

@@ -21,7 +21,7 @@ from elastane.engines.contract import (
     WorkerFacts,
     places_of,
 )
-from elastane.engines.local.ask_agent import ask, end_nurseries
+from elastane.engines.local.ask_agent import ask, end_fork_servers
 from elastane.engines.local.job_users import JobsAs
 from elastane.engines.local.json_files import Lock, read_json, write_json
 from elastane.engines.local.launch_file import (
@@ -263,7 +263,7 @@ class AttemptMonitor:
 
     async def _end_all(self) -> None:
         layout = Layout(self._home)
-        await end_nurseries(layout, str(self.attempt), layout.nodes())
+        await end_fork_servers(layout, str(self.attempt), layout.nodes())
         kill_marked(self._home, lambda mark: mark.attempt == str(self.attempt))
         with contextlib.suppress(OSError):  # something else may stand there: that keeps nobody alive
             (self.wanted.launch.records / CONTROL).unlink()

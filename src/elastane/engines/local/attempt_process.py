@@ -1,4 +1,4 @@
-"""The process that runs one attempt: a supervisor whose nurseries belong to the agents of nodes.
+"""The process that runs one attempt: a supervisor whose fork servers belong to the agents of nodes.
 
 It is started at most once at a time (``lock``), may be started again when it was killed, and says how the attempt
 ended (``ended.json``) only when none of its processes is left.  The control plane is not needed for any of it.
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from elastane.engines.contract import Cause, cause_of
-from elastane.engines.local.agent_nurseries import AgentNurseries
+from elastane.engines.local.agent_fork_servers import AgentForkServers
 from elastane.engines.local.command import kind_of, runnable, source_of
 from elastane.engines.local.job_folders import make_folders, out_of_reach
 from elastane.engines.local.json_files import Lock, read_json, write_json
@@ -81,11 +81,11 @@ class AttemptProcess:
         if closed:
             return ExitCause(ExitKind.UNSTARTABLE, detail=closed), False
         log = launch.records / "nursery.log"
-        nurseries = AgentNurseries(
+        fork_servers = AgentForkServers(
             self._layout, str(launch.attempt), log, self._layout.nodes() if adopt else (), self._identity
         )
-        supervisor = Supervisor(options, _ignore, None, nurseries)
-        members = asyncio.create_task(self._write_members(supervisor, nurseries))
+        supervisor = Supervisor(options, _ignore, None, fork_servers)
+        members = asyncio.create_task(self._write_members(supervisor, fork_servers))
         try:
             ended = await supervisor.run(adopt=adopt)
             assert ended.exit is not None
@@ -147,7 +147,7 @@ class AttemptProcess:
             told_alone=what.wrapped.told or told_alone(self._choice.kind, source),
         )
 
-    async def _write_members(self, supervisor: Supervisor, nurseries: AgentNurseries) -> None:
+    async def _write_members(self, supervisor: Supervisor, fork_servers: AgentForkServers) -> None:
         """Who is there, for whoever wants to know; only when it changes.  Long logs are set aside on the way."""
         last: Members | None = None
         size = int(self.launch.worker_memory_gb * 1e9)
@@ -164,7 +164,7 @@ class AttemptProcess:
                 rotate(self.launch.run / "logs")
             with limiting.logged():
                 if size:  # those that are about to leave count as well
-                    await nurseries.limit(size, supervisor.workers_by_node())
+                    await fork_servers.limit(size, supervisor.workers_by_node())
             await asyncio.sleep(_MEMBERS_S)
 
 

@@ -25,7 +25,7 @@ _FAMILIES = (
 
 
 def for_jobs(environment: Mapping[str, str]) -> dict[str, str]:
-    """The part of an environment that agents, nurseries and workers begin with."""
+    """The part of an environment that agents, fork servers and workers begin with."""
     return {name: value for name, value in environment.items() if _allowed(name)}
 
 

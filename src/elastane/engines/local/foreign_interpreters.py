@@ -26,7 +26,7 @@ class Strangers:
         self._hopeless: dict[str, str] = {}
 
     def begins(self, attempt: str, python: str, log: str) -> None:
-        """A nursery is about to be started there; ``python`` is empty for our own interpreter."""
+        """A fork server is about to be started there; ``python`` is empty for our own interpreter."""
         if python:
             self._begun[attempt] = python, Path(log)
 
@@ -39,13 +39,13 @@ class Strangers:
         return True
 
     def ended(self, attempt: str, code: int) -> None:
-        """A nursery is gone; one that ended by its own choice would do so again."""
+        """A fork server is gone; one that ended by its own choice would do so again."""
         begun = self._begun.pop(attempt, None)
         if begun is not None and code > 0:
             self._hopeless[attempt] = _why(*begun, code)
 
     def answer(self, attempt: str) -> Ok | Hopeless:
-        """For whoever asks whether there can be a nursery."""
+        """For whoever asks whether there can be a fork server."""
         problem = self._hopeless.get(attempt)
         return Ok() if problem is None else Hopeless(problem)
 
@@ -67,11 +67,11 @@ def _why(python: str, log: Path, code: int) -> str:
 
 
 def born_alike(environment: Mapping[str, str], python: str) -> bool:
-    """Whether a nursery that waits already is what an attempt's own would be."""
+    """Whether a fork server that waits already is what an attempt's own would be."""
     ours = for_jobs(os.environ)
     return not python and all(environment.get(name, ours.get(name)) == ours.get(name) for name in AT_BIRTH)
 
 
 def around(python: str) -> dict[str, str]:
-    """What the process of a nursery finds in its environment before anything is added."""
+    """What the process of a fork server finds in its environment before anything is added."""
     return without_ours(for_jobs(os.environ)) if python else for_jobs(os.environ)

@@ -1,6 +1,6 @@
 """Keeps together what one agent started, attempt by attempt, so that all of it can be ended.
 
-Two ways at once: a cgroup for each attempt where there are any, and descent from nurseries and agents that adopt
+Two ways at once: a cgroup for each attempt where there are any, and descent from fork servers and agents that adopt
 orphans.  The second alone loses a process only if the agent is killed before it has noted it.
 """
 
@@ -16,7 +16,7 @@ from elastane.engines.local.json_files import Lock
 from elastane.engines.local.paths import Layout
 
 _NOTES, _GROUPS = "kin.json", "cgroups"
-_NURSERY_BYTES = 256 << 20
+_FORK_SERVER_BYTES = 256 << 20
 """What the parent of workers may take beside them."""
 
 
@@ -70,25 +70,25 @@ class Enclosure:
         group = self._group(attempt)
         if group is None or not self._limits or not memory:
             return False
-        return group.make() and group.limit_memory(memory * max(1, workers) + _NURSERY_BYTES)
+        return group.make() and group.limit_memory(memory * max(1, workers) + _FORK_SERVER_BYTES)
 
-    def kill(self, attempt: str, nursery: int | None) -> bool:
-        """Kill all of an attempt but the nursery itself, which its parent waits for; whether nobody is left.
+    def kill(self, attempt: str, fork_server: int | None) -> bool:
+        """Kill all of an attempt but the fork server itself, which its parent waits for; whether nobody is left.
 
         Neither this nor ``kill_strays`` waits: they are to be called until nobody is left.
         """
         group = self._group(attempt)
         nobody = group is None or group.kill()
-        return (nursery is None or process_descent.kill_descendants(nursery)) and nobody
+        return (fork_server is None or process_descent.kill_descendants(fork_server)) and nobody
 
-    def kill_strays(self, nurseries: Iterable[int]) -> bool:
-        """Kill what nurseries that have ended left behind; whether there was nothing."""
-        return not self._adopts or process_descent.kill_strays(nurseries)
+    def kill_strays(self, fork_servers: Iterable[int]) -> bool:
+        """Kill what fork servers that have ended left behind; whether there was nothing."""
+        return not self._adopts or process_descent.kill_strays(fork_servers)
 
-    def note(self, nurseries: Iterable[int]) -> None:
+    def note(self, fork_servers: Iterable[int]) -> None:
         """Remember who is here, if only descent tells."""
         if self._place is None:
-            self._notes.write(nurseries)
+            self._notes.write(fork_servers)
 
     def _group(self, attempt: str) -> Cgroup | None:
         return Cgroup(self._place / self._node / attempt) if self._place is not None else None

@@ -1,6 +1,6 @@
 """Finds processes by who started whom: what is left where there are no cgroups.
 
-Nurseries and agents are *subreapers*: a process whose parents have ended becomes the child of the nearest one above
+Fork servers and agents are *subreapers*: a process whose parents have ended becomes the child of the nearest one above
 it, whatever session it began and whatever it did to its environment, so it can always be found from there.
 """
 
@@ -63,7 +63,7 @@ def kill_descendants(pid: int) -> bool:
 
 
 def kill_strays(known: Iterable[int]) -> bool:
-    """Kill children of this process that it did not start: their nursery has ended; whether there were none."""
+    """Kill children of this process that it did not start: their fork server has ended; whether there were none."""
     kept = {os.getpid(), *known}
     strays = [one for one in children(os.getpid()) if one not in kept]
     for one in strays:

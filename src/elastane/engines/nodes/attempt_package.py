@@ -15,7 +15,7 @@ from elastane.train.coordinator.wire import Message
 
 
 class AttemptPackage(Message, frozen=True, tag="package"):
-    """The package of an attempt, and where its job runs on the head; sent before its nursery begins."""
+    """The package of an attempt, and where its job runs on the head; sent before its fork server begins."""
 
     attempt: str
     digest: str
@@ -42,7 +42,7 @@ def package_of(layout: Layout, attempt: str) -> AttemptPackage | None:
 
 
 async def have_package(cache: PackageCache, told: AttemptPackage, fetch: Fetch) -> tuple[tuple[str, str], ...]:
-    """Have a node's copy, held by the attempt until it is released, and return the pairs of paths for its nursery.
+    """Have a node's copy, held by the attempt until it is released, and return the pairs of paths for its fork server.
 
     Raises:
         PackageError: it cannot be had; the attempt cannot run here.

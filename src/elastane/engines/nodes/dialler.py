@@ -64,7 +64,7 @@ class Workshop(Protocol):
         ...
 
     def told(self, about: AttemptTold) -> None:
-        """Hear what has to be known of an attempt whose nursery will be asked for."""
+        """Hear what has to be known of an attempt whose fork server will be asked for."""
         ...
 
     async def resume_logs(self, known: LogOffsets) -> None:

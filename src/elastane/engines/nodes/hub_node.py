@@ -23,7 +23,7 @@ from elastane.engines.local.agent_messages import (
     TO_AGENT,
     AgentBeat,
     AskAgent,
-    BeginNursery,
+    BeginForkServer,
     EndAttempt,
     FlushLogs,
     FromAgent,
@@ -288,7 +288,7 @@ class RemoteNode:
                 if answer is not None and self.present:
                     self._watchers.add(writer)
                 return answer
-            case BeginNursery() if self.present:
+            case BeginForkServer() if self.present:
                 self._begun[message.attempt] = _port_of(message)
                 self._write_begun()
                 await self._tell(message.attempt)
@@ -300,7 +300,7 @@ class RemoteNode:
         return await self.request(message) if self.present or isinstance(message, ShutDown) else None
 
     async def _tell(self, attempt: str) -> None:
-        """What the node has to know before the nursery of an attempt begins there."""
+        """What the node has to know before the fork server of an attempt begins there."""
         line, file = self.line, self.file
         needed = await asyncio.to_thread(package_of, self._layout, attempt)
         shared = file is not None and not file.blind
@@ -344,7 +344,7 @@ class RemoteNode:
         write_json(self._layout.begun(self.name), self._begun, durable=True)
 
 
-def _port_of(message: BeginNursery) -> int:
-    """The port of the supervisor that wants a nursery; 0 if that is not on this machine's loopback."""
+def _port_of(message: BeginForkServer) -> int:
+    """The port of the supervisor that wants a fork server; 0 if that is not on this machine's loopback."""
     host, _, port = message.environment.get(ENDPOINT, "").rpartition(":")
     return int(port) if host == _LOOPBACK and port.isdigit() else 0

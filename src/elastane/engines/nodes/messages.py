@@ -115,7 +115,7 @@ class Opened(Message, frozen=True, tag="opened"):
 
 
 class AttemptTold(Message, frozen=True, tag="attempt"):
-    """What a node has to know of an attempt before the request for its nursery comes."""
+    """What a node has to know of an attempt before the request for its fork server comes."""
 
     attempt: str
     package: AttemptPackage | None = None

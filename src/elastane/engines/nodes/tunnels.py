@@ -1,4 +1,4 @@
-"""Carries connections of nurseries and workers from a node to their supervisor on the head, through the hub.
+"""Carries connections of fork servers and workers from a node to their supervisor on the head, through the hub.
 
 On the node each attempt has a listener on loopback that stands for its supervisor's port.  Every connection to it
 becomes a TLS connection to the hub, which splices it to that port; whoever connects still has to know the job's token.

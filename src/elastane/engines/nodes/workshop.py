@@ -19,7 +19,7 @@ import msgspec
 
 from elastane.engines.local.agent import Agent
 from elastane.engines.local.agent_messages import (
-    BeginNursery,
+    BeginForkServer,
     EndAttempt,
     FlushLogs,
     FromAgent,
@@ -54,7 +54,7 @@ _PROBE_BYTES = 256
 _RUN = "ELASTANE_RUN"
 
 
-def relocations(layout: Layout, begin: BeginNursery, *, shared: bool = False) -> list[tuple[str, str]]:
+def relocations(layout: Layout, begin: BeginForkServer, *, shared: bool = False) -> list[tuple[str, str]]:
     """Which folders and files of the head stand for which in this node's scratch, for one attempt.
 
     ``shared``: this node sees the run folder itself.
@@ -85,7 +85,7 @@ class Workshop:
     seen: str = ""
     """Where the hub saw it last."""
     _told: dict[str, AttemptTold] = field(default_factory=dict)
-    """Attempts whose nursery was asked for, and that have not been ended."""
+    """Attempts whose fork server was asked for, and that have not been ended."""
     _begins: dict[str, set[asyncio.Task[FromAgent]]] = field(default_factory=dict)
     _hopeless: dict[str, Hopeless] = field(default_factory=dict)
     _endings: set[asyncio.Task[None]] = field(default_factory=set)
@@ -116,7 +116,7 @@ class Workshop:
     async def answer(self, message: ToAgent) -> FromAgent:
         """Do what somebody on the head asks for."""
         match message:
-            case BeginNursery():
+            case BeginForkServer():
                 return await self._begin_unless_ended(message)
             case EndAttempt():
                 return await self._end(message)
@@ -134,7 +134,7 @@ class Workshop:
                 return await self.agent.answer(message)
 
     def told(self, about: AttemptTold) -> None:
-        """Remember what the next request for a nursery of an attempt needs."""
+        """Remember what the next request for a fork server of an attempt needs."""
         self._told[about.attempt] = about
 
     async def resume_logs(self, known: LogOffsets) -> None:
@@ -156,8 +156,8 @@ class Workshop:
         """End all attempts that there are."""
         await asyncio.gather(*map(self.end, {*self.agent.attempts, *self._told}))
 
-    async def _begin_unless_ended(self, begin: BeginNursery) -> FromAgent:
-        """Begin a nursery, which may take long; an end that comes meanwhile counts more."""
+    async def _begin_unless_ended(self, begin: BeginForkServer) -> FromAgent:
+        """Begin a fork server, which may take long; an end that comes meanwhile counts more."""
         begins = self._begins.setdefault(begin.attempt, set())
         task = asyncio.create_task(self._begin(begin))
         begins.add(task)
@@ -191,8 +191,8 @@ class Workshop:
                 await asyncio.wait({ending}, timeout=_LOGS_S)
         return answer
 
-    async def _begin(self, begin: BeginNursery) -> FromAgent:
-        """Begin a nursery in this node's terms, or say why there can be none."""
+    async def _begin(self, begin: BeginForkServer) -> FromAgent:
+        """Begin a fork server in this node's terms, or say why there can be none."""
         port = begin.environment.get(ENDPOINT, "").rpartition(":")[2]
         if not is_attempt(begin.attempt) or not port.isdigit():
             return Hopeless(f"{begin.attempt} names no supervisor")

@@ -1,7 +1,7 @@
 """A running job's control file: where its supervisor listens, and with which tokens.
 
 The supervisor that follows on one that was killed listens at the same port with the same tokens, so that workers and
-nurseries find it.
+fork servers find it.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ no tensor work, and lives in a session of its own, so that neither Ctrl-C nor th
 reaches it.  It starts, watches and kills workers; what they do is not its business.  If a module of ``--preload``
 has touched a device or started a thread, it starts workers cold, and says which module that was.
 
-A nursery that cannot import what workers need tells the coordinator why (``problem`` in its hello) and ends.  The
-supervisor then fails the job with that sentence, so no engine needs to watch nurseries for it.
+A fork server that cannot import what workers need tells the coordinator why (``problem`` in its hello) and ends.  The
+supervisor then fails the job with that sentence, so no engine needs to watch fork servers for it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from elastane.train.coordinator.kernel_kills import KernelKills
 from elastane.train.coordinator.leases import BEAT_S
 from elastane.train.coordinator.login import connect
 from elastane.train.coordinator.messages import (
-    TO_NURSERY,
+    TO_FORK_SERVER,
     Exited,
-    FromNursery,
-    NurseryBeat,
-    NurseryHello,
+    ForkServerBeat,
+    ForkServerHello,
+    FromForkServer,
     SendSignal,
     Spawn,
     Started,
-    StopNursery,
-    ToNursery,
+    StopForkServer,
+    ToForkServer,
 )
 from elastane.train.coordinator.relocation import Relocation, port_there
 from elastane.train.coordinator.snapshot_memory import offer
@@ -47,13 +47,13 @@ HOST = "ELASTANE_HOST"
 """The address at which others reach this node; if nobody says, that of the way to the coordinator."""
 PRELOAD = "ELASTANE_PRELOAD"
 LEASHED = "ELASTANE_LEASHED"
-"""Set, to the process id of its parent, for a nursery that must not outlive it.  Workers never outlive theirs."""
+"""Set, to the process id of its parent, for a fork server that must not outlive it.  Workers never outlive theirs."""
 WAITING = "ELASTANE_WAITING"
-"""Set for a nursery that learns whom to serve only once it is warm: by a line (``Become``) on its standard input."""
+"""Set for a fork server that learns whom to serve once it is warm: by a line (``Become``) on its standard input."""
 _ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """Has ``torch.cuda.is_available()`` ask the management library, which initialises nothing."""
 ORPHAN_PATIENCE_S = 60.0
-"""How long a nursery without children waits for a new coordinator."""
+"""How long a fork server without children waits for a new coordinator."""
 
 
 def warm_up(modules: list[str]) -> str:
@@ -93,7 +93,7 @@ def report(problem: str) -> None:
     with contextlib.suppress(OSError):
         connection = _call(address(os.environ[ENDPOINT]), os.environ[TOKEN])
         node = os.environ.get(NODE, "local")
-        connection.send(NurseryHello(node, problem=problem))
+        connection.send(ForkServerHello(node, problem=problem))
         connection.close()
 
 
@@ -101,7 +101,7 @@ def _call(endpoint: tuple[str, int], token: str) -> Connection:
     return connect(*endpoint, "nursery", token, known_as=port_there(os.environ, endpoint[1]))
 
 
-class Nursery:
+class ForkServer:
     """Serves one coordinator at a time; reconnects when it is replaced."""
 
     def __init__(self, cold: str = "") -> None:
@@ -115,7 +115,7 @@ class Nursery:
         self._notes: dict[int, int] = {}
         """By process, the end of a pipe from which its exit note is read."""
         self._kernel_kills = KernelKills()
-        self._unsent: list[FromNursery] = []
+        self._unsent: list[FromForkServer] = []
         self._connection: Connection | None = None
         self._pending = b""
         self._beat_s = 0.0
@@ -144,7 +144,7 @@ class Nursery:
             # Workers inherit it: their groups must not depend on what a host name resolves to.
             os.environ[HOST] = os.environ.get(HOST) or self._connection.own_address
             pids = {name: pid for pid, name in self._children.items()}
-            hello = NurseryHello(self._node, os.environ[HOST], pids, beats=True, note=self._cold)
+            hello = ForkServerHello(self._node, os.environ[HOST], pids, beats=True, note=self._cold)
             self._connection.send(hello)
         except OSError:
             self._connection = None
@@ -155,14 +155,14 @@ class Nursery:
             self._tell(message)
         return True
 
-    def _tell(self, message: FromNursery) -> None:
+    def _tell(self, message: FromForkServer) -> None:
         try:
             if self._connection is None:
                 raise OSError
             self._connection.send(message)
         except OSError:
             self._connection = None
-            if not isinstance(message, NurseryBeat):
+            if not isinstance(message, ForkServerBeat):
                 self._unsent.append(message)
 
     def _beat(self) -> float:
@@ -174,7 +174,7 @@ class Nursery:
         if now_s - self._beat_s >= BEAT_S:
             self._beat_s = now_s
             if self._connection is not None:
-                self._tell(NurseryBeat())
+                self._tell(ForkServerBeat())
         return self._beat_s + BEAT_S - now_s
 
     def _wait(self) -> bool:
@@ -200,9 +200,9 @@ class Nursery:
             self._connection = None
             return True
         *lines, self._pending = (self._pending + data).split(b"\n")
-        return all(map(self._obey, TO_NURSERY.decode_known(lines)))
+        return all(map(self._obey, TO_FORK_SERVER.decode_known(lines)))
 
-    def _obey(self, message: ToNursery) -> bool:
+    def _obey(self, message: ToForkServer) -> bool:
         """Whether to go on after that."""
         match message:
             case Spawn(order):
@@ -213,7 +213,7 @@ class Nursery:
                 for pid, name in self._children.items():
                     if name == worker:
                         _signal(pid, number)
-            case StopNursery():
+            case StopForkServer():
                 self._kill_all()
                 return False
         return True
@@ -300,7 +300,7 @@ def main() -> None:
         report(problem)
         os._exit(1)
     offer(os.environ)
-    Nursery(cold).serve()
+    ForkServer(cold).serve()
     os._exit(0)  # the end of the connection means the end of the process, to whoever waits for it
 
 

@@ -37,7 +37,7 @@ class Host(Protocol):
         ...
 
     def silent(self, node: str) -> None:
-        """Hear that the nursery of a node was given up because it fell silent."""
+        """Hear that the fork server of a node was given up because it fell silent."""
         ...
 
     def log_comes(self, worker: str) -> Awaitable[object] | None:

@@ -1,7 +1,7 @@
 """As whom a job's processes run: a user who is not the service's, and how a process becomes that user for good.
 
-A nursery that is started for a job is that user from its first instruction.  One that was warmed in advance becomes it
-before it serves anybody (``become_told``); up to then it has run nothing but our own code.
+A fork server that is started for a job is that user from its first instruction.  One that was warmed in advance becomes
+it before it serves anybody (``become_told``); up to then it has run nothing but our own code.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Identity:
 
 
 class Become(Message, frozen=True, tag="become"):
-    """The one line that a nursery hears which was warmed in advance: for whom it works from now on."""
+    """The one line that a fork server hears which was warmed in advance: for whom it works from now on."""
 
     environment: dict[str, str]
     log: str

@@ -1,4 +1,4 @@
-"""Tells which of a nursery's workers the kernel killed because memory ran out, by the counter of its control group.
+"""Tells which of a fork server's workers the kernel killed because memory ran out, by the counter of its control group.
 
 The counter is of the whole group (version 2: ``memory.events``, version 1: ``memory.oom_control``), so of a worker that
 somebody kills at the same moment it can be wrong.  Where there is no such file, nothing is told.

@@ -1,4 +1,4 @@
-"""Says what to run and how: the options of one job, and what its nurseries and workers are told of them."""
+"""Says what to run and how: the options of one job, and what its fork servers and workers are told of them."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ class LaunchOrders:
     options: JobOptions
     endpoint: str
     token: str = field(repr=False)
-    """That of workers and nurseries."""
+    """That of workers and fork servers."""
 
     def parentage(self) -> Parentage:
-        """What a nursery is told."""
+        """What a fork server is told."""
         options = self.options
         # A command starts once: importing PyTorch for it beforehand would only make it wait.
         cold = options.program != () or (options.kind is JobKind.COMMAND and not options.preload)

@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable
 
 BEAT_S = 1.0
-"""How often a nursery or an agent says that it is there."""
+"""How often a fork server or an agent says that it is there."""
 LEASE_S = 6.0
 """How long it may be silent, unless somebody has chosen another lease."""
 LATE_S = 1.0
 """A reader that looks at its clock less often than this was not running."""
 
 
-def nursery_lease_s(worker_lease_s: float) -> float:
+def fork_server_lease_s(worker_lease_s: float) -> float:
     """A beat shorter than that of workers: of a frozen node the node is lost, not one worker after the other.
 
-    >>> nursery_lease_s(6.0), nursery_lease_s(0.5)
+    >>> fork_server_lease_s(6.0), fork_server_lease_s(0.5)
     (5.0, 3.0)
     """
     return max(3 * BEAT_S, worker_lease_s - BEAT_S)

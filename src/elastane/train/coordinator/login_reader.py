@@ -31,7 +31,7 @@ def _new_token() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The two secrets of one job's coordinator: ``workers`` admits workers and nurseries, ``clients`` only clients."""
+    """The two secrets of a job's coordinator: ``workers`` admits workers and fork servers, ``clients`` only clients."""
 
     workers: str = field(default_factory=_new_token, repr=False)
     clients: str = field(default_factory=_new_token, repr=False)

@@ -1,16 +1,17 @@
-"""Defines every message between a supervisor and its workers, nurseries and clients.
+"""Defines every message between a supervisor and its workers, fork servers and clients.
 
-========== ===================== =========================
-peer       says to the supervisor hears from it
-========== ===================== =========================
-worker     ``FROM_WORKER``       ``TO_WORKER``
-nursery    ``FROM_NURSERY``      ``TO_NURSERY``
-client     ``FROM_CLIENT``       ``TO_CLIENT``
-========== ===================== =========================
+=========== ====================== ===================
+peer        says to the supervisor hears from it
+=========== ====================== ===================
+worker      ``FROM_WORKER``        ``TO_WORKER``
+fork server ``FROM_FORK_SERVER``   ``TO_FORK_SERVER``
+client      ``FROM_CLIENT``        ``TO_CLIENT``
+=========== ====================== ===================
 
-Workers and nurseries may be those of an earlier version (a service is upgraded while jobs run), clients of an earlier
-or a later one: a field that is added gets a default, and a type that is added must be harmless to whoever does not know
-it.  Numbers are bounded, for a worker's process is its job's, which may say anything.
+Workers and fork servers may be those of an earlier version (a service is upgraded while jobs run), clients of an
+earlier or a later one: a field that is added gets a default, and a type that is added must be harmless to whoever does
+not know it.  Numbers are bounded, for a worker's process is its job's, which may say anything.  On the line, the role
+of a fork server is ``nursery``, as earlier versions called it.
 """
 
 from __future__ import annotations
@@ -275,11 +276,11 @@ ToWorker = (
 )
 TO_WORKER: Line[ToWorker] = Line("the supervisor", *get_args(ToWorker))
 
-# A nursery speaks.
+# A fork server speaks.
 
 
-class NurseryHello(Message, frozen=True, tag="hello"):
-    """The first words of a nursery, also to a supervisor that has replaced its own."""
+class ForkServerHello(Message, frozen=True, tag="hello"):
+    """The first words of a fork server, also to a supervisor that has replaced its own."""
 
     node: str
     host: str = ""
@@ -294,7 +295,7 @@ class NurseryHello(Message, frozen=True, tag="hello"):
     """What a person should know of it."""
 
 
-class NurseryBeat(Message, frozen=True, tag="beat"):
+class ForkServerBeat(Message, frozen=True, tag="beat"):
     """A sign of life."""
 
 
@@ -314,10 +315,10 @@ class Exited(Message, frozen=True, tag="exited"):
     """Whether it ended by an exception that means that; earlier versions do not say."""
 
 
-FromNursery = NurseryHello | NurseryBeat | Started | Exited
-FROM_NURSERY: Line[FromNursery] = Line("a nursery", *get_args(FromNursery))
+FromForkServer = ForkServerHello | ForkServerBeat | Started | Exited
+FROM_FORK_SERVER: Line[FromForkServer] = Line("a fork server", *get_args(FromForkServer))
 
-# A nursery hears.
+# A fork server hears.
 
 
 class Spawn(Message, frozen=True, tag="spawn"):
@@ -333,12 +334,12 @@ class SendSignal(Message, frozen=True, tag="kill"):
     signal: SignalNumber = signal.SIGKILL.value
 
 
-class StopNursery(Message, frozen=True, tag="stop"):
+class StopForkServer(Message, frozen=True, tag="stop"):
     """End all workers, and yourself."""
 
 
-ToNursery = Spawn | SendSignal | StopNursery
-TO_NURSERY: Line[ToNursery] = Line("the supervisor", *get_args(ToNursery))
+ToForkServer = Spawn | SendSignal | StopForkServer
+TO_FORK_SERVER: Line[ToForkServer] = Line("the supervisor", *get_args(ToForkServer))
 
 # A client asks.
 

@@ -1,4 +1,4 @@
-"""``Peer`` is one connection that has logged in; ``NurseryTable`` knows the nurseries that may start workers."""
+"""``Peer`` is one connection that has logged in; ``ForkServerTable`` knows the fork servers that may start workers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from elastane.train.coordinator.wire import Message
 
 @dataclass(slots=True)
 class Peer:
-    """A worker, a nursery or a client that is connected."""
+    """A worker, a fork server or a client that is connected."""
 
     role: str
     name: str
     writer: asyncio.StreamWriter
     heard_s: float = 0.0
     beats: bool = False
-    """Whether it promised signs of life; a nursery of an earlier version does not."""
+    """Whether it promised signs of life; a fork server of an earlier version does not."""
     stale: set[str] = field(default_factory=set)
-    """Of a nursery that comes back: workers it still has that were given up, until it has ended them."""
+    """Of a fork server that comes back: workers it still has that were given up, until it has ended them."""
 
     def write(self, message: Message) -> None:
         """Say something to it, unless it is on its way out."""
@@ -29,8 +29,8 @@ class Peer:
             self.writer.write(wire.encode_message(message))
 
 
-class NurseryTable:
-    """One nursery per node: those that may start workers, and those that still have to end some from before."""
+class ForkServerTable:
+    """One fork server per node: those that may start workers, and those that still have to end some from before."""
 
     def __init__(self) -> None:
         self.ready: dict[str, Peer] = {}
@@ -39,7 +39,7 @@ class NurseryTable:
 
     @property
     def all(self) -> Sequence[Peer]:
-        """Every nursery that is connected."""
+        """Every fork server that is connected."""
         return [*self.ready.values(), *self.returning.values()]
 
     @property
@@ -48,7 +48,7 @@ class NurseryTable:
         return self.ready.keys() | self.returning.keys()
 
     def was_met(self, node: str) -> bool:
-        """Whether this node ever had a nursery that we know of."""
+        """Whether this node ever had a fork server that we know of."""
         return node in self._met
 
     def admit(self, peer: Peer) -> bool:

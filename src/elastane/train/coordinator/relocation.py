@@ -1,6 +1,6 @@
 """Translates paths of the head into paths of the node on which an order is carried out.
 
-A supervisor writes orders in its own machine's paths.  A node that has folders of its own tells its nurseries which
+A supervisor writes orders in its own machine's paths.  A node that has folders of its own tells its fork servers which
 folders stand for which (``RELOCATE``), and that the coordinator is reached through a tunnel (``THERE``): the longest
 prefix that fits is replaced.  Without these variables an order stays as it is.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from elastane.train.coordinator.script_runner import Order
 
 RELOCATE = "ELASTANE_RELOCATE"
-"""Set for a nursery on another machine: pairs of folders, the head's and the node's, as JSON."""
+"""Set for a fork server on another machine: pairs of folders, the head's and the node's, as JSON."""
 THERE = "ELASTANE_COORDINATOR_PORTS"
 """Set where the coordinator is reached through a tunnel: the port that is called here, ``:``, and its own."""
 PATHS = ("ELASTANE_RUN", "ELASTANE_CHECKPOINTS")
@@ -56,7 +56,7 @@ class Relocation:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Relocation:
-        """As the environment of a nursery says."""
+        """As the environment of a fork server says."""
         pairs = tuple((str(head), str(node)) for head, node in json.loads(environment.get(RELOCATE, "[]")))
         return cls(pairs, environment[_ENDPOINT] if THERE in environment else "")
 

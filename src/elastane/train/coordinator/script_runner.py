@@ -75,7 +75,7 @@ class Begin(Message, frozen=True, tag="begin"):
     parent: int
 
 
-TO_COLD = Line("the nursery", Begin)
+TO_COLD = Line("the fork server", Begin)
 
 
 def die_with(parent: int) -> None:

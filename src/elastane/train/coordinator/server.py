@@ -1,6 +1,6 @@
 """Serves one coordinator: accepts connections, tells it what is said and what time it is, performs its actions.
 
-One asyncio loop per job, without PyTorch.  Workers and nurseries (the parents of workers) connect here with one
+One asyncio loop per job, without PyTorch.  Workers and fork servers (the parents of workers) connect here with one
 token, clients (the command line, the live system) with another.
 """
 
@@ -24,18 +24,18 @@ from elastane.train.coordinator.login_reader import BUFFER_BYTES, LineReader, To
 from elastane.train.coordinator.membership_status import status_of
 from elastane.train.coordinator.messages import (
     FROM_CLIENT,
-    FROM_NURSERY,
+    FROM_FORK_SERVER,
     FROM_WORKER,
     Address,
     AskStatus,
     Exited,
+    ForkServerBeat,
+    ForkServerHello,
     FromClient,
-    FromNursery,
+    FromForkServer,
     FromWorker,
     Goodbye,
     NotUnderstood,
-    NurseryBeat,
-    NurseryHello,
     Ok,
     Place,
     Reported,
@@ -44,12 +44,12 @@ from elastane.train.coordinator.messages import (
     SignalWorker,
     Started,
     Status,
+    StopForkServer,
     StopJob,
-    StopNursery,
     ToClient,
     WorkerHello,
 )
-from elastane.train.coordinator.peers import NurseryTable, Peer
+from elastane.train.coordinator.peers import ForkServerTable, Peer
 from elastane.train.coordinator.plan_entries import PlanMade
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.spawning import Spawning
@@ -58,7 +58,7 @@ from elastane.train.reports.events import Warned
 
 TICK_S = 0.25
 STOP_S = 5.0
-"""How long nurseries may take to end their workers and themselves."""
+"""How long fork servers may take to end their workers and themselves."""
 
 
 class CoordinationServer:
@@ -73,7 +73,7 @@ class CoordinationServer:
         lease_s: float = LEASE_S,
         cut_off: Callable[[str], bool] = lambda _node: False,
     ) -> None:
-        """A worker may be silent for ``lease_s``, nurseries a little less.
+        """A worker may be silent for ``lease_s``, fork servers a little less.
 
         ``cut_off`` says whether the way to a node is interrupted while all may be well there: who is gone then has a
         lease to come back.
@@ -85,19 +85,19 @@ class CoordinationServer:
         self.finished = asyncio.Event()
         self.pids: dict[str, int] = {}
         self.addresses: dict[str, str] = {}
-        """Where nodes are reached by others, as their nurseries said."""
+        """Where nodes are reached by others, as their fork servers said."""
         self.problem = ""
-        """Why a nursery that was asked for cannot start workers, as it said itself."""
+        """Why a fork server that was asked for cannot start workers, as it said itself."""
         self._clock = AwakeClock()
         self._workers: dict[str, Peer] = {}
-        self._nurseries = NurseryTable()
-        self._spawning = Spawning(host, self._nurseries, self._workers)
+        self._fork_servers = ForkServerTable()
+        self._spawning = Spawning(host, self._fork_servers, self._workers)
         self._ends = WorkerEnds(
             coordinator,
             host,
             self._clock,
             self._workers,
-            self._nurseries,
+            self._fork_servers,
             self._spawning,
             self.perform,
             lease_s,
@@ -121,19 +121,19 @@ class CoordinationServer:
         return bound
 
     async def close(self) -> None:
-        """Stop nurseries (and with them every worker that is left), then listening."""
+        """Stop fork servers (and with them every worker that is left), then listening."""
         self._ends.close()
-        for peer in self._nurseries.all:
-            peer.write(StopNursery())
+        for peer in self._fork_servers.all:
+            peer.write(StopForkServer())
         deadline = time.monotonic() + STOP_S
-        while self._nurseries.ready and time.monotonic() < deadline:
+        while self._fork_servers.ready and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
         self._ends.stop_reading()
         if self._ticker is not None:
             self._ticker.cancel()
         if self._server is not None:
             self._server.close()
-        for peer in [*self._workers.values(), *self._nurseries.ready.values()]:
+        for peer in [*self._workers.values(), *self._fork_servers.ready.values()]:
             with contextlib.suppress(OSError, asyncio.TimeoutError):
                 await asyncio.wait_for(peer.writer.drain(), 1.0)
             peer.writer.close()
@@ -207,13 +207,13 @@ class CoordinationServer:
             self.host.happened(Warned(UNTIMED_S, text[:300]))
 
     def _admit(self, role: str, line: bytes, writer: asyncio.StreamWriter) -> Peer | None:
-        """A worker or nursery that has logged in and tells of itself."""
-        hello = FROM_NURSERY.decode(line) if role == "nursery" else FROM_WORKER.decode(line)
+        """A worker or fork server that has logged in and tells of itself."""
+        hello = FROM_FORK_SERVER.decode(line) if role == "nursery" else FROM_WORKER.decode(line)
         match hello:
-            case NurseryHello(problem=str(problem)):
+            case ForkServerHello(problem=str(problem)):
                 self.problem = problem[:500]
-            case NurseryHello():
-                return self._admit_nursery(hello, writer)
+            case ForkServerHello():
+                return self._admit_fork_server(hello, writer)
             case WorkerHello():
                 return self._admit_worker(hello, writer)
         return None
@@ -226,11 +226,11 @@ class CoordinationServer:
             peer.write(news)
         return peer
 
-    def _admit_nursery(self, hello: NurseryHello, writer: asyncio.StreamWriter) -> Peer:
+    def _admit_fork_server(self, hello: ForkServerHello, writer: asyncio.StreamWriter) -> Peer:
         peer = Peer("nursery", hello.node, writer, self.now_s, hello.beats)
         self._ends.came_back(peer)
         self.addresses[peer.name] = (hello.host or str(writer.get_extra_info("peername")[0]))[:255]
-        if self._nurseries.admit(peer) and hello.note:
+        if self._fork_servers.admit(peer) and hello.note:
             self.host.happened(Warned(UNTIMED_S, hello.note[:300]))
         self.pids.update(hello.pids)
         workers = self.coordinator.workers
@@ -241,7 +241,7 @@ class CoordinationServer:
         return peer
 
     def _count_if_clean(self, peer: Peer) -> None:
-        if self._nurseries.counts_now(peer):
+        if self._fork_servers.counts_now(peer):
             self._spawning.spawn_waiting()
 
     def _hear(self, peer: Peer, line: bytes) -> None:
@@ -250,7 +250,7 @@ class CoordinationServer:
             if peer.role == "worker":
                 self._hear_worker(peer.name, FROM_WORKER.decode(line))
             elif peer.role == "nursery":
-                self._hear_nursery(peer, FROM_NURSERY.decode(line))
+                self._hear_fork_server(peer, FROM_FORK_SERVER.decode(line))
             else:
                 self._hear_client(peer, line)
         except wire.UnknownTypeError as error:
@@ -265,7 +265,7 @@ class CoordinationServer:
             peer.write(NotUnderstood(str(error)))
             raise
 
-    def _hear_nursery(self, peer: Peer, message: FromNursery) -> None:
+    def _hear_fork_server(self, peer: Peer, message: FromForkServer) -> None:
         match message:
             case Started(worker, pid):
                 self.pids[worker] = pid
@@ -274,7 +274,7 @@ class CoordinationServer:
                 peer.stale.discard(worker)
                 self._count_if_clean(peer)
                 self._ends.announced(message)
-            case NurseryHello() | NurseryBeat():
+            case ForkServerHello() | ForkServerBeat():
                 pass  # that it spoke is all it says
 
     def _answer(self, message: FromClient) -> ToClient:
@@ -293,9 +293,9 @@ class CoordinationServer:
         return Ok()
 
     @property
-    def nurseries(self) -> Collection[str]:
+    def fork_servers(self) -> Collection[str]:
         """Nodes on which somebody is there who can start workers, or soon will."""
-        return self._nurseries.nodes
+        return self._fork_servers.nodes
 
     def status(self) -> Status:
         """Describe the job's membership for a client."""

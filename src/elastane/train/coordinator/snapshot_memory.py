@@ -1,6 +1,6 @@
-"""Memory files that a nursery makes for its workers' snapshots (``worker.node_snapshots`` says what for).
+"""Memory files that a fork server makes for its workers' snapshots (``worker.node_snapshots`` says what for).
 
-They have no names in any directory: they are there as long as the nursery or one of its workers is.
+They have no names in any directory: they are there as long as the fork server or one of its workers is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 SNAPSHOTS = "ELASTANE_SNAPSHOTS"
-"""The descriptors of the two files, from a nursery to the workers it forks."""
+"""The descriptors of the two files, from a fork server to the workers it forks."""
 _NAME = "elastane-state"
 
 
@@ -22,7 +22,7 @@ def offer(environment: MutableMapping[str, str]) -> None:
 
 
 def inherited(environment: Mapping[str, str]) -> tuple[int, int] | None:
-    """Their descriptors; None in a process that was not forked from a nursery."""
+    """Their descriptors; None in a process that was not forked from a fork server."""
     try:
         slots = [int(each) for each in environment.get(SNAPSHOTS, "").split(",")]
         ours = all(f"memfd:{_NAME} " in f"{Path(f'/proc/self/fd/{slot}').readlink()} " for slot in slots)

@@ -18,12 +18,12 @@ AT_BIRTH = (
     *("PYTHONPATH", "PYTHONHOME", "PYTHONHASHSEED", "PYTHONNOUSERSITE", "PYTHONUSERBASE", "PYTHONSAFEPATH"),
     *("PYTHONUTF8", "PYTHONWARNINGS", "PYTHONOPTIMIZE", "LD_LIBRARY_PATH", "LD_PRELOAD"),
 )
-"""Variables that an interpreter reads once, when it starts: a nursery that was started with others is no use."""
+"""Variables that an interpreter reads once, when it starts: a fork server that was started with others is no use."""
 _OF_PLACE = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV")
 """Variables that belong to an interpreter: another one gets its owner's, or none."""
 _FOLDERS = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"})
 _WARM = ("-m", "elastane.train.coordinator.forkserver")
-_COLD = ("-c", "from elastane.train.coordinator.forkserver import Nursery; Nursery().serve()")
+_COLD = ("-c", "from elastane.train.coordinator.forkserver import ForkServer; ForkServer().serve()")
 CANNOT_IMPORT = 78
 """Exit code of an interpreter that does not have us."""
 _ELSEWHERE = f"""
@@ -42,7 +42,7 @@ _END_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Parentage:
-    """What a nursery needs to know.  A ``cold`` one has not imported PyTorch."""
+    """What a fork server needs to know.  A ``cold`` one has not imported PyTorch."""
 
     endpoint: str
     token: str
@@ -53,7 +53,7 @@ class Parentage:
     python: str = ""
     """The interpreter; empty is our own."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """The job's own; a nursery is born with some of them."""
+    """The job's own; a fork server is born with some of them."""
     directory: Path = Path()
     """The job's, where relative folders in its variables begin."""
 
@@ -72,7 +72,7 @@ class Parentage:
 
 
 def born_with(variables: Mapping[str, str], python: str, directory: Path) -> dict[str, str]:
-    """Of a job's variables, those that matter when its nursery starts: it does not start in the job's directory."""
+    """Of a job's variables, those that matter when its fork server starts: it does not start in the job's directory."""
     names = (*AT_BIRTH, *_OF_PLACE) if python else AT_BIRTH
     chosen = {name: variables[name] for name in names if name in variables}
     return {name: _absolute(text, directory) if name in _FOLDERS else text for name, text in chosen.items()}
@@ -88,15 +88,15 @@ def without_ours(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name not in foreign}
 
 
-def nursery_command(*, cold: bool, python: str = "") -> list[str]:
-    """How a nursery is started."""
+def fork_server_command(*, cold: bool, python: str = "") -> list[str]:
+    """How a fork server is started."""
     if python:
         return [python, "-c", _ELSEWHERE]
     return [sys.executable, *(_COLD if cold else _WARM)]
 
 
-class Nurseries(Protocol):
-    """Whoever can start a nursery on a node; it connects by itself."""
+class ForkServers(Protocol):
+    """Whoever can start a fork server on a node; it connects by itself."""
 
     def ask(self, node: str, parentage: Parentage) -> None:
         """Have one started, soon; harmless to repeat."""
@@ -107,7 +107,7 @@ class Nurseries(Protocol):
         ...
 
     def cut_off(self, node: str) -> bool:
-        """Whether the way to a node is interrupted, while its nursery and workers may be well."""
+        """Whether the way to a node is interrupted, while its fork server and workers may be well."""
         ...
 
     def log_comes(self, node: str) -> Awaitable[object] | None:
@@ -123,19 +123,19 @@ class Nurseries(Protocol):
         ...
 
 
-class OwnNursery:
-    """One nursery on this machine, in a session of its own, so that Ctrl-C does not reach it."""
+class OwnForkServer:
+    """One fork server on this machine, in a session of its own, so that Ctrl-C does not reach it."""
 
     def __init__(self, run: Path) -> None:
         self._log = run / "logs" / "nursery.log"
         self.process: subprocess.Popen[bytes] | None = None
 
     def ask(self, node: str, parentage: Parentage) -> None:
-        """Start the nursery, unless it has been started."""
+        """Start the fork server, unless it has been started."""
         if self.process is not None:
             return
         with self._log.open("ab") as log:
-            self.process = start_nursery(parentage, node, log)
+            self.process = start_fork_server(parentage, node, log)
 
     def lost(self, node: str) -> None:  # noqa: ARG002 (there is one)
         """Its workers die with it, also those that are frozen."""
@@ -170,12 +170,12 @@ class OwnNursery:
             process.wait()
 
 
-def start_nursery(
+def start_fork_server(
     parentage: Parentage, node: str, log: IO[bytes], extra: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """A nursery process for a node; ``log`` takes what it prints."""
+    """A fork server process for a node; ``log`` takes what it prints."""
     return subprocess.Popen(  # noqa: S603
-        nursery_command(cold=parentage.cold, python=parentage.python),
+        fork_server_command(cold=parentage.cold, python=parentage.python),
         env={**os.environ, **parentage.environment(node), **(extra or {})},
         stdin=subprocess.DEVNULL,
         stdout=log,

@@ -1,4 +1,4 @@
-"""``Spawning`` has nurseries start, signal and end workers; whoever cannot be started yet waits for a nursery."""
+"""``Spawning`` has fork servers start, signal and end workers; who cannot be started yet waits for a fork server."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Collection, Mapping
 
 from elastane.train.coordinator.host import Host
 from elastane.train.coordinator.messages import Refused, SendSignal, Spawn
-from elastane.train.coordinator.peers import NurseryTable, Peer
+from elastane.train.coordinator.peers import ForkServerTable, Peer
 
 
 class Spawning:
     """Orders for the processes of one job's workers."""
 
-    def __init__(self, host: Host, nurseries: NurseryTable, workers: Mapping[str, Peer]) -> None:
+    def __init__(self, host: Host, fork_servers: ForkServerTable, workers: Mapping[str, Peer]) -> None:
         """``workers`` are those that are connected."""
         self._host = host
-        self._nurseries = nurseries
+        self._fork_servers = fork_servers
         self._workers = workers
         self._unspawned: dict[str, list[str]] = {}
 
     def spawn(self, worker: str) -> None:
-        """Start a worker, now or once its node has a nursery and its order can be said."""
+        """Start a worker, now or once its node has a fork server and its order can be said."""
         node = self._host.node_of(worker)
-        nursery = self._nurseries.ready.get(node)
-        order = self._host.order(worker) if nursery is not None else None
-        if nursery is None or order is None:
+        fork_server = self._fork_servers.ready.get(node)
+        order = self._host.order(worker) if fork_server is not None else None
+        if fork_server is None or order is None:
             self._unspawned.setdefault(node, []).append(worker)
         else:
-            nursery.write(Spawn(order))
+            fork_server.write(Spawn(order))
 
     def spawn_waiting(self) -> None:
-        """Start those who wait for a nursery that is there now, or for what another one had to say first."""
-        for node in [node for node in self._unspawned if node in self._nurseries.ready]:
+        """Start those who wait for a fork server that is there now, or for what another one had to say first."""
+        for node in [node for node in self._unspawned if node in self._fork_servers.ready]:
             for worker in self._unspawned.pop(node):
                 self.spawn(worker)
 
@@ -53,6 +53,6 @@ class Spawning:
         self._tell(worker, SendSignal(worker, number))
 
     def _tell(self, worker: str, message: SendSignal) -> None:
-        nursery = self._nurseries.ready.get(self._host.node_of(worker))
-        if nursery is not None:
-            nursery.write(message)
+        fork_server = self._fork_servers.ready.get(self._host.node_of(worker))
+        if fork_server is not None:
+            fork_server.write(message)

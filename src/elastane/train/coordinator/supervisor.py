@@ -1,4 +1,4 @@
-"""Runs one job on this machine: coordinator, nursery, journal, and whatever the owner wants to happen to it.
+"""Runs one job on this machine: coordinator, fork server, journal, and whatever the owner wants to happen to it.
 
 It is what ``elastane train`` starts, and what the live system starts for each job.  It holds no training state:
 when it is killed, training goes on, and a new supervisor on the same run adopts the workers.
@@ -37,7 +37,7 @@ from elastane.train.coordinator.script_kind import JobKind
 from elastane.train.coordinator.script_runner import Order
 from elastane.train.coordinator.scripted_events import Wish, grant, grant_all
 from elastane.train.coordinator.server import CoordinationServer
-from elastane.train.coordinator.spawners import Nurseries, OwnNursery
+from elastane.train.coordinator.spawners import ForkServers, OwnForkServer
 from elastane.train.coordinator.startup_notices import WarmingWatch
 from elastane.train.coordinator.worker_places import LOCAL, Places
 from elastane.train.errors import TrainError
@@ -57,7 +57,7 @@ class Supervisor:
         options: JobOptions,
         show: Callable[[Event], None],
         echo: Callable[[str], None] | None,
-        nurseries: Nurseries | None = None,
+        fork_servers: ForkServers | None = None,
     ) -> None:
         self.options = options
         self._records = options.records or options.run
@@ -67,7 +67,7 @@ class Supervisor:
         self._control = ControlFile(self._records)
         self._tokens = Tokens()
         self._port = 0
-        self._nurseries = nurseries or OwnNursery(options.run)
+        self._fork_servers = fork_servers or OwnForkServer(options.run)
         self._places = Places(options.places or {LOCAL: options.settings.workers})
         self._journal: Journal | None = None
         self._server: CoordinationServer | None = None
@@ -86,7 +86,7 @@ class Supervisor:
         self._journal = Journal(self._records / FILE_NAME)
         coordinator = self._coordinator(log, adopt=adopt)
         port = self._remembered(adopt=adopt)
-        lease_s, cut_off = self.options.settings.lease_s, self._nurseries.cut_off
+        lease_s, cut_off = self.options.settings.lease_s, self._fork_servers.cut_off
         server = CoordinationServer(coordinator, log, self._tokens, self, lease_s, cut_off)
         self._server = server
         self._port = await server.open(self.options.host, port)
@@ -97,7 +97,7 @@ class Supervisor:
         tasks = [asyncio.create_task(work) for work in (self._echo_logs(), self._grant_wishes())]
         try:
             if not adopt:
-                self._ask_for_nurseries(server)
+                self._ask_for_fork_servers(server)
                 self._announce()
                 server.perform(coordinator.start(server.now_s))
             elif coordinator.outcome is not None:  # all that is left to do is to clear up
@@ -143,12 +143,12 @@ class Supervisor:
         return self._places.node_of(worker)
 
     def silent(self, node: str) -> None:
-        """The nursery of a node was given up: it is ended before another is started there."""
-        self._nurseries.lost(node)
+        """The fork server of a node was given up: it is ended before another is started there."""
+        self._fork_servers.lost(node)
 
     def log_comes(self, worker: str) -> Awaitable[object] | None:
         """What to wait for before the log of a worker on another machine is read."""
-        return self._nurseries.log_comes(self.node_of(worker))
+        return self._fork_servers.log_comes(self.node_of(worker))
 
     def last_words(self, worker: str) -> str:
         """What the log of a worker ends with."""
@@ -169,7 +169,7 @@ class Supervisor:
         server = self._server
         assert server is not None
         leaving = self._places.change(places, server.coordinator.staying)
-        self._ask_for_nurseries(server)
+        self._ask_for_fork_servers(server)
         server.perform(server.coordinator.resize(self._places.total, server.now_s, leaving))
 
     def _remembered(self, *, adopt: bool) -> int:
@@ -186,11 +186,11 @@ class Supervisor:
     def _remember(self) -> None:
         self._control.write(Control(self.options.host, self._port, self._tokens))
 
-    def _ask_for_nurseries(self, server: CoordinationServer) -> None:
+    def _ask_for_fork_servers(self, server: CoordinationServer) -> None:
         """Wherever workers are wanted and nobody is there who could start them."""
         for node in self._places.wanted:
-            if node not in server.nurseries:
-                self._nurseries.ask(node, self._orders.parentage())
+            if node not in server.fork_servers:
+                self._fork_servers.ask(node, self._orders.parentage())
 
     def order(self, worker: str) -> Order | None:
         """What a new worker is to run; None while the others of its gang could not be told where to meet."""
@@ -215,10 +215,10 @@ class Supervisor:
                 if event is not None:
                     self._tell(event)
             if time.monotonic() > adopted_by_s:  # before that, those we take over may still come back
-                self._ask_for_nurseries(server)
-            problem = server.problem or self._nurseries.problem()
+                self._ask_for_fork_servers(server)
+            problem = server.problem or self._fork_servers.problem()
             if problem and not over.done():
-                over.cancel()  # workers that are left end with their nursery, or are ended by it
+                over.cancel()  # workers that are left end with their fork server, or are ended by it
                 raise TrainError(f"workers cannot be started: {problem}")
         deadline = time.monotonic() + GRACE_S
         while self._processes(server) and time.monotonic() < deadline:
@@ -231,7 +231,7 @@ class Supervisor:
 
     async def _clear_up(self, server: CoordinationServer, log: PlanLog) -> None:
         await server.close()
-        await self._nurseries.end()
+        await self._fork_servers.end()
         self._echo_new()
         if self._echo is not None:
             self._echo.finish()

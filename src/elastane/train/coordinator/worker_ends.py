@@ -8,17 +8,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from elastane.train.coordinator.actions import UNTIMED_S, Action
 from elastane.train.coordinator.contract import Decider
 from elastane.train.coordinator.host import Host
-from elastane.train.coordinator.leases import AwakeClock, nursery_lease_s
+from elastane.train.coordinator.leases import AwakeClock, fork_server_lease_s
 from elastane.train.coordinator.messages import Exited, Refused
-from elastane.train.coordinator.peers import NurseryTable, Peer
+from elastane.train.coordinator.peers import ForkServerTable, Peer
 from elastane.train.coordinator.spawning import Spawning
 from elastane.train.exit_cause import NODE_LOST, ExitCause
 from elastane.train.reports.events import Warned
 
 UNCONFIRMED_S = 1.0
-"""Grace period before a disconnected worker counts as dead when the nursery of its node cannot be asked."""
+"""Grace period before a disconnected worker counts as dead when the fork server of its node cannot be asked."""
 RETURN_S = 4.0
-"""How long a nursery may take to find a supervisor that has replaced its own; it looks every second."""
+"""How long a fork server may take to find a supervisor that has replaced its own; it looks every second."""
 
 
 class WorkerEnds:
@@ -30,7 +30,7 @@ class WorkerEnds:
         host: Host,
         clock: AwakeClock,
         workers: dict[str, Peer],
-        nurseries: NurseryTable,
+        fork_servers: ForkServerTable,
         spawning: Spawning,
         perform: Callable[[list[Action]], None],
         lease_s: float,
@@ -46,7 +46,7 @@ class WorkerEnds:
         self._host = host
         self._clock = clock
         self._workers = workers
-        self._nurseries = nurseries
+        self._fork_servers = fork_servers
         self._spawning = spawning
         self._perform = perform
         self._exits: dict[str, ExitCause] = {}
@@ -63,12 +63,12 @@ class WorkerEnds:
             task.cancel()
 
     def came_back(self, peer: Peer) -> None:
-        """A worker or a nursery is connected (again)."""
+        """A worker or a fork server is connected (again)."""
         self.left.pop(_key(peer), None)
 
     def gone(self, peer: Peer) -> None:
         """A connection has ended."""
-        if peer.role == "nursery" and self._nurseries.forget(peer):
+        if peer.role == "nursery" and self._fork_servers.forget(peer):
             if self.cut_off(peer.name):
                 self._expect_back(peer)
             else:
@@ -80,11 +80,11 @@ class WorkerEnds:
             if self.cut_off(node):
                 self._expect_back(peer)
                 return
-            met = self._nurseries.was_met(node)
-            if met and node not in self._nurseries.ready and not self._closing:
+            met = self._fork_servers.was_met(node)
+            if met and node not in self._fork_servers.ready and not self._closing:
                 self._lost(peer.name)
-            # A process that ended is announced by its nursery within milliseconds; only a lost machine is not.
-            # To a supervisor that took the job over, the nursery itself may still be on its way.
+            # A process that ended is announced by its fork server within milliseconds; only a lost machine is not.
+            # To a supervisor that took the job over, the fork server itself may still be on its way.
             patience_s = UNCONFIRMED_S if met else RETURN_S
             asyncio.get_running_loop().call_later(patience_s, self._unconfirmed, peer.name)
 
@@ -102,16 +102,16 @@ class WorkerEnds:
                 self._unconfirmed(peer.name)
 
     def look_for_silence(self, now_s: float) -> None:
-        """Give up nurseries that promised signs of life and gave none."""
-        patience_s = nursery_lease_s(self.lease_s)
-        for peer in self._nurseries.all:
+        """Give up fork servers that promised signs of life and gave none."""
+        patience_s = fork_server_lease_s(self.lease_s)
+        for peer in self._fork_servers.all:
             if peer.beats and now_s - peer.heard_s > patience_s:
                 self._silent(peer, patience_s)
 
     def _silent(self, peer: Peer, patience_s: float) -> None:
-        """Give up a nursery that says nothing, with all workers of its node: nobody could start or end them."""
+        """Give up a fork server that says nothing, with all workers of its node: nobody could start or end them."""
         peer.writer.transport.abort()
-        self._nurseries.forget(peer)
+        self._fork_servers.forget(peer)
         if self._closing or self._coordinator.outcome is not None:
             return
         text = f"node {peer.name} gave no sign of life for {patience_s:g} s; its workers count as lost"
@@ -123,7 +123,7 @@ class WorkerEnds:
             self._lost(worker)
 
     def announced(self, message: Exited) -> None:
-        """A nursery says how a process has ended."""
+        """A fork server says how a process has ended."""
         worker = message.worker
         self._exits[worker] = ExitCause.of_process(message.code, out_of_memory=message.out_of_memory)
         # Its last words may still be on their way: they are read before the end of its connection is.
@@ -139,7 +139,7 @@ class WorkerEnds:
         return [name for name in alive if self._host.node_of(name) == node and name not in waiting]
 
     def _node_lost(self, node: str) -> None:
-        """Workers do not outlive their nursery; those that talk to us are heard ending."""
+        """Workers do not outlive their fork server; those that talk to us are heard ending."""
         if self._closing or self._coordinator.outcome is not None:
             return
         for worker in self._on(node):
@@ -154,7 +154,7 @@ class WorkerEnds:
             self._perform(self._coordinator.exited(worker, NODE_LOST, self._clock.now_s()))
 
     def _unconfirmed(self, worker: str) -> None:
-        if worker not in self._workers and self._host.node_of(worker) not in self._nurseries.ready:
+        if worker not in self._workers and self._host.node_of(worker) not in self._fork_servers.ready:
             self._lost(worker)
 
     def _exited(self, worker: str) -> None:

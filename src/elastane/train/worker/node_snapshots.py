@@ -1,10 +1,10 @@
 """``NodeSnapshots`` keeps the latest states of a job in memory of its node, which outlives the workers.
 
 When a collective on a device breaks, it may happen that no survivor can end it, and all of them have to be killed:
-what they trained since the last checkpoint would be lost.  The nursery that forks the workers therefore makes two
+what they trained since the last checkpoint would be lost.  The fork server that forks the workers therefore makes two
 anonymous memory files (``coordinator.snapshot_memory``), and every worker inherits them.  The leader writes into them
 in turn, much more often than to disk; whoever begins again on this node reads the newest whole one.  The memory goes
-when the nursery does, so nothing is ever left behind, and a lost node loses it: checkpoints are still needed.
+when the fork server does, so nothing is ever left behind, and a lost node loses it: checkpoints are still needed.
 
 A slot is 8 bytes (the length of the head), the head (JSON with its own and the tensors' CRC-32), and the tensors.
 The length is zero while a slot is written.
@@ -37,7 +37,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, Attribute
 
 
 def offered(environment: Mapping[str, str] = os.environ) -> NodeSnapshots | None:
-    """Those of this node; None in a process that was not forked from a nursery."""
+    """Those of this node; None in a process that was not forked from a fork server."""
     slots = inherited(environment)
     return NodeSnapshots(*slots) if slots is not None else None
 

@@ -1,4 +1,4 @@
-"""Says what its process can see of the machine's devices, and whether it is a fork of the nursery."""
+"""Says what its process can see of the machine's devices, and whether it is a fork of the fork server."""
 
 import os
 import sys

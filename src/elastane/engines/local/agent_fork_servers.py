@@ -1,4 +1,4 @@
-"""``AgentNurseries`` has the agents of nodes start the nurseries of one attempt, and ends them with it."""
+"""``AgentForkServers`` has the agents of nodes start the fork servers of one attempt, and ends them with it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from elastane.engines.local.agent_messages import (
     FROM_AGENT,
     AskHope,
-    BeginNursery,
+    BeginForkServer,
     FlushLogs,
     FromAgent,
     Hopeless,
     Limit,
 )
-from elastane.engines.local.ask_agent import ask, end_attempt, end_nurseries
+from elastane.engines.local.ask_agent import ask, end_attempt, end_fork_servers
 from elastane.engines.local.json_files import Lock, read_json
 from elastane.engines.local.paths import Layout
 from elastane.engines.nodes.obligations import is_joined
@@ -32,8 +32,8 @@ _LOG_S = 0.5
 """How long the log of a worker on another machine is waited for once it has ended."""
 
 
-class AgentNurseries:
-    """Nurseries of one attempt, started by the agents of its nodes; on ``adopted`` ones there may be some already."""
+class AgentForkServers:
+    """Fork servers of one attempt, started by its nodes' agents; on ``adopted`` nodes there may be some already."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class AgentNurseries:
     async def _ask(self, node: str, parentage: Parentage) -> None:
         facts = read_json(self._layout.agent(node))
         if facts is not None and await self._ended_silent(node, facts):
-            message = BeginNursery(
+            message = BeginForkServer(
                 attempt=self._attempt,
                 environment={**parentage.environment(node), **self._way(node)},
                 log=str(self._log),
@@ -131,7 +131,7 @@ class AgentNurseries:
                     self._limits[node] = (facts.get("name"), count)
 
     async def end(self) -> None:
-        """Nurseries have been told to stop; whoever did not is ended by its agent."""
+        """Fork servers have been told to stop; whoever did not is ended by its agent."""
         for task in self._tasks:
             task.cancel()
-        await end_nurseries(self._layout, self._attempt, self._nodes)
+        await end_fork_servers(self._layout, self._attempt, self._nodes)

@@ -1,4 +1,4 @@
-"""A nursery that cannot start workers: the job fails at once, says how to mend it, and touches nobody else."""
+"""A fork server that cannot start workers: the job fails at once, says how to mend it, and touches nobody else."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from elastane.train.coordinator import wire
 from elastane.train.coordinator.login_reader import LineReader, log_in
 from elastane.train.coordinator.script_kind import JobKind
 from elastane.train.coordinator.settings import Settings
-from elastane.train.coordinator.spawners import Parentage, start_nursery
+from elastane.train.coordinator.spawners import Parentage, start_fork_server
 from elastane.train.coordinator.supervisor import JobOptions, Supervisor
 from elastane.train.errors import TrainError
 
 
 class Elsewhere:
-    """Nurseries that somebody else starts, with an interpreter that has no PyTorch; there is always hope."""
+    """Fork servers that somebody else starts, with an interpreter that has no PyTorch; there is always hope."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -31,7 +31,7 @@ class Elsewhere:
         if not self.started:
             with (self._folder / "nursery.log").open("ab") as log:
                 hidden = {"PYTHONPATH": str(self._folder)}
-                self.started.append(start_nursery(parentage, node, log, hidden))
+                self.started.append(start_fork_server(parentage, node, log, hidden))
 
     def lost(self, node: str) -> None:
         """Nobody here falls silent."""
@@ -61,15 +61,15 @@ def _options(folder: Path, kind: JobKind = JobKind.ADAPTIVE) -> JobOptions:
 
 @pytest.mark.parametrize("kind", [JobKind.ADAPTIVE, JobKind.RESIZABLE])
 def test_without_pytorch_a_job_fails_with_the_line_that_mends_it(tmp_path: Path, kind: JobKind) -> None:
-    nurseries = Elsewhere(tmp_path)
-    supervisor = Supervisor(_options(tmp_path, kind), lambda _: None, lambda _: None, nurseries)
+    fork_servers = Elsewhere(tmp_path)
+    supervisor = Supervisor(_options(tmp_path, kind), lambda _: None, lambda _: None, fork_servers)
     with pytest.raises(TrainError, match=r"pip install 'elastane\[torch\]'"):
         asyncio.run(asyncio.wait_for(supervisor.run(), 120))
-    assert [process.poll() is not None for process in nurseries.started] == [True]
+    assert [process.poll() is not None for process in fork_servers.started] == [True]
 
 
 class Stranger:
-    """A nursery on another host: it names a process that here belongs to somebody else, and then fails."""
+    """A fork server on another host: it names a process that here belongs to somebody else, and then fails."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
