@@ -261,19 +261,27 @@ def _name_of(base: ast.expr) -> str:
 
 
 def towers(trees: Iterable[ast.Module], ours: Mapping[str, ast.ClassDef]) -> list[str]:
-    """Classes with more than one class of ours as a base; protocols and exceptions hold nothing and do not count."""
+    """Classes with two classes of ours above them, side by side or one upon the other.
+
+    Protocols, exceptions and messages (values without behaviour) hold nothing and do not count.
+    """
 
     def bare(name: str) -> bool:
-        if name == "Protocol" or name.endswith(("Error", "Exception")):
+        if name in ("Protocol", "Message") or name.endswith(("Error", "Exception")):
             return True
         return name in ours and any(bare(_name_of(base)) for base in ours[name].bases)
+
+    def above(node: ast.ClassDef, seen: frozenset[str] = frozenset()) -> set[str]:
+        names = {
+            name for name in map(_name_of, node.bases) if name in ours and name not in seen and not bare(name)
+        }
+        return names.union(*(above(ours[name], seen | names) for name in names))
 
     return [
         node.name
         for tree in trees
         for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        and sum(name in ours and not bare(name) for name in map(_name_of, node.bases)) > 1
+        if isinstance(node, ast.ClassDef) and len(above(node)) > 1
     ]
 
 
@@ -283,7 +291,7 @@ def classes(trees: Iterable[ast.Module]) -> dict[str, ast.ClassDef]:
 
 
 def test_no_class_of_the_service_is_assembled_from_storeys() -> None:
-    """A class that inherits from several of ours cannot be made, nor tested, without all of them: parts are held."""
+    """A class that stands on several of ours cannot be made, nor tested, without all of them: parts are held."""
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
     service = [tree for path, tree in trees.items() if room_of(path) == "service"]
     assert towers(service, classes(trees.values())) == []
@@ -292,8 +300,42 @@ def test_no_class_of_the_service_is_assembled_from_storeys() -> None:
 def test_a_tower_is_found_and_a_protocol_is_none() -> None:
     text = (
         "class P(Protocol): ...\nclass Q(P): ...\nclass OddError(ValueError): ...\nclass A: ...\n"
-        "class B(Generic[T]): ...\n"
-        "class Tower(x.A, B[int]): ...\nclass Fine(A, Q, P, OddError, dict): ...\n"
+        "class B(Generic[T]): ...\nclass Message: ...\nclass M(Message): ...\n"
+        "class Tower(x.A, B[int]): ...\nclass Fine(A, Q, P, OddError, M, dict): ...\n"
+        "class Storey(A): ...\nclass Chain(Storey): ...\n"
     )
     tree = ast.parse(text)
-    assert towers([tree], classes([tree])) == ["Tower"]
+    assert towers([tree], classes([tree])) == ["Tower", "Chain"]
+
+
+WHOLE = "elastane.service.control.plane"
+"""The module of the control plane itself, of which its parts know nothing."""
+
+HOLD_THE_WHOLE = {"service/daemon.py", "service/live_service.py"}
+"""Who makes a control plane, and who binds verbs to its parts; nobody is added."""
+
+
+def importers(files: Mapping[str, str], module: str) -> set[str]:
+    """Files that import a module, wherever in the file that stands, also for types only."""
+    return {
+        name
+        for name, text in files.items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and module in imported_modules(ast.unparse(node), ["elastane", *Path(name).parts[:-1]])
+    }
+
+
+def test_parts_of_the_service_are_given_what_they_need_and_not_the_whole_control_plane() -> None:
+    files = {str(path.relative_to(SOURCE)): path.read_text(encoding="utf-8") for path in FILES}
+    assert importers(files, WHOLE) == HOLD_THE_WHOLE
+
+
+def test_a_part_that_is_given_the_whole_is_found() -> None:
+    files = {
+        "service/a.py": "if TYPE_CHECKING:\n    from elastane.service.control.plane import ControlPlane",
+        "service/control/b.py": "def late():\n    from .plane import ControlPlane",
+        "service/c.py": "from elastane.service.control import plane",
+        "service/d.py": "from elastane.service.control.settings import ControlSettings",
+    }
+    assert importers(files, WHOLE) == {"service/a.py", "service/control/b.py", "service/c.py"}
