@@ -14,7 +14,7 @@ from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.engine_driver import EngineDriver
 from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.requested_places import room_now, words
-from elastane.service.control.transitions import Outcome
+from elastane.service.control.state_after_end import Outcome
 from elastane.service.control.type_sizes import most_slots, slots_by_type
 from elastane.service.job_queries import JobQueries
 from elastane.service.messages import JobSummary

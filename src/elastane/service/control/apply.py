@@ -17,7 +17,7 @@ from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.requested_places import named_for, waits, words
 from elastane.service.control.slots_in_use import SlotsInUse
-from elastane.service.control.transitions import Outcome, overlap
+from elastane.service.control.state_after_end import Outcome, overlap
 from elastane.service.store import Transaction
 from elastane.service.wording import A_FOREIGN_JOB
 

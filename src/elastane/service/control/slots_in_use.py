@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from elastane.engines.contract import places_of
 from elastane.service.control.active_job import LiveJob
-from elastane.service.control.transitions import overlap
+from elastane.service.control.state_after_end import overlap
 
 
 class SlotsInUse:
