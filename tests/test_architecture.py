@@ -85,6 +85,16 @@ def imported_modules(text: str, package: list[str]) -> Iterator[str]:
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
+def imported_anywhere(text: str, package: list[str]) -> set[str]:
+    """The same wherever an import stands: in functions, too."""
+    return {
+        name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in imported_modules(ast.unparse(node), package)
+    }
+
+
 def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
     """Sets of modules each of which leads to all others of its set."""
     reach = {name: _reached(graph, name) for name in graph}
@@ -137,13 +147,13 @@ def module_of(path: Path) -> str:
     return ".".join(["elastane", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
 
 
-def test_no_modules_import_each_other_not_even_for_types() -> None:
+def test_no_modules_import_each_other_not_even_for_types_or_late() -> None:
     """A package's ``__init__`` passes on what its modules hold, and is no part of a cycle by that."""
     modules = {module_of(path): path for path in FILES if path.name != "__init__.py"}
     graph = {
         name: {
             other
-            for other in imported_modules(path.read_text(encoding="utf-8"), name.split(".")[:-1])
+            for other in imported_anywhere(path.read_text(encoding="utf-8"), name.split(".")[:-1])
             if other in modules
         }
         for name, path in modules.items()
@@ -152,9 +162,10 @@ def test_no_modules_import_each_other_not_even_for_types() -> None:
     assert cycles(graph) == []
 
 
-def test_a_cycle_of_imports_is_found_also_under_type_checking() -> None:
+def test_a_cycle_of_imports_is_found_also_under_type_checking_and_in_functions() -> None:
     text = "if TYPE_CHECKING:\n    from elastane.a import b\nelse:\n    import c\ndef late():\n    import d"
     assert set(imported_modules(text, ["elastane"])) == {"elastane.a", "elastane.a.b", "c"}
+    assert imported_anywhere(text, ["elastane"]) == {"elastane.a", "elastane.a.b", "c", "d"}
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
 
@@ -167,10 +178,7 @@ NOT_FOR_COORDINATORS = ("torch", "elastane.train.worker", "elastane.train.script
 def test_a_coordinator_needs_neither_pytorch_nor_what_trains(path: Path) -> None:
     """Wherever in the file the import stands: who coordinates starts at once and holds no accelerator."""
     package = module_of(path).split(".")[:-1]
-    found = set[str]()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            found |= set(imported_modules(ast.unparse(node), package))
+    found = imported_anywhere(path.read_text(encoding="utf-8"), package)
     wrong = [name for name in found if any(f"{name}.".startswith(f"{no}.") for no in NOT_FOR_COORDINATORS)]
     assert wrong == []
 
@@ -198,18 +206,16 @@ def test_a_long_module_is_one_idea_and_is_on_the_list() -> None:
 
 
 TESTS = Path(__file__).parent
+NOT_OF_A_ROOM = {Path("fakegpu"), Path("train/devices")}
+"""``fakegpu`` is an instrument of the tests with tests of its own; ``train/devices`` runs whole jobs on it."""
 
 
 @pytest.mark.parametrize(
     "folder",
-    sorted(
-        {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
-        - {Path("fakegpu"), Path("train/devices")}
-    ),
+    sorted({path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")} - NOT_OF_A_ROOM),
     ids=str,
 )
 def test_tests_stand_in_the_folder_of_the_room_that_they_test(folder: Path) -> None:
-    """``fakegpu`` is an instrument of the tests with tests of its own; ``train/devices`` runs whole jobs on it."""
     assert (SOURCE / folder).is_dir(), f"there is no {folder} in src/elastane whose tests these could be"
 
 
@@ -320,9 +326,7 @@ def importers(files: Mapping[str, str], module: str) -> set[str]:
     return {
         name
         for name, text in files.items()
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        and module in imported_modules(ast.unparse(node), ["elastane", *Path(name).parts[:-1]])
+        if module in imported_anywhere(text, ["elastane", *Path(name).parts[:-1]])
     }
 
 
