@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS := $(VENV)-docs
 
 .DEFAULT_GOAL := help
 .PHONY: help docs install constraints demo demo-cluster demo-sim bench-cluster bench-inputs bench-live bench-predict chaos test test-slow test-devices test-all lint format bench bench-policies bench-schedulers bench-genetic bench-scale bench-train clean
@@ -12,7 +13,7 @@ help: ## list the targets
 	@echo "Elastane: make TARGET"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
 
-install: $(STAMP) ## install into .venv (again only after pyproject.toml or constraints.txt changed)
+install: $(STAMP) $(DOCS)/.installed ## install into .venv (again only after pyproject.toml or constraints.txt changed)
 
 # The stamp is written last, so an installation that broke off is repeated.
 $(STAMP): pyproject.toml constraints.txt
@@ -23,6 +24,12 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 	@echo "installed $$($(BIN)/python -c 'import elastane; print("elastane", elastane.__version__)') in $(VENV)"
+
+# An environment of its own: the site's tools and what we depend on need not agree.
+$(DOCS)/.installed: tools/docs-requirements.txt
+	@$(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
 
 # A fresh environment without constraints: what the bounds in pyproject.toml allow today.
 constraints: ## pin the newest allowed versions of all dependencies in constraints.txt (then run the tests)
@@ -99,10 +106,7 @@ bench-inputs: install ## 3,000 damaged input files (traces, logs, profiles, spec
 chaos: install ## kill -9 of control plane, agents and workers, again and again; broken stores; hostile jobs
 	@$(BENCH) benchmarks.live --only control --only agents --only store --only hostile
 
-DOCS := $(VENV)-docs
-
-docs: ## build the documentation site into build/site; broken links fail
-	@test -x $(DOCS)/bin/mkdocs || { $(PYTHON) -m venv $(DOCS) && $(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check 'mkdocs>=1.6,<2'; }
+docs: install ## build the documentation site into build/site, without network; broken links fail
 	@$(DOCS)/bin/python tools/pages.py
 	@$(DOCS)/bin/mkdocs build --quiet --strict
 	@echo "build/site/index.html"

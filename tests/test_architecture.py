@@ -85,6 +85,16 @@ def imported_modules(text: str, package: list[str]) -> Iterator[str]:
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
+def imported_anywhere(text: str, package: list[str]) -> set[str]:
+    """The same wherever an import stands: in functions, too."""
+    return {
+        name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in imported_modules(ast.unparse(node), package)
+    }
+
+
 def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
     """Sets of modules each of which leads to all others of its set."""
     reach = {name: _reached(graph, name) for name in graph}
@@ -137,13 +147,13 @@ def module_of(path: Path) -> str:
     return ".".join(["elastane", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
 
 
-def test_no_modules_import_each_other_not_even_for_types() -> None:
+def test_no_modules_import_each_other_not_even_for_types_or_late() -> None:
     """A package's ``__init__`` passes on what its modules hold, and is no part of a cycle by that."""
     modules = {module_of(path): path for path in FILES if path.name != "__init__.py"}
     graph = {
         name: {
             other
-            for other in imported_modules(path.read_text(encoding="utf-8"), name.split(".")[:-1])
+            for other in imported_anywhere(path.read_text(encoding="utf-8"), name.split(".")[:-1])
             if other in modules
         }
         for name, path in modules.items()
@@ -152,9 +162,10 @@ def test_no_modules_import_each_other_not_even_for_types() -> None:
     assert cycles(graph) == []
 
 
-def test_a_cycle_of_imports_is_found_also_under_type_checking() -> None:
+def test_a_cycle_of_imports_is_found_also_under_type_checking_and_in_functions() -> None:
     text = "if TYPE_CHECKING:\n    from elastane.a import b\nelse:\n    import c\ndef late():\n    import d"
     assert set(imported_modules(text, ["elastane"])) == {"elastane.a", "elastane.a.b", "c"}
+    assert imported_anywhere(text, ["elastane"]) == {"elastane.a", "elastane.a.b", "c", "d"}
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
 
@@ -231,18 +242,16 @@ def test_a_long_module_is_one_idea_and_is_on_the_list() -> None:
 
 
 TESTS = Path(__file__).parent
+NOT_OF_A_ROOM = {Path("fakegpu"), Path("train/devices")}
+"""``fakegpu`` is an instrument of the tests with tests of its own; ``train/devices`` runs whole jobs on it."""
 
 
 @pytest.mark.parametrize(
     "folder",
-    sorted(
-        {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
-        - {Path("fakegpu"), Path("train/devices")}
-    ),
+    sorted({path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")} - NOT_OF_A_ROOM),
     ids=str,
 )
 def test_tests_stand_in_the_folder_of_the_room_that_they_test(folder: Path) -> None:
-    """``fakegpu`` is an instrument of the tests with tests of its own; ``train/devices`` runs whole jobs on it."""
     assert (SOURCE / folder).is_dir(), f"there is no {folder} in src/elastane whose tests these could be"
 
 
@@ -294,19 +303,27 @@ def _name_of(base: ast.expr) -> str:
 
 
 def towers(trees: Iterable[ast.Module], ours: Mapping[str, ast.ClassDef]) -> list[str]:
-    """Classes with more than one class of ours as a base; protocols and exceptions hold nothing and do not count."""
+    """Classes with two classes of ours above them, side by side or one upon the other.
+
+    Protocols, exceptions and messages (values without behaviour) hold nothing and do not count.
+    """
 
     def bare(name: str) -> bool:
-        if name == "Protocol" or name.endswith(("Error", "Exception")):
+        if name in ("Protocol", "Message") or name.endswith(("Error", "Exception")):
             return True
         return name in ours and any(bare(_name_of(base)) for base in ours[name].bases)
+
+    def above(node: ast.ClassDef, seen: frozenset[str] = frozenset()) -> set[str]:
+        names = {
+            name for name in map(_name_of, node.bases) if name in ours and name not in seen and not bare(name)
+        }
+        return names.union(*(above(ours[name], seen | names) for name in names))
 
     return [
         node.name
         for tree in trees
         for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        and sum(name in ours and not bare(name) for name in map(_name_of, node.bases)) > 1
+        if isinstance(node, ast.ClassDef) and len(above(node)) > 1
     ]
 
 
@@ -316,7 +333,7 @@ def classes(trees: Iterable[ast.Module]) -> dict[str, ast.ClassDef]:
 
 
 def test_no_class_of_the_service_is_assembled_from_storeys() -> None:
-    """A class that inherits from several of ours cannot be made, nor tested, without all of them: parts are held."""
+    """A class that stands on several of ours cannot be made, nor tested, without all of them: parts are held."""
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
     service = [tree for path, tree in trees.items() if room_of(path) == "service"]
     assert towers(service, classes(trees.values())) == []
@@ -325,8 +342,40 @@ def test_no_class_of_the_service_is_assembled_from_storeys() -> None:
 def test_a_tower_is_found_and_a_protocol_is_none() -> None:
     text = (
         "class P(Protocol): ...\nclass Q(P): ...\nclass OddError(ValueError): ...\nclass A: ...\n"
-        "class B(Generic[T]): ...\n"
-        "class Tower(x.A, B[int]): ...\nclass Fine(A, Q, P, OddError, dict): ...\n"
+        "class B(Generic[T]): ...\nclass Message: ...\nclass M(Message): ...\n"
+        "class Tower(x.A, B[int]): ...\nclass Fine(A, Q, P, OddError, M, dict): ...\n"
+        "class Storey(A): ...\nclass Chain(Storey): ...\n"
     )
     tree = ast.parse(text)
-    assert towers([tree], classes([tree])) == ["Tower"]
+    assert towers([tree], classes([tree])) == ["Tower", "Chain"]
+
+
+WHOLE = "elastane.service.control.plane"
+"""The module of the control plane itself, of which its parts know nothing."""
+
+HOLD_THE_WHOLE = {"service/daemon.py", "service/live_service.py"}
+"""Who makes a control plane, and who binds verbs to its parts; nobody is added."""
+
+
+def importers(files: Mapping[str, str], module: str) -> set[str]:
+    """Files that import a module, wherever in the file that stands, also for types only."""
+    return {
+        name
+        for name, text in files.items()
+        if module in imported_anywhere(text, ["elastane", *Path(name).parts[:-1]])
+    }
+
+
+def test_parts_of_the_service_are_given_what_they_need_and_not_the_whole_control_plane() -> None:
+    files = {str(path.relative_to(SOURCE)): path.read_text(encoding="utf-8") for path in FILES}
+    assert importers(files, WHOLE) == HOLD_THE_WHOLE
+
+
+def test_a_part_that_is_given_the_whole_is_found() -> None:
+    files = {
+        "service/a.py": "if TYPE_CHECKING:\n    from elastane.service.control.plane import ControlPlane",
+        "service/control/b.py": "def late():\n    from .plane import ControlPlane",
+        "service/c.py": "from elastane.service.control import plane",
+        "service/d.py": "from elastane.service.control.settings import ControlSettings",
+    }
+    assert importers(files, WHOLE) == {"service/a.py", "service/control/b.py", "service/c.py"}

@@ -63,6 +63,25 @@ def test_every_link_of_the_site_leads_to_what_is_laid_out(site: Path) -> None:
     assert not {text: links for text, links in broken.items() if links}
 
 
+def recipe(target: str) -> str:
+    """A rule of the Makefile, with its prerequisites."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    found = re.search(rf"^{re.escape(target)}:.*\n(?:\t.*\n)*", makefile, re.MULTILINE)
+    assert found is not None
+    return found[0]
+
+
+def test_the_site_is_built_strictly_from_what_make_install_has_installed() -> None:
+    """So it needs no network afterwards, and the same tools everywhere."""
+    assert "$(DOCS)/.installed" in recipe("install")
+    assert recipe("docs").startswith("docs: install ")
+    assert "pip" not in recipe("docs")
+    assert "mkdocs build --quiet --strict" in recipe("docs")
+    pins = (ROOT / "tools" / "docs-requirements.txt").read_text(encoding="utf-8").splitlines()[1:]
+    assert any(pin.startswith("mkdocs==") for pin in pins)
+    assert not [pin for pin in pins if not re.fullmatch(r"[\w.-]+==[\w.]+", pin)]
+
+
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 ENTRIES = re.findall(r"^\| (\*\*.*) \| (.*) \| (.*) \|$", GLOSSARY, re.MULTILINE)
 """(word, meaning, where) of every row."""

@@ -55,9 +55,8 @@ READERS: Mapping[str, tuple[Link, ...]] = {
     "workers.resources": (("jobs", "WorkerRange.resources"), _NEEDS),
     "resources": (("jobs", "JobSpec.resources"), _NEEDS),
     "gpus": (("jobs", "Demand.gpus"), _NEEDS, ("service/control", "Resources.gpus")),
-    "cpus": (("jobs", "Demand.cpus"), ("service/control", "LiveJob.worker")),
+    "cpus": (("jobs", "Demand.cpus"), _NEEDS, ("service/control", "Resources.cpus")),
     "memory": (("jobs", "Demand.memory"), _NEEDS, ("service/control", "Resources.memory_gb")),
-    "bandwidth": (("jobs", "Demand.bandwidth"), ("service/control", "LiveJob.worker")),
     "batch": (("jobs", "JobSpec.batch"), _DECLARED, ("train", "Declared.batch")),
     "batch.size": (("jobs", "BatchRange.size"), _DECLARED, ("train", "Batches.size")),
     "batch.max": (("jobs", "BatchRange.max"), _DECLARED, ("train", "Batches.max")),
@@ -79,7 +78,7 @@ READERS: Mapping[str, tuple[Link, ...]] = {
 }
 """Fields of the spec, and the chain of reads by which each takes effect.  The last one is outside ``jobs``."""
 
-_SHARED = {"gpus", "cpus", "memory", "bandwidth"}
+_SHARED = {"gpus", "cpus", "memory"}
 """Fields of a worker's needs, which may stand in two places of a spec and are read in one."""
 
 
@@ -109,6 +108,26 @@ def test_each_reader_really_reads(path: str) -> None:
     missing = [f"{room}: {what}" for room, what in READERS[path] if what not in reads(SOURCE, room)]
     assert missing == []
     assert READERS[path][-1][0] != "jobs"
+
+
+_READ_AS: Mapping[str, str] = {
+    "class": "klass",
+    "env": "variables",
+    "exported": "variables",
+    "resources": "worker",
+    "workers.resources": "worker",
+    "batch.fixed": "max",
+    "target": "metric",
+}
+"""Fields whose last reader reads them by another name."""
+
+
+@pytest.mark.parametrize("path", READERS)
+def test_the_last_reader_reads_the_field_itself_and_not_only_what_it_is_kept_in(path: str) -> None:
+    """Whoever reads all needs of a worker as one value may still pass over one of them."""
+    last = READERS[path][-1][1]
+    name = _READ_AS.get(path, path.rpartition(".")[2])
+    assert name in last.rpartition(".")[2] or last == _DECLARED[1], f"{path}: {last} is not its reader"
 
 
 def test_no_field_is_both_read_and_refused_and_none_is_imaginary() -> None:

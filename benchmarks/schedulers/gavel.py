@@ -14,10 +14,12 @@ from typing import Literal, TypeVar
 
 from benchmarks.figures import Figures, shared_data
 from elastane.cluster import Node
+from elastane.jobs.kinds import Kind
 from elastane.models.estimate import Estimate, Provenance
 from elastane.policies.gavel.policy import OBJECTIVES
 from elastane.policies.registry import make_policy
-from elastane.policies.view import RIGID, Facts, JobView, Request, View, masked
+from elastane.policies.view import Facts, JobView, Request, View, masked
+from elastane.scheduling.abilities_by_kind import ABILITIES
 from elastane.scheduling.decide import decide
 from elastane.sim.metrics import summarise
 from elastane.sim.run import simulate
@@ -142,5 +144,10 @@ def _waiting(table: ThroughputTable, name: str, rng: Random, job_type: str, work
         deadline_s=1e5 + rng.uniform(1e4, 1e6) if rng.random() < 0.3 else None,
     )
     return JobView(
-        name, rng.uniform(0.0, 1e5), Request(workers, workers, workers), job_type, abilities=RIGID, facts=facts
+        name,
+        rng.uniform(0.0, 1e5),
+        Request(workers, workers, workers),
+        job_type,
+        abilities=ABILITIES[Kind.RIGID],
+        facts=facts,
     )

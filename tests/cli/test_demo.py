@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from elastane.cli import demo
+from elastane.cli import demo_show
 from elastane.demo.narrator import Line
 from elastane.demo.play import Play, Scene
 from elastane.service.messages import JobSummary
@@ -116,7 +116,7 @@ SCENES = [
 def test_without_a_terminal_there_is_a_line_for_every_change_and_none_between(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    demo.show_plain(Recorded(SCENES), err=False)
+    demo_show.show_plain(Recorded(SCENES), err=False)
     assert capsys.readouterr().out.splitlines() == [
         "   1.0 s  cnn arrives: \\x1b[31mred",
         "   1.0 s    cnn (adaptive) queued, 0 slots",
@@ -129,7 +129,7 @@ def test_on_a_terminal_the_table_has_what_is_known_and_the_story_under_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "140")
-    demo.show_live(Recorded(SCENES))
+    demo_show.show_live(Recorded(SCENES))
     shown = capsys.readouterr().out
     for part in ("job", "goodput", "2 (1–4)", "n0:2", "512", "1,234", "25 %", "cnn grew 1→2 in 8 ms"):
         assert part in shown

@@ -14,6 +14,8 @@ SET: dict[str, dict[str, Any]] = {
     "value": {"value": 100},
     "data": {"data": {"zone": "east", "gb": 1}},
     "servers": {"servers": 2},
+    "resources.bandwidth": {"resources": {"bandwidth": "10Gbps"}},
+    "workers.resources.bandwidth": {"workers": {"min": 1, "resources": {"bandwidth": "10Gbps"}}},
     "batch.per_gpu_min": {"batch": {"size": 64, "per_gpu_min": 2}},
     "batch.per_gpu_max": {"batch": {"size": 64, "per_gpu_max": 32}},
     "batch.accumulation": {"batch": {"size": 64, "accumulation": False}},

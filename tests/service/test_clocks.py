@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from elastane.jobs.states import State
-from elastane.service.control.transitions import BACKOFF_S, LONGEST_BACKOFF_S
+from elastane.service.control.state_after_end import BACKOFF_S, LONGEST_BACKOFF_S
 from service.helpers import World, started, world
 
 HOURS_3 = 3 * 3600.0

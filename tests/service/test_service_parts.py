@@ -18,6 +18,7 @@ from elastane.service.job_queries import JobQueries
 from elastane.service.live_service import LiveService
 from elastane.service.protocol import Conflict, NotFound, Service
 from elastane.service.store import StoreError
+from elastane.service.why import Known
 from service.helpers import ANN, World, started, world
 
 VERBS = sorted(name for name in vars(Service) if not name.startswith("_"))
@@ -25,7 +26,36 @@ VERBS = sorted(name for name in vars(Service) if not name.startswith("_"))
 
 def job_queries(w: World) -> JobQueries:
     ground = Ground(w.engine.nodes(), Machines(), w.clock())
-    return JobQueries(w.plane, ExpectedEnds(lambda: w.plane.live, lambda: ground))
+    known = Known(w.plane.ledger, w.engine, w.plane.decisions, w.clock)
+    ends = ExpectedEnds(lambda: w.plane.live, lambda: ground)
+    return JobQueries(known, w.store, w.plane.cluster, w.settings.home, ends)
+
+
+def job_commands(w: World) -> JobCommands:
+    p = w.plane
+    queries = job_queries(w)
+    return JobCommands(p.ledger, w.store, w.engine, p.cluster, p.driver, p.release, p.poke, w.clock, queries)
+
+
+def cluster_queries(w: World, *warnings: str) -> ClusterQueries:
+    p = w.plane
+    return ClusterQueries(
+        w.settings,
+        w.store,
+        w.engine,
+        p.ledger,
+        p.cluster,
+        p.decisions,
+        p.scaler,
+        p.changed,
+        w.clock,
+        lambda: warnings,
+    )
+
+
+def cluster_commands(w: World) -> ClusterCommands:
+    p = w.plane
+    return ClusterCommands(w.store, w.engine, p.cluster, p.decisions, p.scaler, p.poke, cluster_queries(w))
 
 
 def test_queries_about_jobs_change_nothing(tmp_path: Path) -> None:
@@ -46,7 +76,7 @@ def test_queries_about_jobs_change_nothing(tmp_path: Path) -> None:
 def test_a_command_on_a_job_is_stored_and_answered_by_the_queries(tmp_path: Path) -> None:
     with world(tmp_path) as w:
         job = w.submit()
-        part = JobCommands(w.plane, job_queries(w))
+        part = job_commands(w)
         assert part.suspend(ANN, job).held
         assert w.row(job).held
         assert not part.resume(ANN, job).held
@@ -63,8 +93,8 @@ def test_a_command_that_cannot_be_stored_has_not_happened(
 
     with world(tmp_path) as w:
         job = started(w, samples=100_000)
-        part = JobCommands(w.plane, job_queries(w))
-        monkeypatch.setattr(w.plane, "follow", full)
+        part = job_commands(w)
+        monkeypatch.setattr(w.plane.ledger, "follow", full)
         with pytest.raises(StoreError):
             part.cancel(ANN, job)
         assert w.live(job).row.state is State.RUNNING
@@ -74,7 +104,7 @@ def test_a_command_that_cannot_be_stored_has_not_happened(
 def test_queries_about_the_cluster_count_what_is_held(tmp_path: Path) -> None:
     with world(tmp_path) as w:
         started(w, samples=100_000, workers=2)
-        part = ClusterQueries(w.plane, ["4 slots on 2 cores"])
+        part = cluster_queries(w, "4 slots on 2 cores")
         info = part.info()
         assert (info.slots, info.nodes, info.warnings) == (4, 2, ["4 slots on 2 cores"])
         assert part.gauges()["elastane_slots_used"] == 2.0
@@ -84,7 +114,7 @@ def test_queries_about_the_cluster_count_what_is_held(tmp_path: Path) -> None:
 
 def test_a_command_on_the_cluster_is_stored_and_answered_by_the_queries(tmp_path: Path) -> None:
     with world(tmp_path) as w:
-        part = ClusterCommands(w.plane, ClusterQueries(w.plane))
+        part = cluster_commands(w)
         assert part.drain(ANN, "n0", True).state == "draining"
         assert w.store.settings.get("draining") == ["n0"]
         assert part.drain(ANN, "n0", False).state == "up"

@@ -14,7 +14,7 @@ from elastane.policies.contract import Needs, Policy
 from elastane.policies.fifo import Fifo
 from elastane.policies.plan import Plan
 from elastane.policies.view import Info, View
-from elastane.scheduling.abilities import ABILITIES
+from elastane.scheduling.abilities_by_kind import ABILITIES
 from elastane.sim.result import JobRecord, RunResult
 from elastane.sim.run import prepare, simulate
 from elastane.sim.spec import RunSpec

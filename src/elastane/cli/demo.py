@@ -5,23 +5,18 @@ With ``--cluster`` the live system has machines that are killed, cut off and add
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli.live import queue, terminal, times
-from elastane.cli.live.eta import eta_words
+from elastane.cli import demo_cluster, demo_show
+from elastane.cli.live import terminal, times
 from elastane.errors import ElastaneError
 
 if TYPE_CHECKING:
-    from elastane.demo.play import Play
     from elastane.demo.tale import Tale
-    from elastane.service.messages import JobSummary
 
 HELP = """Watch the live system: five real training jobs on a small cluster of their own, two of their parts killed.
 
@@ -33,20 +28,6 @@ network cable and puts it back, and adds a host, while jobs train on all of them
 _POLICIES = ("pollux", "optimus", "tiresias", "fifo")
 _WORKLOAD = "pollux:6"
 _NEEDED = {"torch": "PyTorch", "sklearn": "scikit-learn"}
-_LINES = 10
-"""Lines of the story that are shown under the live table."""
-
-_COLUMNS = (
-    terminal.Column("job"),
-    terminal.Column("kind", 3),
-    terminal.Column("state"),
-    terminal.Column("slots"),
-    terminal.Column("nodes", 4),
-    terminal.Column("batch", 5, right=True),
-    terminal.Column("goodput", 2, right=True),
-    terminal.Column("progress", 1),
-    terminal.Column("ends"),
-)
 
 
 def command(
@@ -84,8 +65,6 @@ def command(
             "pip install 'elastane[torch]' scikit-learn; or compare schedulers without: elastane demo --sim"
         )
     if cluster:
-        from elastane.cli import demo_cluster
-
         demo_cluster.run(as_json=as_json)
         return
     _live(html, as_json)
@@ -108,7 +87,7 @@ def _simulate(html: Path, workload: str, as_json: bool, no_cache: bool) -> None:
 def _live(html: Path, as_json: bool) -> None:
     from elastane.demo.report import write_report
 
-    with interrupted_by_any_signal():
+    with demo_show.interrupted_by_any_signal():
         tale = _perform(quiet=as_json)
     write_report(tale, html)
     if as_json:
@@ -140,9 +119,9 @@ def _perform(*, quiet: bool) -> Tale:
             typer.echo(f"note: {warning}", err=quiet)
         play = Play(stage, client, CAST)
         if terminal.is_terminal() and not quiet:
-            show_live(play)
+            demo_show.show_live(play)
         else:
-            show_plain(play, err=quiet)
+            demo_show.show_plain(play, err=quiet)
         typer.echo(
             "the same scripts once more, each alone in one process, to compare accuracies ...", err=quiet
         )
@@ -152,99 +131,8 @@ def _perform(*, quiet: bool) -> Tale:
     return tale.cleaned(cleaned)
 
 
-# While it runs.
-
-
-def show_plain(play: Play, *, err: bool) -> None:
-    """Prints a line for everything that happens, and one for every job whose state or size has changed."""
-    shown: dict[str, object] = {}
-    for scene in play.scenes():
-        for line in scene.lines:
-            typer.echo(terminal.clean(f"{line.at_s - play.began_s:6.1f} s  {line.text}"), err=err)
-        for job in scene.jobs:
-            seen = (job.state, job.workers, job.batch)
-            if shown.get(job.id) != seen:
-                shown[job.id] = seen
-                typer.echo(
-                    terminal.clean(f"{scene.at_s - play.began_s:6.1f} s    {_plain(job, scene.at_s)}"), err=err
-                )
-
-
-def _plain(job: JobSummary, now_s: float) -> str:
-    parts = [
-        f"{job.name} ({job.kind}) {job.state}",
-        times.counted(job.workers, "slot") + (f" ({queue.nodes_words(job)})" if job.nodes else ""),
-        f"batch {job.batch:,}" if job.batch else "",
-        f"goodput {times.amount(job.goodput)}" if job.goodput else "",
-        f"{times.percent(job.progress)} done" if job.progress else "",
-        f"ends {words}" if (words := eta_words(job.eta, now_s)) != "–" else "",
-    ]
-    return ", ".join(part for part in parts if part)
-
-
-def show_live(play: Play) -> None:
-    """Shows a table that stays in place, with the latest lines of the story under it."""
-    from rich.console import Group
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(auto_refresh=False) as live:
-        for scene in play.scenes():
-            rows = [_row(job, scene.at_s) for job in scene.jobs]
-            table = terminal.styled(terminal.table(_COLUMNS, rows, terminal.terminal_width()))
-            story = [f"{line.at_s - play.began_s:6.1f} s  {terminal.clean(line.text)}" for line in play.lines]
-            live.update(Group(table, Text(), Text("\n".join(story[-_LINES:]), "dim")), refresh=True)
-
-
-def _row(job: JobSummary, now_s: float) -> Sequence[object]:
-    return (
-        job.name,
-        job.kind,
-        job.state,
-        queue.workers_words(job),
-        queue.nodes_words(job),
-        "–" if not job.batch else f"{job.batch:,}",
-        times.amount(job.goodput),
-        times.bar(job.progress),
-        eta_words(job.eta, now_s),
-    )
-
-
-# Afterwards.
-
-
 def _print_summary(tale: Tale) -> None:
     from elastane.demo.wording import HEADINGS, cells, facts
 
-    print_table(HEADINGS, [cells(job) for job in tale.summary.jobs])
-    print_facts(facts(tale.summary))
-
-
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table of texts, all but the first column to the right."""
-    columns = [terminal.Column(headings[0]), *(terminal.Column(name, right=True) for name in headings[1:])]
-    typer.echo("")
-    terminal.print_table(columns, rows)
-
-
-def print_facts(facts: Mapping[str, str]) -> None:
-    """Prints names and values."""
-    typer.echo("")
-    for name, value in facts.items():
-        typer.echo(terminal.clean(f"{name}: {value}"))
-
-
-@contextmanager
-def interrupted_by_any_signal() -> Iterator[None]:
-    """Turns SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt, so that the demo cleans up before it ends."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    demo_show.print_table(HEADINGS, [cells(job) for job in tale.summary.jobs])
+    demo_show.print_facts(facts(tale.summary))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from elastane.cli import demo
+from elastane.cli import demo_show
 from elastane.cli.live import terminal
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def run(*, as_json: bool) -> None:
     """Runs the demo and prints its summary; the exit code is 1 unless all went well, and 2 where it cannot run."""
-    with demo.interrupted_by_any_signal():
+    with demo_show.interrupted_by_any_signal():
         summary = _perform(quiet=as_json)
     if as_json:
         typer.echo(terminal.document(summary.to_json()))
@@ -36,9 +36,9 @@ def _perform(*, quiet: bool) -> ClusterSummary:
         client = stage.open()
         play = ClusterPlay(stage, client)
         if terminal.is_terminal() and not quiet:
-            demo.show_live(play)
+            demo_show.show_live(play)
         else:
-            demo.show_plain(play, err=quiet)
+            demo_show.show_plain(play, err=quiet)
         summary = summary_of(play, client)
     finally:
         cleaned = stage.close()
@@ -48,6 +48,6 @@ def _perform(*, quiet: bool) -> ClusterSummary:
 def _print(summary: ClusterSummary) -> None:
     from elastane.demo import cluster_summary, wording
 
-    demo.print_table(wording.HEADINGS[:-1], [wording.cells(job)[:-1] for job in summary.jobs.jobs])
-    demo.print_table(cluster_summary.HEADINGS, [cluster_summary.cells(deed) for deed in summary.deeds])
-    demo.print_facts(cluster_summary.facts(summary))
+    demo_show.print_table(wording.HEADINGS[:-1], [wording.cells(job)[:-1] for job in summary.jobs.jobs])
+    demo_show.print_table(cluster_summary.HEADINGS, [cluster_summary.cells(deed) for deed in summary.deeds])
+    demo_show.print_facts(cluster_summary.facts(summary))

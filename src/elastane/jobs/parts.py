@@ -25,7 +25,9 @@ class Demand(Section):
     gpus: int = Field(
         default=1, ge=0, le=1024, description="Accelerators (on a machine without any: CPU slots)."
     )
-    cpus: float = Field(default=0.0, ge=0, le=1e6, description="CPU cores; 0 leaves it to the node.")
+    cpus: float = Field(
+        default=0.0, ge=0, le=1e6, description="CPU cores, counted against its node's; 0 leaves it to the node."
+    )
     memory: Gigabytes = Field(default=0.0, description="Main memory; 0 leaves it to the node.")
     bandwidth: Gbps = Field(default=0.0, description="Network bandwidth; 0 leaves it to the node.")
 

@@ -17,6 +17,8 @@ from elastane.kit import storage_urls
 
 UNSUPPORTED: Mapping[str, str] = {
     "value": "no policy of the live system weighs what a completion is worth",
+    "resources.bandwidth": "no node says what its network can carry",
+    "workers.resources.bandwidth": "no node says what its network can carry",
     "data": "bringing data to a job's nodes is up to its script",
     "servers": "parameter servers are known to policies and the simulator only",
     "batch.per_gpu_min": "how many samples go through an accelerator at once is found by measuring",

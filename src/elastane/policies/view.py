@@ -43,7 +43,7 @@ class Ability(Flag):
 
 
 ELASTIC = Ability.SUSPEND | Ability.MIGRATE | Ability.RESIZE | Ability.REBATCH
-RIGID = Ability.SUSPEND | Ability.MIGRATE
+"""All of them; what jobs of other kinds can do is the table in ``scheduling/abilities_by_kind.py``."""
 
 
 def has(flags: Info | Ability, flag: Info | Ability) -> bool:

@@ -11,7 +11,7 @@ from elastane.jobs.kinds import Kind
 from elastane.models.estimate import Estimate
 from elastane.models.speed import SpeedModel
 from elastane.policies.view import Ability, Ledger, Request, Tenant, has
-from elastane.scheduling.abilities import ABILITIES
+from elastane.scheduling.abilities_by_kind import ABILITIES
 
 
 class Evidence(Protocol):

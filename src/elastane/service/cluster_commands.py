@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from elastane.codec import encoded
+from elastane.engines.contract import Engine
 from elastane.errors import ElastaneError
 from elastane.policies.registry import make_live_policy
 from elastane.service.cluster_queries import ClusterQueries
-from elastane.service.control.plane import ControlPlane
+from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.policy_runner import ShadowPolicy
+from elastane.service.control.pool_scaler import PoolScaler
+from elastane.service.control.round import DecisionRound
 from elastane.service.messages import NodeInfo, PolicyInfo, PoolInfo, QuotaInfo
 from elastane.service.protocol import NotFound, Principal
 from elastane.service.scaling import Bounds
+from elastane.service.store import Store
 
 
 class ClusterCommands:
-    """Changes a control plane's settings; ``queries`` says how things stand afterwards."""
+    """Changes what is stored and what holds from then on; ``queries`` says how things stand afterwards.
 
-    def __init__(self, plane: ControlPlane, queries: ClusterQueries) -> None:
-        self._plane, self._queries = plane, queries
+    ``poke`` says what a decision should answer.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        cluster: ClusterState,
+        decisions: DecisionRound,
+        scaler: PoolScaler,
+        poke: Callable[[str], None],
+        queries: ClusterQueries,
+    ) -> None:
+        self._store, self._engine, self._cluster, self._decisions = store, engine, cluster, decisions
+        self._scaler, self._poke, self._queries = scaler, poke, queries
 
     def drain(self, who: Principal, node: str, draining: bool) -> NodeInfo:  # noqa: ARG002
         """Drain a node (no new work, running work moves away), or let it take work again."""
-        if node not in self._plane.known_nodes():
-            raise NotFound(
-                f"there is no node {node} (there are {', '.join(sorted(self._plane.known_nodes()))})"
-            )
-        changed = self._plane.draining | {node} if draining else self._plane.draining - {node}
-        with self._plane.store.transaction() as t:
+        if node not in self._cluster.known():
+            raise NotFound(f"there is no node {node} (there are {', '.join(sorted(self._cluster.known()))})")
+        changed = self._cluster.draining | {node} if draining else self._cluster.draining - {node}
+        with self._store.transaction() as t:
             t.settings.put("draining", sorted(changed))
             t.log.append_event("node", None, {"node": node, "state": "draining" if draining else "up"})
-        self._plane.cluster.drain(frozenset(changed))
-        self._plane.poke("node")
+        self._cluster.drain(frozenset(changed))
+        self._poke("node")
         return next(info for info in self._queries.nodes() if info.id == node)
 
     def set_pool(
@@ -45,7 +61,7 @@ class ClusterCommands:
         budget_per_hour: float | None,
     ) -> PoolInfo:
         """Bound a pool; None leaves a bound as it is, and a budget below 0 lifts that limit."""
-        scaler, pools = self._plane.scaler, self._plane.engine.pools()
+        scaler, pools = self._scaler, self._engine.pools()
         if pool not in pools:
             told = f"there are {', '.join(sorted(pools))}" if pools else "its engine has none"
             raise NotFound(f"there is no pool {pool} ({told})")
@@ -55,7 +71,7 @@ class ClusterCommands:
         if bounds.budget_per_hour is not None and bounds.budget_per_hour < 0.0:
             bounds = replace(bounds, budget_per_hour=None)
         _check(bounds, pools[pool].price_per_hour)
-        with self._plane.store.transaction() as t:
+        with self._store.transaction() as t:
             hold = scaler.keep_bounds(t, pool, bounds)
             t.log.append_event("pool", None, {"pool": pool, **encoded(bounds)})
         hold()
@@ -64,19 +80,19 @@ class ClusterCommands:
     def set_policy(self, who: Principal, written: str) -> PolicyInfo:  # noqa: ARG002
         """Decide by another policy from now on."""
         policy = make_live_policy(written)
-        with self._plane.store.transaction() as t:
+        with self._store.transaction() as t:
             t.settings.put("policy", written)
             t.log.append_event("policy", None, {"policy": policy.label()})
-        self._plane.decisions.use_policy(policy)
-        self._plane.poke("policy")
+        self._decisions.use_policy(policy)
+        self._poke("policy")
         return self._queries.policy()
 
     def set_shadow(self, who: Principal, written: str | None) -> PolicyInfo:  # noqa: ARG002
         """Ask another policy beside the real one, and only compare (None: stop that)."""
         shadow = ShadowPolicy(make_live_policy(written)) if written is not None else None
-        with self._plane.store.transaction() as t:
+        with self._store.transaction() as t:
             t.settings.put("shadow", written)
-        self._plane.decisions.use_shadow(shadow)
+        self._decisions.use_shadow(shadow)
         return self._queries.policy()
 
     def set_quota(
@@ -88,15 +104,15 @@ class ClusterCommands:
         lends: bool | None,
     ) -> QuotaInfo:
         """Change what a tenant may hold; None leaves weight and lending, and lifts the limit on slots."""
-        old = self._plane.store.accounts.quota(tenant)
-        with self._plane.store.transaction() as t:
+        old = self._store.accounts.quota(tenant)
+        with self._store.transaction() as t:
             quota = t.accounts.set_quota(
                 tenant,
                 slots,
                 weight=old.weight if weight is None else weight,
                 lends=old.lends if lends is None else lends,
             )
-        self._plane.poke("quota")
+        self._poke("quota")
         return self._queries.with_use(quota)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -54,7 +55,7 @@ class Layout:
             "memory_gb": node.gpu_memory_gb,
             "machine": machine,
             "cores": self.machines.cores.get(machine),
-        }
+        } | ({"cpus": node.cpus} if math.isfinite(node.cpus) else {})
 
 
 def _uniform(slots: int, kept: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,5 +63,5 @@ def _uniform(slots: int, kept: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _node(name: str, row: Mapping[str, Any]) -> Node:
-    node = Node(name, int(row["slots"]), row["accelerator"])
+    node = Node(name, int(row["slots"]), row["accelerator"], cpus=float(row.get("cpus", math.inf)))
     return replace(node, gpu_memory_gb=float(row["memory_gb"])) if "memory_gb" in row else node

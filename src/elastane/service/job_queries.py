@@ -10,35 +10,40 @@ from pathlib import Path
 from elastane.cluster import Node
 from elastane.engines.local.paths import Layout
 from elastane.service.control.active_job import LiveJob
+from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.job_measurements import Learned
-from elastane.service.control.plane import ControlPlane
 from elastane.service.control.type_sizes import most_slots, slots_by_type
 from elastane.service.expected_ends import ExpectedEnds
 from elastane.service.job_logs import log_files, log_path
 from elastane.service.messages import Eta, EventRecord, JobDetail, JobSummary, LogFile, Why
 from elastane.service.presenters import detail, summary
 from elastane.service.protocol import NotFound, Which
+from elastane.service.store import Store
 from elastane.service.store.rows import JobRow
-from elastane.service.why import explain, waits_for
+from elastane.service.why import Known, explain, waits_for
 
 log = logging.getLogger("elastane")
 
 
 class JobQueries:
-    """Reads a control plane and its store, and changes nothing."""
+    """Reads jobs, in memory and stored, and changes nothing; ``home`` has their logs."""
 
-    def __init__(self, plane: ControlPlane, ends: ExpectedEnds) -> None:
-        self._plane, self._ends = plane, ends
+    def __init__(
+        self, known: Known, store: Store, cluster: ClusterState, home: Path, ends: ExpectedEnds
+    ) -> None:
+        self._known, self._store, self._cluster, self._ends = known, store, cluster, ends
+        self._ledger, self._engine, self._clock = known.ledger, known.engine, known.clock
+        self._layout = Layout(home)
 
     def jobs(
         self, which: Which, *, owner: str | None = None, tenant: str | None = None, limit: int = 1000
     ) -> list[JobSummary]:
         """Lines of the queue: active jobs in its order, then ended ones, the latest first."""
-        now = self._plane.clock()
+        now = self._clock()
         lines: list[JobSummary] = []
         if which != "ended":
             ends = self._ends.of_waiting()
-            live = sorted(self._plane.live.values(), key=lambda j: (j.row.grant is None, j.row.number))
+            live = sorted(self._ledger.live.values(), key=lambda j: (j.row.grant is None, j.row.number))
             lines += [
                 _line(j, now, ends.get(j.id))
                 for j in live
@@ -46,14 +51,14 @@ class JobQueries:
             ]
             lines += self._left_out(owner, tenant)
         if which != "active" and len(lines) < limit:
-            rows = self._plane.store.jobs.ended(owner=owner, tenant=tenant, limit=limit - len(lines))
+            rows = self._store.jobs.ended(owner=owner, tenant=tenant, limit=limit - len(lines))
             lines += [summary(row, _learned(row), now) for row in rows]
         return lines[:limit]
 
     def _left_out(self, owner: str | None, tenant: str | None) -> list[JobSummary]:
         """Jobs that are stored but could not be read when we started."""
-        rows = [(self.row(job), why) for job, why in self._plane.unread.items()]
-        now_s = self._plane.clock()
+        rows = [(self.row(job), why) for job, why in self._ledger.unread.items()]
+        now_s = self._clock()
         return [
             summary(replace(row, spec={}), Learned(row.kind), now_s, why)
             for row, why in rows
@@ -62,28 +67,28 @@ class JobQueries:
 
     def job(self, job: str) -> JobDetail:
         """Everything about one job, by its exact id."""
-        plane, live = self._plane, self._plane.live.get(job)
+        live = self._ledger.live.get(job)
         row = live.row if live is not None else self.row(job)
-        unread = plane.unread.get(job, "")
+        unread = self._ledger.unread.get(job, "")
         learned = live.learned if live is not None else Learned(row.kind) if unread else _learned(row)
         row = replace(row, spec={}) if unread else row
-        nodes = _that_fit(plane.engine.nodes(), live)
+        nodes = _that_fit(self._engine.nodes(), live)
         slots = slots_by_type(nodes.values())
         most = live.request(live.most(slots)).max_workers if live is not None else most_slots(slots, ())
-        accelerator = plane.cluster.type_of(live.places) if live is not None and live.places else None
-        processes = plane.engine.processes(live.attempt) if live is not None and live.holding else []
+        accelerator = self._cluster.type_of(live.places) if live is not None and live.places else None
+        processes = self._engine.processes(live.attempt) if live is not None and live.holding else []
         return detail(
             row,
             learned,
-            plane.clock(),
+            self._clock(),
             waiting=live.waiting if live is not None else unread,
             foreseen=self._ends.of_waiting().get(row.id) if live is not None else None,
             nodes=nodes,
             most=most,
             accelerator=accelerator or "",
-            life=self._plane.store.log.events(0, 1000, job=row.id),
+            life=self._store.log.events(0, 1000, job=row.id),
             processes=processes,
-        ).model_copy(update={"waits_for": waits_for(plane, live) if live is not None else []})
+        ).model_copy(update={"waits_for": waits_for(self._known, live) if live is not None else []})
 
     def owner_of(self, job: str) -> tuple[str, str]:
         """(owner, tenant) of a job."""
@@ -92,18 +97,18 @@ class JobQueries:
 
     def life(self, job: str) -> list[EventRecord]:
         """The job's part of the event log."""
-        return list(self._plane.store.log.events(0, 10_000, job=self.row(job).id))
+        return list(self._store.log.events(0, 10_000, job=self.row(job).id))
 
     def why(self, job: str, *, instead: bool = False) -> Why:
         """The reason that binds a job: why it waits, or is not larger."""
-        live = self._plane.live.get(job)
+        live = self._ledger.live.get(job)
         if live is None:
             row = self.row(job)
             return Why(id=job, state=row.state.value, reason=self._why_not_live(row))
-        return explain(self._plane, live, instead=instead)
+        return explain(self._known, live, instead=instead)
 
     def _why_not_live(self, row: JobRow) -> str:
-        return self._plane.unread.get(row.id) or row.reason or f"it has {row.state.value}"
+        return self._ledger.unread.get(row.id) or row.reason or f"it has {row.state.value}"
 
     def logs(self, job: str) -> list[LogFile]:
         """Its log files, in order."""
@@ -113,19 +118,15 @@ class JobQueries:
         """The path of one log file; always below the job's own directory."""
         return log_path(self._layout, self.row(job).id, attempt, worker)
 
-    @property
-    def _layout(self) -> Layout:
-        return Layout(self._plane.settings.home)
-
     def summary_of(self, live: LiveJob) -> JobSummary:
         """The line of the queue of one active job, with the jobs that hold what it waits for."""
         ends = self._ends.of_waiting().get(live.id)
-        line = summary(live.row, live.learned, self._plane.clock(), live.waiting, ends)
-        return line.model_copy(update={"waits_for": waits_for(self._plane, live)})
+        line = summary(live.row, live.learned, self._clock(), live.waiting, ends)
+        return line.model_copy(update={"waits_for": waits_for(self._known, live)})
 
     def row(self, job: str) -> JobRow:
         """What is stored of a job."""
-        row = self._plane.store.jobs.job(job)
+        row = self._store.jobs.job(job)
         if row is None:
             raise NotFound(f"there is no job {job}")
         return row

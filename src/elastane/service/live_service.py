@@ -13,6 +13,7 @@ from elastane.service.expected_ends import ExpectedEnds
 from elastane.service.job_commands import JobCommands
 from elastane.service.job_queries import JobQueries
 from elastane.service.submission import Submission
+from elastane.service.why import Known
 
 
 class LiveService:
@@ -24,7 +25,7 @@ class LiveService:
             lambda: Ground(plane.engine.nodes(), plane.cluster.machines(), plane.clock()),
         )
         self.submit = Submission(
-            Intake(plane),
+            Intake(plane.ledger, plane.store, plane.settings.pending_per_tenant, plane.poke),
             plane.store,
             plane.engine,
             plane.packages,
@@ -34,15 +35,37 @@ class LiveService:
         ).submit
         self.package, self.keep_package = plane.packages.info, plane.packages.keep
 
-        jobs = JobQueries(plane, self.ends)
+        known = Known(plane.ledger, plane.engine, plane.decisions, plane.clock)
+        jobs = JobQueries(known, plane.store, plane.cluster, plane.settings.home, self.ends)
         self.jobs, self.job, self.owner_of, self.why = jobs.jobs, jobs.job, jobs.owner_of, jobs.why
         self.life, self.logs, self.log_path = jobs.life, jobs.logs, jobs.log_path
 
-        steer = JobCommands(plane, jobs)
+        steer = JobCommands(
+            plane.ledger,
+            plane.store,
+            plane.engine,
+            plane.cluster,
+            plane.driver,
+            plane.release,
+            plane.poke,
+            plane.clock,
+            jobs,
+        )
         self.cancel, self.suspend, self.resume = steer.cancel, steer.suspend, steer.resume
         self.scale, self.move = steer.scale, steer.move
 
-        cluster = ClusterQueries(plane, warnings)
+        cluster = ClusterQueries(
+            plane.settings,
+            plane.store,
+            plane.engine,
+            plane.ledger,
+            plane.cluster,
+            plane.decisions,
+            plane.scaler,
+            plane.changed,
+            plane.clock,
+            lambda: [*warnings, *plane.problems],
+        )
         self.info, self.nodes, self.policy, self.quotas = (
             cluster.info,
             cluster.nodes,
@@ -52,6 +75,8 @@ class LiveService:
         self.pools = cluster.pools
         self.events, self.wait_for_events, self.gauges = cluster.events, cluster.wait_for_events, cluster.gauges
 
-        change = ClusterCommands(plane, cluster)
+        change = ClusterCommands(
+            plane.store, plane.engine, plane.cluster, plane.decisions, plane.scaler, plane.poke, cluster
+        )
         self.drain, self.set_quota, self.set_pool = change.drain, change.set_quota, change.set_pool
         self.set_policy, self.set_shadow = change.set_policy, change.set_shadow

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elastane.accelerators import Accelerator, Found, discover
 from elastane.cluster import Node
@@ -38,7 +38,14 @@ def cores() -> int:
 
 
 def divide(nodes: int | None, slots: int | None, found: Found | None = None) -> Division:
-    """This machine as ``nodes`` nodes of ``slots`` slots each, or as it lends itself."""
+    """This machine as ``nodes`` nodes of ``slots`` slots each, or as it lends itself; they share its cores."""
+    division = _divided(nodes, slots, found)
+    total = sum(node.gpus for node in division.nodes.values())
+    each = {name: cores() * node.gpus / total for name, node in division.nodes.items()}
+    return replace(division, nodes={n: replace(node, cpus=each[n]) for n, node in division.nodes.items()})
+
+
+def _divided(nodes: int | None, slots: int | None, found: Found | None) -> Division:
     here = discover() if found is None else found
     if nodes is not None and not 1 <= nodes <= _MOST_NODES:
         raise ElastaneError(f"--nodes: must be between 1 and {_MOST_NODES}, not {nodes}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -164,9 +165,17 @@ class Submission:
 
 
 def _room(nodes: Sequence[Node], spec: JobSpec) -> int:
-    """Workers that these nodes could have together if they were empty."""
-    per_worker = max(spec.worker.gpus, 1e-9)
-    return sum(int(node.gpus / per_worker + 1e-9) for node in nodes)
+    """Workers that these nodes could have together if they were empty, by their slots and cores."""
+    return sum(int(min(_by_slots(node, spec), _by_cores(node, spec))) for node in nodes)
+
+
+def _by_slots(node: Node, spec: JobSpec) -> int:
+    return int(node.gpus / max(spec.worker.gpus, 1e-9) + 1e-9)
+
+
+def _by_cores(node: Node, spec: JobSpec) -> float:
+    each = spec.worker.cpus
+    return math.floor(node.cpus / each + 1e-9) if each and math.isfinite(node.cpus) else math.inf
 
 
 def _code_of(code: SentCode | None, place: str) -> Code | None:
@@ -183,6 +192,8 @@ def _too_much(spec: JobSpec, nodes: Sequence[Node], room: int) -> str:
     """Why a job can never be run on these nodes, and what could be."""
     each = f"{spec.worker.gpus:g} slot{'' if spec.worker.gpus == 1 else 's'}"
     largest = max(node.gpus for node in nodes)
+    if sum(_by_slots(node, spec) for node in nodes) >= spec.workers.min:
+        return _too_many_cores(spec, nodes, room)
     if not room:
         has = "the largest node has" if len(nodes) > 1 else "the node has"
         most = f"{has} {largest}; ask for at most {largest}"
@@ -191,4 +202,19 @@ def _too_much(spec: JobSpec, nodes: Sequence[Node], room: int) -> str:
     return (
         f"workers.min: {counted(spec.workers.min, 'worker')} with {each} each do not fit into the cluster's "
         f"{counted(slots, 'slot')} on {counted(len(nodes), 'node')}; ask for at most {counted(room, 'worker')}"
+    )
+
+
+def _too_many_cores(spec: JobSpec, nodes: Sequence[Node], room: int) -> str:
+    """Why a job can never be run on these nodes, which have slots enough for it."""
+    each, largest = f"{spec.worker.cpus:g} cores", max(node.cpus for node in nodes)
+    if not room:
+        return (
+            f"resources.cpus: one worker with {each} needs them on one node, and the largest has {largest:g}; "
+            f"ask for at most {largest:g}"
+        )
+    return (
+        f"workers.min: {counted(spec.workers.min, 'worker')} with {each} each do not fit into the "
+        f"{sum(node.cpus for node in nodes):g} cores of {counted(len(nodes), 'node')}; "
+        f"ask for at most {counted(room, 'worker')}"
     )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from elastane.cluster import Node
+from elastane.engines.contract import Engine
 from elastane.jobs.kinds import ONE_SIZE, Kind
 from elastane.jobs.states import State
 from elastane.policies.view import View
 from elastane.scheduling.decide import decide
 from elastane.service.control.active_job import LiveJob, slots_of
-from elastane.service.control.plane import ControlPlane
+from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.policy_runner import crash_of
 from elastane.service.control.requested_places import holders, waits
+from elastane.service.control.round import DecisionRound
 from elastane.service.control.type_sizes import slots_by_type
 from elastane.service.eta import end_of
 from elastane.service.messages import Ahead, Instead, Why
@@ -23,12 +25,22 @@ from elastane.service.wording import counted
 _MOST_AHEAD = 10
 
 
-def explain(plane: ControlPlane, job: LiveJob, *, instead: bool) -> Why:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a reason is found in: the jobs, what nodes there are, and how the policy decides."""
+
+    ledger: Ledger
+    engine: Engine
+    decisions: DecisionRound
+    clock: Clock
+
+
+def explain(known: Known, job: LiveJob, *, instead: bool) -> Why:
     """Explains a job from the last decision; ``instead`` asks the policy again, with other wishes."""
     row = job.row
-    nodes = _that_fit(plane, job)
+    nodes = _that_fit(known, job)
     slots = slots_by_type(nodes.values())
-    total, held = sum(slots.values()), _held(plane.live.values(), nodes)
+    total, held = sum(slots.values()), _held(known.ledger.live.values(), nodes)
     request = job.request(job.most(slots))
     numbers = {
         "slots": float(total),
@@ -38,25 +50,25 @@ def explain(plane: ControlPlane, job: LiveJob, *, instead: bool) -> Why:
         "workers_most": float(request.max_workers),
     }
     if row.grant is not None:
-        reason, ahead = _why_running(job), waits_for(plane, job)
+        reason, ahead = _why_running(job), waits_for(known, job)
         return Why(id=row.id, state=row.state.value, reason=reason, numbers=numbers, ahead=ahead)
     reason = job.waiting or "it has just arrived and the next decision will look at it"
-    ahead = [_ahead(plane, j) for j in plane.live.values() if j.row.grant is not None]
+    ahead = [_ahead(known, j) for j in known.ledger.live.values() if j.row.grant is not None]
     return Why(
         id=row.id,
         state=row.state.value,
         reason=reason,
         numbers=numbers,
         ahead=ahead[:_MOST_AHEAD],
-        advice=_advice(job, _free(plane, nodes), instead=instead),
-        instead=_alternatives(plane, job) if instead else [],
+        advice=_advice(job, _free(known, nodes), instead=instead),
+        instead=_alternatives(known, job) if instead else [],
     )
 
 
-def _that_fit(plane: ControlPlane, job: LiveJob) -> Mapping[str, Node]:
+def _that_fit(known: Known, job: LiveJob) -> Mapping[str, Node]:
     """Nodes that are there and have accelerators that the job takes."""
     wanted = job.spec.accelerators
-    return {name: node for name, node in plane.engine.nodes().items() if not wanted or node.gpu_type in wanted}
+    return {name: node for name, node in known.engine.nodes().items() if not wanted or node.gpu_type in wanted}
 
 
 def _held(jobs: Iterable[LiveJob], nodes: Mapping[str, Node]) -> int:
@@ -70,24 +82,24 @@ def _held(jobs: Iterable[LiveJob], nodes: Mapping[str, Node]) -> int:
     )
 
 
-def _free(plane: ControlPlane, nodes: Mapping[str, Node]) -> int:
+def _free(known: Known, nodes: Mapping[str, Node]) -> int:
     """The most free slots of one accelerator type among these nodes: a job never gets two."""
     free = []
     for kind in slots_by_type(nodes.values()):
         alike = {name: node for name, node in nodes.items() if node.gpu_type == kind}
-        free.append(sum(node.gpus for node in alike.values()) - _held(plane.live.values(), alike))
+        free.append(sum(node.gpus for node in alike.values()) - _held(known.ledger.live.values(), alike))
     return max(free, default=0)
 
 
-def waits_for(plane: ControlPlane, job: LiveJob) -> list[Ahead]:
+def waits_for(known: Known, job: LiveJob) -> list[Ahead]:
     """The jobs that hold what a job that was scaled or moved needs."""
     asked = job.row.pinned_workers is not None and (waits(job) or job.row.grant is None)
     if not asked or job.row.held or not job.waiting:
         return []
-    return [_ahead(plane, other) for other in holders(job, plane.live.values())[:_MOST_AHEAD]]
+    return [_ahead(known, other) for other in holders(job, known.ledger.live.values())[:_MOST_AHEAD]]
 
 
-def _ahead(plane: ControlPlane, job: LiveJob) -> Ahead:
+def _ahead(known: Known, job: LiveJob) -> Ahead:
     row = job.row
     return Ahead(
         id=row.id,
@@ -95,7 +107,7 @@ def _ahead(plane: ControlPlane, job: LiveJob) -> Ahead:
         owner=row.owner,
         workers=row.grant.workers if row.grant else sum(job.places.values()),
         state=row.state.value,
-        eta=end_of(job.learned, plane.clock(), row.state in (State.RUNNING, State.RESIZING)),
+        eta=end_of(job.learned, known.clock(), row.state in (State.RUNNING, State.RESIZING)),
     )
 
 
@@ -132,33 +144,33 @@ def _advice(job: LiveJob, free: int, *, instead: bool) -> list[str]:
     return [] if instead else [f"see 'elastane why {job.id} --instead'"]
 
 
-def _alternatives(plane: ControlPlane, job: LiveJob) -> list[Instead]:
+def _alternatives(known: Known, job: LiveJob) -> list[Instead]:
     """Ask the policy again with this job's wishes changed one at a time."""
-    seen = plane.seen_by(plane.policy, plane.rounds.memory, "arrival")
-    if job.id not in seen.view.jobs or plane.rounds.problem:
+    seen = known.decisions.seen_by(known.decisions.policy, known.decisions.rounds.memory, "arrival")
+    if job.id not in seen.view.jobs or known.decisions.rounds.problem:
         return []
     found = []
     least = seen.view.jobs[job.id].request.min_workers
     for workers in sorted({1, least // 2, least - 1} - {0, least}):
         found.append(
             _try(
-                plane,
+                known,
                 _with_least(seen.view, job.id, workers),
                 job,
                 f"{_workers(workers)} at least instead of {least}",
             )
         )
     if seen.view.jobs[job.id].request.types:
-        found.append(_try(plane, _any_type(seen.view, job.id), job, "any accelerator"))
-    found.append(_try(plane, _urgent(seen.view, job.id), job, "the highest priority"))
+        found.append(_try(known, _any_type(seen.view, job.id), job, "any accelerator"))
+    found.append(_try(known, _urgent(seen.view, job.id), job, "the highest priority"))
     return found
 
 
-def _try(plane: ControlPlane, view: View, job: LiveJob, change: str) -> Instead:
+def _try(known: Known, view: View, job: LiveJob, change: str) -> Instead:
     try:
-        grant = decide(plane.policy, view).grants.get(job.id)
+        grant = decide(known.decisions.policy, view).grants.get(job.id)
     except Exception as error:  # a policy may be anybody's code
-        return Instead(change=change, starts=f"unknown: {crash_of(plane.policy, error)}", helps=False)
+        return Instead(change=change, starts=f"unknown: {crash_of(known.decisions.policy, error)}", helps=False)
     starts = f"it would start now, with {_workers(grant.workers)}" if grant else "it would still wait"
     return Instead(change=change, starts=starts, helps=grant is not None)
 

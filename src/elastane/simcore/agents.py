@@ -12,7 +12,7 @@ from elastane.models.online import Learner, choose_batches, refit
 from elastane.models.ps_learner import ServerLearner
 from elastane.policies.contract import Needs
 from elastane.policies.view import Ability, Info, has
-from elastane.scheduling.abilities import ABILITIES
+from elastane.scheduling.abilities_by_kind import ABILITIES
 from elastane.simcore.behaviour import Pace
 from elastane.simcore.job_run import Arrival, JobRun
 from elastane.simcore.physics import Physics

@@ -1,8 +1,8 @@
 """An ``ExitCause`` says why a process, and with it perhaps its job, ended: a kind to decide by, and words to show.
 
 What becomes of a job is decided by ``kind``, ``code`` and ``signal``: ``cause_of`` in ``engines/contract.py`` says
-what a kind means for a job, ``service/control/transitions.py`` makes the next state of it.  ``detail`` is for people:
-much of it is what a script wrote itself, which may say anything; no decision reads words in it (two ends may be
+what a kind means for a job, ``service/control/state_after_end.py`` makes the next state of it.  ``detail`` is for
+people: much of it is what a script wrote itself, which may say anything; no decision reads words in it (two ends may be
 compared as a whole).
 """
 

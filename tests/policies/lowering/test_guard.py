@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastane.cluster import Grant, Node, Slice
+from elastane.jobs.kinds import Kind
 from elastane.policies.lowering.guard import guard
-from elastane.policies.view import ELASTIC, RIGID, Ability, JobState, JobView, Ledger, Request, View
+from elastane.policies.view import ELASTIC, Ability, JobState, JobView, Ledger, Request, View
 from elastane.resources import Resources
+from elastane.scheduling.abilities_by_kind import ABILITIES
 from elastane.testing.policies.checks import check_limits
 from elastane.testing.policies.views import random_view, views
 
@@ -53,7 +55,7 @@ def test_a_job_that_was_just_started_keeps_its_least_against_newcomers_but_not_f
     [
         (job("x", least=2), Grant.of([("a", 1)]), "1 workers are outside [2, 8]"),
         (job("x"), Grant(()), "0 workers are outside [1, 8]"),
-        (job("x", workers=2, abilities=RIGID), Grant.of([("a", 3)]), "cannot be resized to 3"),
+        (job("x", workers=2, abilities=ABILITIES[Kind.RIGID]), Grant.of([("a", 3)]), "cannot be resized to 3"),
         (job("x"), Grant.of([("a", 1)], [("a", 1)]), "1 servers are more than its 0"),
         (job("x"), Grant.of([("a", 1), ("c", 1)]), "different accelerators (t4, v100)"),
         (job("x", request=Request(types=("v100",))), Grant.of([("a", 1)]), "asked for v100, not t4"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from elastane.cluster import Batch, Cluster, Grant, Node
+from elastane.jobs.kinds import Kind
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits
 from elastane.models.parameter_server import ParameterServerSpeed, Updates
@@ -18,8 +19,9 @@ from elastane.policies.lowering import lower
 from elastane.policies.optimus import Optimus, OptimusOracle
 from elastane.policies.optimus.resource_pool import Stock
 from elastane.policies.plan import Exact, Plan, Spread, Want, Wants
-from elastane.policies.view import ELASTIC, RIGID, Ability, Facts, JobView, Ledger, Request, View
+from elastane.policies.view import ELASTIC, Ability, Facts, JobView, Ledger, Request, View
 from elastane.resources import Resources
+from elastane.scheduling.abilities_by_kind import ABILITIES
 from elastane.simcore.behaviour import Pace
 from elastane.simcore.job_run import Arrival
 from elastane.simcore.physics import Physics
@@ -199,7 +201,7 @@ def test_a_job_of_unknown_speed_keeps_its_first_tasks() -> None:
 
 
 def test_a_job_that_cannot_be_resized_gets_a_server_per_worker() -> None:
-    view = view_of([job("a", 10.0, speed(SYNC), abilities=RIGID, workers=3)], machines(20.0))
+    view = view_of([job("a", 10.0, speed(SYNC), abilities=ABILITIES[Kind.RIGID], workers=3)], machines(20.0))
     assert counts(Optimus().decide(view)) == {"a": (3, 3)}
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from elastane.cluster import Cluster, Grant, Node
+from elastane.jobs.kinds import Kind
 from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.throughput import ThroughputParams
 from elastane.policies.allocation.eviction import Configuration, place
@@ -17,7 +18,8 @@ from elastane.policies.sia import Sia
 from elastane.policies.sia.configurations import Machines, valid_configurations, virtual_nodes
 from elastane.policies.sia.goodputs import Row, goodputs
 from elastane.policies.sia.rows import row_of
-from elastane.policies.view import ELASTIC, RIGID, Facts, JobState, JobView, Ledger, Request, View
+from elastane.policies.view import ELASTIC, Facts, JobState, JobView, Ledger, Request, View
+from elastane.scheduling.abilities_by_kind import ABILITIES
 
 LIMITS = BatchLimits(initial=64, maximum=64 * 64, per_gpu_min=8, per_gpu_max=64)
 LINEAR = ThroughputParams(0.0, 0.01, 1e-12, 0.0, 1e-12, 0.0, 1.0)
@@ -103,14 +105,16 @@ def test_a_job_of_which_nothing_is_known_is_assumed_to_scale() -> None:
 
 def test_rigid_jobs_choose_a_type_and_resizable_ones_keep_their_batch() -> None:
     cluster = Cluster.of([Node("a", 4, "a100"), Node("t", 4, "t4")])
-    rigid = job("r", abilities=RIGID, request=Request(3, 1, 3))
+    rigid = job("r", abilities=ABILITIES[Kind.RIGID], request=Request(3, 1, 3))
     seen = view(cluster, rigid)
     row = row_of(rigid, seen, Machines.of(seen))
     assert row is not None
     assert [(each.gpu_type, each.gpus) for each in row.choices] == [("a100", 3), ("t4", 3)]
     fast, slow = replace_beta(LINEAR, 0.001), LINEAR
     fixed = replace(model(3, a100=fast, t4=slow), limits=replace(LIMITS, fixed=96))
-    plan = Sia().decide(view(cluster, job("r", speed=fixed, abilities=RIGID, request=Request(3, 1, 3))))
+    plan = Sia().decide(
+        view(cluster, job("r", speed=fixed, abilities=ABILITIES[Kind.RIGID], request=Request(3, 1, 3)))
+    )
     assert plan.intent.grants["r"] == Grant.of([("a", 3)])
 
 

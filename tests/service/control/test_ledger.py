@@ -9,7 +9,7 @@ import pytest
 
 from elastane.cluster import Grant
 from elastane.jobs.states import Event, State
-from elastane.service.control.transitions import Outcome
+from elastane.service.control.state_after_end import Outcome
 from service.control.parts import parts
 
 

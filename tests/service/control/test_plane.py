@@ -15,7 +15,7 @@ from elastane.jobs import JobSpec
 from elastane.jobs.problems import Problem, SpecError
 from elastane.jobs.states import State
 from elastane.service.control.plane import ControlPlane, ControlSettings
-from elastane.service.control.transitions import BACKOFF_S
+from elastane.service.control.state_after_end import BACKOFF_S
 from elastane.service.live_service import LiveService
 from elastane.service.protocol import Conflict
 from elastane.service.store import Store

@@ -88,9 +88,9 @@ def _rest(table: Table, shares: Shares, last: int) -> None:
     table.add_row(f"({len(rest)} more)", *cells, *empty, "")
 
 
-def _cells(share: Share, shares: Shares) -> list[str]:
-    phases = "/".join(f"{100 * share.phases[phase] / share.seconds:.0f}" for phase in Phase)
-    cells = [
+def figures(share: Share) -> list[str]:
+    """The cells of a share that tables in text and on pages have in common: calls, time and speeds."""
+    return [
         str(share.calls),
         duration(share.seconds),
         f"{share.share:.1%}",
@@ -98,8 +98,12 @@ def _cells(share: Share, shares: Shares) -> list[str]:
         f"{share.gflops_per_s:.1f}",
         f"{share.gb_per_s:.1f}",
         f"{share.of_roofline:.0%}",
-        phases,
     ]
+
+
+def _cells(share: Share, shares: Shares) -> list[str]:
+    phases = "/".join(f"{100 * share.phases[phase] / share.seconds:.0f}" for phase in Phase)
+    cells = [*figures(share), phases]
     if shares.measured_s is not None:
         seen = share.measured_s or 0.0
         cells += [duration(seen), f"{seen / shares.measured_s:.1%}", _off(share.off_s)]

@@ -8,6 +8,7 @@ from typing import Any
 
 from elastane.kit.durations import duration
 from elastane.predict.explaining.shares import Share, Shares
+from elastane.predict.explaining.tables import figures
 from elastane.predict.operators import Phase
 from elastane.predict.pages.frame import COLORS, chart, section, table, write_page
 from elastane.predict.report import spread
@@ -49,13 +50,7 @@ def _section(shares: Shares) -> str:
 def _cells(share: Share, shares: Shares) -> list[str]:
     cells = [
         share.name,
-        str(share.calls),
-        duration(share.seconds),
-        f"{share.share:.1%}",
-        f"{share.cumulative:.1%}",
-        f"{share.gflops_per_s:.1f}",
-        f"{share.gb_per_s:.1f}",
-        f"{share.of_roofline:.0%}",
+        *figures(share),
         *(duration(share.phases[phase]) if share.phases[phase] else "–" for phase in Phase),
     ]
     if shares.measured_s is not None:

@@ -1,4 +1,8 @@
-"""Limits how often a caller may ask: token buckets, one per caller, in bounded memory."""
+"""Limits how often a caller may ask: token buckets, one per caller, in bounded memory.
+
+The limits themselves are settings (``ApiSettings`` in ``settings.py``): ``rate_per_s`` and ``burst`` for each user,
+``anonymous_rate_per_s`` and ``anonymous_burst`` for each address that shows no token, ``buckets`` for the memory.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from elastane.jobs.states import HOLDING, Event, State, advance
 from elastane.models.history import Memory
 from elastane.policies.view import Ability, Info, JobView, Ledger, Request
 from elastane.resources import Resources
-from elastane.scheduling.abilities import ABILITIES
+from elastane.scheduling.abilities_by_kind import ABILITIES
 from elastane.scheduling.facts import JobFacts
 from elastane.scheduling.views import job_view
 from elastane.service.control.evidence import LiveEvidence

@@ -17,7 +17,7 @@ from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.requested_places import named_for, waits, words
 from elastane.service.control.slots_in_use import SlotsInUse
-from elastane.service.control.transitions import Outcome, overlap
+from elastane.service.control.state_after_end import Outcome, overlap
 from elastane.service.store import Transaction
 from elastane.service.wording import A_FOREIGN_JOB
 
@@ -115,7 +115,7 @@ class GrantApplier:
         if silent := self._unheard(job, places):
             job.waiting = f"nothing new is placed on {', '.join(silent)} at the moment"
             return False
-        if any(job.slots(count) > _free(job, node, used, room) for node, count in places.items()):
+        if not all(_is_free(job, node, count, used, room) for node, count in places.items()):
             job.waiting = self._being_freed(job, places)
             return False
         now = self._clock()
@@ -173,7 +173,10 @@ class GrantApplier:
         return told(reason, Wording(self._cluster.gpu_noun(), named))
 
 
-def _free(job: LiveJob, node: str, used: SlotsInUse, room: Mapping[str, Node]) -> int:
-    """Slots of a node that nobody else may still be using."""
+def _is_free(job: LiveJob, node: str, workers: int, used: SlotsInUse, room: Mapping[str, Node]) -> bool:
+    """Whether a node has slots and cores for so many workers that nobody else may still be using."""
     there = room.get(node)
-    return there.gpus - used.by_others(job, node) if there is not None else 0
+    if there is None or job.slots(workers) > there.gpus - used.by_others(job, node):
+        return False
+    cores = workers * job.worker.cpus
+    return not cores or cores <= there.cpus - used.cores_by_others(job, node) + 1e-9

@@ -13,7 +13,7 @@ from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.containment import SERVICE_WIDE, Containment, unreadable
 from elastane.service.control.crash_suspects import Suspects
 from elastane.service.control.ledger import Clock, Ledger
-from elastane.service.control.transitions import after_end, after_running, is_set_aside, overlap
+from elastane.service.control.state_after_end import after_end, after_running, is_set_aside, overlap
 from elastane.service.control.wakeup import Wakeup
 from elastane.service.store import Transaction
 from elastane.train.exit_cause import given_up

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,9 @@ from elastane.jobs import JobSpec
 from elastane.jobs.states import Event, State
 from elastane.service.control.active_job import LiveJob
 from elastane.service.control.job_measurements import Learned
-from elastane.service.control.plane import ControlPlane
+from elastane.service.control.ledger import Ledger
 from elastane.service.protocol import Conflict
-from elastane.service.store import Transaction
+from elastane.service.store import Store, Transaction
 from elastane.service.store.rows import JobRow
 
 _REST, _LONGEST_REST_S = 1.0, 0.02
@@ -46,10 +46,10 @@ class NewJob:
 
 
 class Intake:
-    """Lets jobs into a control plane."""
+    """Lets jobs into a ledger; ``most`` is how many a tenant may have waiting, ``poke`` says that one arrived."""
 
-    def __init__(self, plane: ControlPlane) -> None:
-        self._plane = plane
+    def __init__(self, ledger: Ledger, store: Store, most: int, poke: Callable[[str], None]) -> None:
+        self._ledger, self._database, self._most, self._poke = ledger, store, most, poke
         self._waiting: list[tuple[NewJob, asyncio.Future[JobRow]]] = []
         self._keys: dict[tuple[str, str], asyncio.Future[JobRow]] = {}
         self._free_s = 0.0
@@ -76,11 +76,10 @@ class Intake:
     def _count(self, tenant: str) -> None:
         """Refuse a job beyond what its tenant may have waiting: each of them costs every decision something."""
         if not self._waiting:  # once for all that share a write: there may be thousands of jobs
-            self._pending = Counter(job.row.tenant for job in self._plane.live.values() if not job.holding)
-        most = self._plane.settings.pending_per_tenant
-        if self._pending[tenant] >= most:
+            self._pending = Counter(job.row.tenant for job in self._ledger.live.values() if not job.holding)
+        if self._pending[tenant] >= self._most:
             raise Conflict(
-                f"tenant {tenant} has {self._pending[tenant]:,} jobs waiting and may have {most:,}; "
+                f"tenant {tenant} has {self._pending[tenant]:,} jobs waiting and may have {self._most:,}; "
                 "wait until some have started, cancel some, or let an admin raise 'elastane up --max-pending'"
             )
         self._pending[tenant] += 1
@@ -98,7 +97,7 @@ class Intake:
     def _store(self, group: list[tuple[NewJob, asyncio.Future[JobRow]]]) -> bool:
         """Whether all are stored; a single one that is not is told why."""
         try:
-            with self._plane.store.transaction() as t:
+            with self._database.transaction() as t:
                 rows = [self._add(t, job) for job, _ in group]
         except Exception as error:  # handed on to whoever waits for it
             if len(group) == 1:
@@ -107,9 +106,9 @@ class Intake:
                 stored.exception()  # somebody who hung up does not ask
             return False
         for (job, stored), row in zip(group, rows, strict=True):
-            self._plane.ledger.add(LiveJob(row, job.spec, Learned(row.kind)))
+            self._ledger.add(LiveJob(row, job.spec, Learned(row.kind)))
             stored.set_result(row)
-        self._plane.poke("arrival")
+        self._poke("arrival")
         return True
 
     def _add(self, t: Transaction, job: NewJob) -> JobRow:
@@ -125,6 +124,6 @@ class Intake:
             state=State.QUEUED,
             key=job.key,
         )
-        self._plane.ledger.record(t, row, State.SUBMITTED, Event.ADMIT, "")
+        self._ledger.record(t, row, State.SUBMITTED, Event.ADMIT, "")
         t.accounts.add_audit(job.owner, ACTION, row.id, "ok")
         return row

@@ -16,7 +16,7 @@ from elastane.cluster import Node
 from elastane.engines.contract import places_of
 from elastane.jobs.states import EDGES, HOLDING, Event, State
 from elastane.service.control.active_job import LiveJob
-from elastane.service.control.transitions import Outcome
+from elastane.service.control.state_after_end import Outcome
 from elastane.service.history import Past
 from elastane.service.store import Store, Transaction
 from elastane.service.store.rows import JobRow

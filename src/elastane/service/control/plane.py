@@ -13,10 +13,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from elastane.cluster import Node
 from elastane.engines.contract import Engine
 from elastane.errors import ElastaneError
-from elastane.jobs.states import Event, State
+from elastane.jobs.states import State
 from elastane.policies.contract import Policy
 from elastane.policies.registry import make_policy
 from elastane.service.cluster_record import Layout
@@ -37,7 +36,6 @@ from elastane.service.control.recovery import Recovery
 from elastane.service.control.round import DecisionRound, Rounds
 from elastane.service.control.settings import ControlSettings
 from elastane.service.control.shutdown_report import left_behind
-from elastane.service.control.transitions import Outcome
 from elastane.service.control.wakeup import Wakeup
 from elastane.service.history import Past
 from elastane.service.packages import Packages
@@ -123,35 +121,13 @@ class ControlPlane:
         return self.decisions.policy
 
     @property
-    def shadow(self) -> ShadowPolicy | None:
-        """The policy that is only compared, if there is one."""
-        return self.decisions.shadow
-
-    @property
     def rounds(self) -> Rounds:
         """What is known of decisions so far."""
         return self.decisions.rounds
 
-    @property
-    def draining(self) -> frozenset[str]:
-        """Names of nodes that take nothing new and run empty."""
-        return self.cluster.draining
-
     def poke(self, trigger: str) -> None:
         """Something happened that a decision should answer."""
         self.wakeup.poke(trigger)
-
-    def follow(self, t: Transaction, job: LiveJob, outcome: Outcome) -> None:
-        """Store what becomes of a job, and hold it."""
-        self.ledger.follow(t, job, outcome)
-
-    def record(self, t: Transaction, row: JobRow, before: State, event: Event, words: str) -> None:
-        """A step of a job's life, for the event log."""
-        self.ledger.record(t, row, before, event, words)
-
-    def ensure(self, job: LiveJob) -> None:
-        """Tell the engine what is wanted of a job that has processes."""
-        self.driver.ensure(job)
 
     def release(self, row: JobRow) -> None:
         """Look again at a job that was set aside, at its owner's place in the queue and with what it runs."""
@@ -160,10 +136,6 @@ class ControlPlane:
         if job is not None:
             self.driver.ensure(job)
             self._recovery.find_workers(self.engine)
-
-    def known_nodes(self) -> Mapping[str, Node]:
-        """All nodes there should be, whether they answer or not."""
-        return self.cluster.known()
 
     def seen_by(self, policy: Policy, memory: object, trigger: str) -> Seen:
         """What a policy with this memory would see if it were asked now."""

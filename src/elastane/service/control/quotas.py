@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from elastane.policies.view import Ability
-from elastane.scheduling.abilities import ABILITIES
+from elastane.scheduling.abilities_by_kind import ABILITIES
 from elastane.scheduling.facts import JobFacts
 from elastane.service.messages import QuotaInfo
 from elastane.service.wording import counted

@@ -12,7 +12,7 @@ from elastane.service.control.active_job import LiveJob
 from elastane.service.control.containment import Containment
 from elastane.service.control.crash_suspects import FAILED, Suspects
 from elastane.service.control.ledger import Clock, Ledger
-from elastane.service.control.transitions import LONGEST_BACKOFF_S, overlap, retry_at_s
+from elastane.service.control.state_after_end import LONGEST_BACKOFF_S, overlap, retry_at_s
 from elastane.service.store.rows import JobRow
 from elastane.service.wording import counted
 

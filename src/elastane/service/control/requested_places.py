@@ -54,14 +54,17 @@ def place_is_taken(
     [part] = place.slices
     if part.node not in nodes:
         return False  # that it is not there is another matter
-    kept = sum(
-        other.request.gpus_of(theirs.workers)
+    kept = [
+        (other.request, theirs.workers)
         for other in others
         if other.id != facts.id and not other.returns and other.ledger.gpus and other.grant
         for theirs in other.grant.slices
         if theirs.node == part.node
-    )
-    return kept + facts.request.gpus_of(part.workers) > nodes[part.node].gpus
+    ]
+    all_of_it = [*kept, (facts.request, part.workers)]
+    slots = sum(request.gpus_of(workers) for request, workers in all_of_it)
+    cores = sum(request.worker.cpus * workers for request, workers in all_of_it)
+    return slots > nodes[part.node].gpus or cores > nodes[part.node].cpus + 1e-9
 
 
 def room_now(job: LiveJob, jobs: Iterable[LiveJob], nodes: Mapping[str, Node]) -> bool:

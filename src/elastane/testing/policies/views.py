@@ -12,12 +12,12 @@ from random import Random
 import hypothesis.strategies as st
 
 from elastane.cluster import Grant, Node
+from elastane.jobs.kinds import Kind
 from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.throughput import ThroughputParams
 from elastane.policies.view import (
     ELASTIC,
-    RIGID,
     Ability,
     Facts,
     Info,
@@ -29,6 +29,7 @@ from elastane.policies.view import (
     View,
     masked,
 )
+from elastane.scheduling.abilities_by_kind import ABILITIES
 
 TYPES = ("t4", "v100", "a100")
 _TENANTS = {"default": Tenant(), "left": Tenant(weight=2.0), "right": Tenant(quota_gpus=4)}
@@ -150,7 +151,7 @@ class _Jobs:
         rng = self.rng
         workers = rng.choice((1, 1, 2, 3, 4, 8, 24))
         abilities = rng.choice(
-            (ELASTIC, ELASTIC, RIGID, ELASTIC & ~Ability.SUSPEND, ELASTIC & ~Ability.MIGRATE)
+            (ELASTIC, ELASTIC, ABILITIES[Kind.RIGID], ELASTIC & ~Ability.SUSPEND, ELASTIC & ~Ability.MIGRATE)
         )
         if self.movable:
             abilities |= Ability.MIGRATE

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import elastane.scheduling.abilities as module
+import elastane.scheduling.abilities_by_kind as module
 from elastane.jobs.kinds import ONE_SIZE, Kind
 from elastane.policies.view import Ability
-from elastane.scheduling.abilities import ABILITIES
+from elastane.scheduling.abilities_by_kind import ABILITIES
 
 
 def test_every_kind_but_the_undecided_one_has_a_row():

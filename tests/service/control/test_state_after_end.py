@@ -11,7 +11,7 @@ from elastane.cluster import Grant
 from elastane.engines.contract import Attempt, Cause, Over, Running
 from elastane.jobs.states import EDGES, HOLDING, Event, State
 from elastane.service.control.active_job import LiveJob
-from elastane.service.control.transitions import (
+from elastane.service.control.state_after_end import (
     BACKOFF_S,
     LONGEST_BACKOFF_S,
     MOST_LOSSES,

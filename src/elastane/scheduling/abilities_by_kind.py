@@ -1,4 +1,6 @@
-"""The table from a job's kind to what a scheduler may do with it: the only place where that is decided.
+"""Defines what *adaptive*, *resizable*, *rigid* and *command* mean: which abilities a job of each kind has.
+
+A scheduler may do with a job what its abilities say, and this table is the only place where they are set.
 
 | kind | suspend | move | resize | other batch |
 |---|---|---|---|---|
@@ -16,13 +18,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from elastane.jobs.kinds import Kind
-from elastane.policies.view import ELASTIC, RIGID, Ability
+from elastane.policies.view import Ability
 
 ABILITIES: Mapping[Kind, Ability] = MappingProxyType(
     {
-        Kind.ADAPTIVE: ELASTIC,
-        Kind.RESIZABLE: ELASTIC & ~Ability.REBATCH,
-        Kind.RIGID: RIGID,
+        Kind.ADAPTIVE: Ability.SUSPEND | Ability.MIGRATE | Ability.RESIZE | Ability.REBATCH,
+        Kind.RESIZABLE: Ability.SUSPEND | Ability.MIGRATE | Ability.RESIZE,
+        Kind.RIGID: Ability.SUSPEND | Ability.MIGRATE,
         Kind.COMMAND: Ability.NONE,
     }
 )

@@ -1,4 +1,8 @@
-"""Derives a job's next row from an engine's report (how an exit becomes a state), without side effects."""
+"""Derives the state of a job after an end: what its exit code, or another cause of an end, makes of it.
+
+Pure functions from an engine's report to the next row; ``after_end`` is the table of causes, ``after_running`` the
+other kind of report.  What an exit code is called is ``train/exit_cause.py``'s, and its ``Cause`` the engine's.
+"""
 
 from __future__ import annotations
 
