@@ -72,6 +72,7 @@ class CoordinationServer:
         host: Host,
         lease_s: float = LEASE_S,
         cut_off: Callable[[str], bool] = lambda _node: False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """A worker may be silent for ``lease_s``, nurseries a little less.
 
@@ -88,7 +89,7 @@ class CoordinationServer:
         """Where nodes are reached by others, as their nurseries said."""
         self.problem = ""
         """Why a nursery that was asked for cannot start workers, as it said itself."""
-        self._clock = AwakeClock()
+        self._clock = AwakeClock(clock)
         self._workers: dict[str, Peer] = {}
         self._nurseries = NurseryTable()
         self._spawning = Spawning(host, self._nurseries, self._workers)
