@@ -286,6 +286,22 @@ def test_the_token_of_ones_home_is_not_told_to_another_service(tmp_path: Path) -
     assert find("http://evil.example", None, {"ELASTANE_HOME": str(tmp_path)}).token is None
 
 
+@pytest.mark.parametrize("mark", ["ELASTANE_MARK", "ELASTANE_JOB"])
+def test_a_job_does_not_take_the_admins_token_unasked(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "url").write_text("http://127.0.0.1:1")
+    (tmp_path / "token").write_text("of-the-admin")
+    inside = {"ELASTANE_HOME": str(tmp_path), mark: "j1"}
+    for url in (None, "http://127.0.0.1:1/"):
+        with pytest.raises(ClientError, match=r"this is a job, .* pass a token of its own") as refused:
+            find(url, None, inside)
+        assert "of-the-admin" not in str(refused.value)
+        assert "\n" not in str(refused.value)
+    assert find(None, "mine", inside).token == "mine"
+    assert find(None, None, {**inside, "ELASTANE_TOKEN": "mine"}).token == "mine"
+    (tmp_path / "token").unlink()
+    assert find(None, None, inside) == Address("http://127.0.0.1:1", None)
+
+
 @pytest.mark.parametrize(
     "url", ["127.0.0.1:7070", "ftp://x", "http://", "http://[::1", "http://u:p@x", "http://x:y"]
 )

@@ -17,10 +17,11 @@ import pytest
 from elastane.client.send_directory import send_directory
 from elastane.engines.local.job_users import user_name
 from elastane.engines.local.marked_processes import marked
-from service.apart import Apart, apart, until
+from service.apart import PATIENCE_S, Apart, apart, until
 
 WALKING = Path(__file__).parent / "scripts" / "walking.py"
-WALK_S = 10.0
+WALK_S = PATIENCE_S
+"""Time to walk, which is looked at: what was not reached was not tried."""
 PRYING = Path(__file__).parent / "scripts" / "prying.py"
 COUNTING = Path(__file__).parents[1] / "train" / "scripts" / "counting.py"
 
@@ -129,6 +130,7 @@ def test_a_job_that_walks_the_whole_machine_opens_nothing_of_the_service_or_of_a
         for name in ("open", "closed"):
             Path(f"{shared}-{name}").unlink()
     answer = json.loads(system.log(eve, walking))
+    assert answer["whole"]
     assert answer["seen"] > 1000
     assert answer["theirs"] == sorted([f"{shared}-open", str(leaked)])
     assert answer["telling"] == [str(leaked)]

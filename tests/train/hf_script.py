@@ -1,17 +1,18 @@
-"""A Trainer run by test_hf.py: OUTPUT FOUND [STEPS]."""
+"""A Trainer run by test_hf.py: [--unfreeze] OUTPUT FOUND [STEPS]."""
 
 from __future__ import annotations
 
 import sys
 
 import torch
-from phases import Phases
+from phases import UNFROZEN, Phases
 from transformers import BertConfig, BertForSequenceClassification, TrainerCallback, TrainingArguments
 
 import elastane.train as et
 from elastane.train.hf import ElasticTrainer
 
-output, found, *rest = sys.argv[1:]
+frozen = "--unfreeze" in sys.argv
+output, found, *rest = (word for word in sys.argv[1:] if word != "--unfreeze")
 torch.manual_seed(3)
 rows = [{"input_ids": torch.randint(2, 20, (6,)), "labels": torch.tensor(i % 2)} for i in range(37)]
 job = et.init("consistent", virtual=4)
@@ -19,6 +20,10 @@ phases = Phases(job, int(rest[0]) if rest else None)
 
 
 class Watch(TrainerCallback):
+    def on_step_begin(self, args, state, control, **_):
+        if state.global_step == UNFROZEN:
+            model.bert.encoder.requires_grad_(True)
+
     def on_step_end(self, args, state, control, **_):
         assert state.global_step == job.step
         control.should_training_stop = phases.stepped()
@@ -32,8 +37,10 @@ shape = BertConfig(
     intermediate_size=16,
     max_position_embeddings=8,
 )
+model = BertForSequenceClassification(shape)
+model.bert.encoder.requires_grad_(not frozen)
 trainer = ElasticTrainer(
-    BertForSequenceClassification(shape),
+    model,
     TrainingArguments(
         output_dir=output,
         max_steps=100_000,
@@ -55,6 +62,8 @@ trainer = ElasticTrainer(
     train_dataset=rows,
     eval_dataset=rows[:8],
     callbacks=[Watch()],
+    # A Trainer's own optimizer would have only what is not frozen now.
+    optimizers=(torch.optim.AdamW(model.parameters(), lr=5e-3) if frozen else None, None),
 )
 trainer.train()
 logs = trainer.state.log_history

@@ -1,4 +1,4 @@
-"""A Lightning training run by test_lightning.py: FOUND [STEPS]."""
+"""A Lightning training run by test_lightning.py: [--unfreeze] FOUND [STEPS]."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import sys
 
 import lightning
 import torch
-from phases import Phases
+from phases import UNFROZEN, Phases
 from torch.utils.data import DataLoader, TensorDataset
 
 import elastane.train as et
 from elastane.train.lightning import ElasticStrategy
 
-found, *rest = sys.argv[1:]
+frozen = "--unfreeze" in sys.argv
+found, *rest = (word for word in sys.argv[1:] if word != "--unfreeze")
 points = torch.randn(58, 4, generator=torch.Generator().manual_seed(1))
 data = TensorDataset(points, points[:, :3].argmax(1))
 job = et.init("consistent", virtual=4)
@@ -26,6 +27,11 @@ class Module(lightning.LightningModule):
         self.net = torch.nn.Sequential(
             torch.nn.Linear(4, 16), torch.nn.BatchNorm1d(16), torch.nn.Dropout(0.2), torch.nn.Linear(16, 3)
         )
+        self.net[0].requires_grad_(not frozen)
+
+    def on_train_batch_start(self, batch, batch_idx) -> None:
+        if job.step == UNFROZEN:
+            self.net[0].requires_grad_(True)
 
     def training_step(self, batch, batch_idx):
         assert batch_idx == job.step % 4

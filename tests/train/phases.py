@@ -17,6 +17,8 @@ from elastane.train.coordinator.control_file import control_of
 from elastane.train.coordinator.login import connect
 from elastane.train.coordinator.messages import TO_CLIENT, Resize
 
+UNFROZEN = 3
+"""Before this step (from 0) the first layer is unfrozen, if it was frozen: with two workers, before the others come."""
 STAY = 4
 """Steps of each phase with the workers it wants."""
 

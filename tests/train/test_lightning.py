@@ -168,15 +168,18 @@ def test_a_loader_of_somebody_else_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workers_that_come_and_die_leave_the_result_of_one_worker_bit_by_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flags", [(), ("--unfreeze",)], ids=["plain", "unfreezing"])
+def test_workers_that_come_and_die_leave_the_result_of_one_worker_bit_by_bit(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
     script = str(Path(__file__).parent / "lightning_script.py")
     elastic, alone = tmp_path / "elastic", tmp_path / "alone"
     command = ["elastane", "train", "--workers", "2", "--preload", "lightning.pytorch", "--run", str(elastic)]
     found = [tmp_path / "elastic.json", tmp_path / "alone.json"]
-    _run(["-m", *command, script, str(found[0])])
+    _run(["-m", *command, script, *flags, str(found[0])])
     one = json.loads(found[0].read_text())
     assert one["worlds"] == [2, 3, 2, 3]
-    _run([script, str(found[1]), str(one["step"])], ELASTANE_RUN=str(alone))
+    _run([script, *flags, str(found[1]), str(one["step"])], ELASTANE_RUN=str(alone))
     other = json.loads(found[1].read_text())
     assert {**one, "worlds": []} == other
 

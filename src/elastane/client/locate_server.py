@@ -1,4 +1,7 @@
-"""Finds the server and the token: from arguments, else the environment, else the files of its home."""
+"""Finds the server and the token: from arguments, else the environment, else the files of its home.
+
+The home's token is the admin's.  A job never takes it unasked, also where its user could read it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from elastane.client.errors import ClientError, NotRunning
+
+_OF_A_JOB = ("ELASTANE_MARK", "ELASTANE_JOB")
+"""Variables that every process of a live job has, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,12 @@ class Address:
 
 
 def find(url: str | None, token: str | None, environment: Mapping[str, str] = os.environ) -> Address:
-    """The address; ``NotRunning`` if nothing says where."""
+    """The address.
+
+    Raises:
+        NotRunning: nothing says where.
+        ClientError: it is no URL, or a job would have been given the admin's token.
+    """
     home = Path(environment.get("ELASTANE_HOME") or Path.home() / ".elastane")
     asked = url or environment.get("ELASTANE_URL")
     found = asked or _line(home / "url")
@@ -35,7 +46,13 @@ def find(url: str | None, token: str | None, environment: Mapping[str, str] = os
         )
     # The token in our home is for the service of that home: another URL must not be told it.
     own = None if asked and asked.rstrip("/") != _line(home / "url") else _line(home / "token")
-    return Address(_checked(found), token or environment.get("ELASTANE_TOKEN") or own)
+    given = token or environment.get("ELASTANE_TOKEN")
+    if own and not given and any(name in environment for name in _OF_A_JOB):
+        raise ClientError(
+            f"this is a job, which is not given the admin's token of {home}: pass a token of its own, "
+            "Client(token=...) or ELASTANE_TOKEN in env: (elastane token new makes one)"
+        )
+    return Address(_checked(found), given or own)
 
 
 def _line(path: Path) -> str | None:

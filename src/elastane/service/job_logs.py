@@ -1,4 +1,4 @@
-"""The logs of a job: which there are, and where; nothing outside the job's own folder.
+"""The logs of a job: which there are, and where; no link leads out of the job's own folder.
 
 A worker's name is never used twice in a job, so its log is found by its name alone.  The plan log of the job tells
 which workers belonged to which attempt, and who led it first.
@@ -7,11 +7,10 @@ which workers belonged to which attempt, and who led it first.
 from __future__ import annotations
 
 import re
-import stat
 from pathlib import Path
 
 from elastane.engines.local.paths import PLANS, Layout
-from elastane.engines.local.untrusted_files import read_bytes
+from elastane.engines.local.untrusted_files import read_bytes, sizes_below
 from elastane.service.messages import LogFile
 from elastane.service.protocol import NotFound
 from elastane.train.coordinator.membership_plan import Kind
@@ -26,10 +25,9 @@ def log_files(layout: Layout, job: str) -> list[LogFile]:
     """Logs of all workers, oldest first."""
     attempts, leaders = _history(read_bytes(layout.records(job), PLANS, most=_MOST_HISTORY))
     found = []
-    for path in (layout.run(job) / "logs").glob("w*.log"):
-        name = path.stem
-        size = _size(path) if _WORKER.fullmatch(name) else None
-        if size is not None:
+    for file, size in sizes_below(layout.job(job), layout.run(job).name, "logs").items():
+        name = file.removesuffix(".log")
+        if file.endswith(".log") and _WORKER.fullmatch(name):
             attempt = attempts.get(name, 1)
             found.append(LogFile(attempt=attempt, worker=name, bytes=size, leader=name in leaders))
     return sorted(found, key=lambda file: int(file.worker[1:]))
@@ -41,15 +39,6 @@ def log_path(layout: Layout, job: str, attempt: int, worker: str) -> Path:
     if (attempt, worker) not in known:
         raise NotFound(f"there is no log of worker {worker} in attempt {attempt}")
     return layout.run(job) / "logs" / f"{worker}.log"
-
-
-def _size(path: Path) -> int | None:
-    """Of a regular file; None for anything else that a job may put there."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def _history(plans: bytes) -> tuple[dict[str, int], set[str]]:

@@ -6,6 +6,7 @@ loader to the job, which divides data, sums gradients and steps.
 * The batch of a step is the loader's ``batch_size`` times ``gradient_accumulation_steps``, with any number of workers.
 * The training loader is the first shuffled ``DataLoader`` given to ``prepare``, else the first.  The others are read
   whole by every worker, so ``gather_for_metrics`` returns what it is given.
+* ``Accelerator(loss="sum")`` says that a batch's loss is a sum over its samples, not their mean.
 * ``for epoch in accelerator.job.epochs(n)`` spares newcomers the evaluations of past epochs; ``range(n)`` works, too.
 * Models, and the batches of all prepared loaders, go to ``job.device``, which is ``accelerator.device``.
 * ``save_state``, ``save_model`` and ``save`` write on the leader.  To go on after an end, use the job's own run.
@@ -32,6 +33,7 @@ from elastane.train.batch_mover import BatchMover
 from elastane.train.device import Device
 from elastane.train.errors import TrainError
 from elastane.train.script.api import Job, init
+from elastane.train.script.refusals import checked_loss
 
 try:
     _accelerate: Any = importlib.import_module("accelerate")
@@ -59,8 +61,16 @@ _INSTEAD = {
 class Accelerator(_Accelerator):  # type: ignore[misc]
     """An ``Accelerator`` that is one of several workers; ``job`` is ``et.init()`` unless given."""
 
-    def __init__(self, *, job: Job | None = None, gradient_accumulation_steps: int = 1, **others: Any) -> None:
+    def __init__(
+        self,
+        *,
+        job: Job | None = None,
+        gradient_accumulation_steps: int = 1,
+        loss: str | None = None,
+        **others: Any,
+    ) -> None:
         _check(others)
+        self._loss = checked_loss("Accelerator", loss)
         self.job = job if job is not None else init()
         self._accumulation = gradient_accumulation_steps
         self._training: Any = None
@@ -81,7 +91,7 @@ class Accelerator(_Accelerator):  # type: ignore[misc]
 
     def _prepared(self, thing: Any, chosen: bool) -> Any:
         if isinstance(thing, torch.nn.Module):
-            return self.job.model(self.prepare_model(thing))
+            return self.job.model(self.prepare_model(thing), loss=self._loss)
         if isinstance(thing, torch.optim.Optimizer):
             return self._optimizer(thing)
         if isinstance(thing, DataLoader):

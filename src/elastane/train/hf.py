@@ -5,6 +5,7 @@ steps the optimizer; a newcomer, or a run that is taken up again, begins in the 
 
 * The batch of a step is ``per_device_train_batch_size * gradient_accumulation_steps``, with any number of workers.
 * ``max_grad_norm`` clips the mean gradient of all workers.
+* ``ElasticTrainer(…, loss="sum")`` says that the model returns a sum over the samples it is given, not their mean.
 * Evaluation runs on one worker, its metrics go to all; after training every worker evaluates by itself.
 * Checkpoints of the ``Trainer`` are written by the leader.  To go on after an end, use the job's own (``--run``).
 
@@ -32,6 +33,7 @@ from elastane.train.errors import TrainError
 from elastane.train.reduce.gradient_reads import harmless_reads
 from elastane.train.script.api import Job
 from elastane.train.script.framework_loop import WholeSteps
+from elastane.train.script.refusals import checked_loss
 from elastane.train.worker.batch_split import Mode
 
 try:
@@ -62,9 +64,17 @@ class ElasticTrainer(_Trainer):  # type: ignore[misc]
     control: Any
 
     def __init__(
-        self, model: Any = None, args: Any = None, *, job: Job, max_batch_size: int | None = None, **others: Any
+        self,
+        model: Any = None,
+        args: Any = None,
+        *,
+        job: Job,
+        max_batch_size: int | None = None,
+        loss: str | None = None,
+        **others: Any,
     ) -> None:
         self.job = job
+        self._loss = checked_loss("ElasticTrainer", loss)
         self.steps: WholeSteps | None = None
         self._max_batch_size = max_batch_size
         self._end_unit: Callable[[], Any] = _nothing
@@ -117,7 +127,7 @@ class ElasticTrainer(_Trainer):  # type: ignore[misc]
     def create_optimizer(self, model: Any = None) -> Any:
         """The optimizer, under the job's control; what the training loop calls its step is made before."""
         optimizer = super().create_optimizer(model)
-        self.job.model(self.model)
+        self.job.model(self.model, loss=self._loss)
         self.job.optimizer(optimizer, max_grad_norm=self._max_norm or None)
         self.job.register("trainer", _Memory(self))
         self._end_unit = optimizer.step

@@ -7,6 +7,7 @@ or a run that is taken up again, begins in the middle of an epoch.
 * ``on_before_optimizer_step`` and gradient clipping see the mean gradient of all workers.
 * Validation runs on every worker alike, over all of its data, so that callbacks decide the same everywhere; they must
   not decide by training metrics, which are those of this worker's part.
+* ``ElasticStrategy(job, loss="sum")`` says that ``training_step`` returns a sum over its samples, not their mean.
 * Checkpoints and logs are written by the leader.  To go on after an end, use the job's own run, not ``ckpt_path``.
 
 Limits: automatic optimization with one optimizer; modes ``fixed`` and ``consistent`` (Lightning wants to know how many
@@ -32,6 +33,7 @@ from elastane.train.errors import TrainError
 from elastane.train.script.api import Job
 from elastane.train.script.framework_loop import WholeSteps
 from elastane.train.script.loader import ElasticLoader
+from elastane.train.script.refusals import checked_loss
 from elastane.train.worker.batch_split import Mode
 
 try:
@@ -93,12 +95,15 @@ class ElasticStrategy(_SingleDeviceStrategy):  # type: ignore[misc]
 
     strategy_name = "elastane"
 
-    def __init__(self, job: Job, device: str | torch.device | None = None, **others: Any) -> None:
+    def __init__(
+        self, job: Job, device: str | torch.device | None = None, *, loss: str | None = None, **others: Any
+    ) -> None:
         here = torch.device(device) if device is not None else job.device
         if here.type not in _KNOWN_KINDS:
             others.setdefault("accelerator", _OtherAccelerator())
         super().__init__(device=here, **others)
         self.job = job
+        self._loss = checked_loss("ElasticStrategy", loss)
         self._steps: WholeSteps | None = None
         self._trainer: Any = None
         self._end_unit: Callable[[], Any] = job.finish
@@ -116,7 +121,7 @@ class ElasticStrategy(_SingleDeviceStrategy):  # type: ignore[misc]
             return
         _check(trainer, self)
         self._on_sigterm = signal.getsignal(signal.SIGTERM)
-        self.job.model(self.lightning_module)
+        self.job.model(self.lightning_module, loss=self._loss)
         self._take_over(self.optimizers[0])
         for index, config in enumerate(self.lr_scheduler_configs):
             self.job.register(f"scheduler.{index}", config.scheduler)

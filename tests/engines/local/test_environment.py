@@ -52,6 +52,47 @@ def test_a_job_is_told_neither_the_home_nor_a_token_nor_what_up_was_started_with
     live(story)
 
 
+ASK = """
+from elastane.client import Client, ClientError
+try:
+    print("seen", Client()._wire.address.token, flush=True)
+except ClientError as refused:
+    print("seen", refused, flush=True)
+"""
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_client_in_a_job_is_not_the_admin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adaptive: bool
+) -> None:
+    """Without root a job has the admin's ``HOME``, in which the service keeps its own unless told otherwise."""
+    home = tmp_path / ".elastane"
+    home.mkdir()
+    (home / "url").write_text("http://127.0.0.1:1")
+    (home / "token").write_text("token-of-the-admin")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    script = tmp_path / "ask.py"
+    script.write_text(f"import elastane.train\n{ASK}\n")
+    command = (str(script),) if adaptive else ("-c", ASK)
+
+    async def story() -> None:
+        async with house(home, nodes=1) as living:
+            job = living.launch("j1", 1, sys.executable, *command)
+            living.want(job, {"n0": 1})
+            log = job.run / "logs" / "w1.log"
+            await living.until(lambda: any(line.startswith("seen") for line in _lines(log)))
+            (seen,) = (line for line in _lines(log) if line.startswith("seen"))
+            assert f"this is a job, which is not given the admin's token of {home}" in seen
+            assert "token-of-the-admin" not in seen
+
+    live(story)
+
+
+def _lines(log: Path) -> list[str]:
+    """Whole lines."""
+    return log.read_text().rpartition("\n")[0].splitlines() if log.exists() else []
+
+
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_a_job_leaves_the_cores_to_the_service_when_both_want_them(tmp_path: Path, adaptive: bool) -> None:
     script = tmp_path / "show.py"

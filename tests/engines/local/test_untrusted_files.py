@@ -26,7 +26,8 @@ from elastane.engines.local.untrusted_files import (
     has_more,
     read_events,
 )
-from elastane.service.job_logs import log_files
+from elastane.service.job_logs import log_files, log_path
+from elastane.service.protocol import NotFound
 from elastane.train.exit_cause import FINISHED, ExitCause, ExitKind, given_up
 from elastane.train.reports.event_lines import line_of
 from elastane.train.reports.events import Resized, Warned
@@ -69,12 +70,17 @@ def test_every_file_of_a_job_may_hold_anything(data: bytes) -> None:
         attempt = looker.wanted.launch.folder
         for each in (path, path.with_name("plans.jsonl"), attempt / "members.json", attempt / "ended.json"):
             each.write_bytes(data)
+        logs = looker.wanted.launch.run / "logs"
+        logs.mkdir(parents=True)
+        (logs / "w1.log").write_bytes(data)
         look = read_events(path, 0)
         assert 0 <= look.offset <= len(data)
         for _, event in look.events:
             json.dumps(event.to_json(), ensure_ascii=False).encode()
         looker.processes()
-        assert log_files(Layout(folder), "j1") == []
+        (log,) = log_files(Layout(folder), "j1")
+        assert (log.worker, log.bytes) == ("w1", len(data))
+        assert log.attempt >= 1
         ended = ended_from_json(read_json(attempt / "ended.json"))
         assert ended is None or ended.detail.encode() is not None
 
@@ -238,6 +244,31 @@ def test_plans_that_a_job_made_up_do_not_hide_its_logs(tmp_path: Path) -> None:
     )
     (found,) = log_files(layout, "j1")
     assert (found.worker, found.leader, found.bytes) == ("w1", True, 5)
+
+
+@pytest.mark.parametrize("linked", ["run", "logs", "file", "second name"])
+def test_logs_are_listed_through_no_link(tmp_path: Path, linked: str) -> None:
+    layout, other = Layout(tmp_path / "home"), tmp_path / "other" / "logs"
+    other.mkdir(parents=True)
+    (other / "w1.log").write_text("of another")
+    run = layout.run("j1")
+    run.parent.mkdir(parents=True)
+    if linked == "run":
+        run.symlink_to(other.parent)
+    else:
+        run.mkdir()
+    match linked:
+        case "logs":
+            (run / "logs").symlink_to(other)
+        case "file":
+            (run / "logs").mkdir()
+            (run / "logs" / "w1.log").symlink_to(other / "w1.log")
+        case "second name":
+            (run / "logs").mkdir()
+            (run / "logs" / "w1.log").hardlink_to(other / "w1.log")
+    assert log_files(layout, "j1") == []
+    with pytest.raises(NotFound):
+        log_path(layout, "j1", 1, "w1")
 
 
 def test_an_attempt_that_cannot_be_looked_after_can_still_be_ended(tmp_path: Path) -> None:

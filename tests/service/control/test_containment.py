@@ -72,7 +72,7 @@ def next_number(w: World, job: str) -> int:
     return w.live(job).row.seen + 1
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     events=st.lists(anything, min_size=1, max_size=4), ends=st.booleans(), detail=words, code=number, at_s=real
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import socket
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from elastane.train.coordinator.elastic_coordinator import Coordinator
 from elastane.train.coordinator.leases import LATE_S, AwakeClock, fork_server_lease_s
 from elastane.train.coordinator.login_reader import LineReader, Tokens, log_in
 from elastane.train.coordinator.messages import WorkerHello
+from elastane.train.coordinator.peers import Peer
 from elastane.train.coordinator.plan_log import PlanLog
 from elastane.train.coordinator.server import CoordinationServer
 from elastane.train.coordinator.settings import Settings
@@ -30,6 +31,7 @@ TOKENS = Tokens("t-workers", "t-clients")
 PATIENCE_S = 60.0
 LEASE_S = 0.5
 """The shortest that may be asked for; fork servers have three seconds."""
+TOO_LONG_S = fork_server_lease_s(LEASE_S) + LATE_S
 
 
 class Lines:
@@ -41,10 +43,33 @@ class Lines:
         self.events, self.silent = host.events, host.fell_silent
         settings = Settings(workers=workers, lease_s=30.0, replace=False)
         self.coordinator = Coordinator(settings)
-        self.server = CoordinationServer(
-            self.coordinator, PlanLog(folder / "plans.jsonl"), TOKENS, host, LEASE_S
-        )
+        self.now_s, self.looks = 100.0, 0
+        plans = PlanLog(folder / "plans.jsonl")
+        self.server = CoordinationServer(self.coordinator, plans, TOKENS, host, LEASE_S, clock=self._clock)
         self._port = 0
+
+    def _clock(self) -> float:
+        """Goes only when this test says so."""
+        self.looks += 1
+        return self.now_s
+
+    async def pass_time(self, seconds: float, *beating: Line) -> None:
+        """The server is awake all that time; lines that beat are heard at each moment, and nothing else is said."""
+        for _ in range(math.ceil(2 * seconds / LATE_S)):
+            self.now_s += LATE_S / 2
+            moment_s = self.server.now_s
+            for line in beating:
+                line.say(type="beat")
+                await self.until(lambda line=line, moment_s=moment_s: self._peer(line).heard_s >= moment_s)
+
+    async def be_suspended(self, seconds: float) -> None:
+        """The server looks at its clock again and again, but not for so long."""
+        self.now_s += seconds
+        before = self.looks
+        await self.until(lambda: self.looks > before + 4)
+
+    def _peer(self, line: Line) -> Peer:
+        return self.server._fork_servers.ready[line.node]
 
     async def open(self) -> None:
         self._port = await self.server.open("127.0.0.1")
@@ -52,15 +77,15 @@ class Lines:
 
     async def fork_server(self, node: str, **more: Any) -> Line:
         hello = {"type": "hello", "node": node, "beats": True}
-        return await self._line("nursery", {**hello, "host": "10.0.0.1", "pids": {}, **more})
+        return await self._line("nursery", {**hello, "host": "10.0.0.1", "pids": {}, **more}, node)
 
     async def worker(self, name: str) -> Line:
         return await self._line("worker", {"type": "hello", "worker": name})
 
-    async def _line(self, role: str, hello: dict[str, Any]) -> Line:
+    async def _line(self, role: str, hello: dict[str, Any], node: str = "") -> Line:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         await log_in(LineReader(reader), writer, role, TOKENS.workers)
-        line = Line(reader, writer)
+        line = Line(reader, writer, node)
         line.say(**hello)
         return line
 
@@ -71,8 +96,8 @@ class Lines:
 
 
 class Line:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, node: str) -> None:
+        self.reader, self.writer, self.node = reader, writer, node
 
     def say(self, **message: Any) -> None:
         self.writer.write(wire.encode(message))
@@ -84,12 +109,6 @@ class Line:
                 if message["type"] == kind:
                     return message
         raise AssertionError(f"the line ended without {kind}")
-
-    async def beat(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                self.say(type="beat")
-                await asyncio.sleep(0.2)
 
 
 def _tell(folder: Path, story: Callable[[Lines], Awaitable[None]], workers: int = 2) -> None:
@@ -112,9 +131,8 @@ def test_a_fork_server_that_falls_silent_is_given_up_with_its_workers_and_the_ot
         frozen, well = await lines.fork_server("n1"), await lines.fork_server("n2")
         for line in (frozen, well):
             line.say(type="started", worker=(await line.hear("spawn"))["order"]["worker"], pid=1)
-        beating = asyncio.create_task(well.beat())
+        await lines.pass_time(TOO_LONG_S, well)
         await lines.until(lambda: not lines.coordinator.workers["w1"].alive)
-        beating.cancel()
         assert lines.coordinator.workers["w2"].alive
         assert lines.silent == ["n1"]
         assert "n1" not in lines.server.fork_servers
@@ -131,6 +149,8 @@ def test_a_worker_that_talks_does_not_go_on_without_its_fork_server(tmp_path: Pa
     async def story(lines: Lines) -> None:
         fork_server, worker = await lines.fork_server("n1"), await lines.worker("w1")
         await fork_server.hear("spawn")
+        await lines.until(lambda: "w1" in lines.server._workers)
+        await lines.pass_time(TOO_LONG_S)
         assert (await worker.hear("refused"))["cause"] == "its node was lost"
 
     _tell(tmp_path, story, workers=1)
@@ -141,14 +161,13 @@ def test_a_fork_server_that_returns_counts_once_it_has_ended_what_was_given_up(t
         lines.placed["w2"] = "n1"
         first = await lines.fork_server("n1")
         await first.hear("spawn")
+        await lines.pass_time(TOO_LONG_S)
         await lines.until(lambda: not lines.coordinator.workers["w1"].alive)
         again = await lines.fork_server("n1", pids={"w1": 4711})
-        beating = asyncio.create_task(again.beat())
         assert (await again.hear("kill"))["worker"] == "w1"
         assert "n1" not in lines.server._fork_servers.ready
         again.say(type="exited", worker="w1", code=-9)
         assert (await again.hear("spawn"))["order"]["worker"] == "w2"
-        beating.cancel()
 
     _tell(tmp_path, story, workers=1)
 
@@ -160,6 +179,7 @@ def test_a_fork_server_that_promised_no_signs_of_life_is_not_asked_for_them(tmp_
         old = await lines.fork_server("n1", beats=False)
         silent = await lines.fork_server("n2")
         await asyncio.gather(old.hear("spawn"), silent.hear("spawn"))
+        await lines.pass_time(TOO_LONG_S)
         await lines.until(lambda: lines.silent == ["n2"])
         assert lines.coordinator.workers["w1"].alive
 
@@ -170,13 +190,12 @@ def test_a_supervisor_that_was_suspended_blames_nobody(tmp_path: Path) -> None:
     async def story(lines: Lines) -> None:
         fork_server = await lines.fork_server("n1")
         await fork_server.hear("spawn")
-        beating = asyncio.create_task(fork_server.beat())
-        await asyncio.sleep(0.5)
-        time.sleep(fork_server_lease_s(LEASE_S) + 0.5)  # nothing of this process runs: neither clock nor ears
-        for _ in range(4):
-            await asyncio.sleep(0.3)
-            assert lines.coordinator.workers["w1"].alive
-        beating.cancel()
+        await lines.pass_time(fork_server_lease_s(LEASE_S) - LATE_S)
+        await lines.be_suspended(3600.0)
+        assert lines.coordinator.workers["w1"].alive
+        assert lines.silent == []
+        await lines.pass_time(2 * LATE_S)  # awake again, its silence counts on
+        await lines.until(lambda: lines.silent == ["n1"])
 
     _tell(tmp_path, story, workers=1)
 

@@ -63,7 +63,7 @@ for epoch in job.epochs(options.epochs or 100_000):
     if len(book.lines) == epoch:
         book.lines.append([*book.now, float(same and not wrong and torch.equal(lowest, highest))])
         book.now = [0.0, 0.0, 0.0]
-    if options.epochs is None and epoch >= 2 and job.evaluate((job.run / "enough").exists):
+    if options.epochs is None and epoch >= 5 and job.evaluate((job.run / "enough").exists):
         break
 if job.is_leader:
     Path(options.out).write_text("\n".join(" ".join(map(repr, line)) for line in book.lines))

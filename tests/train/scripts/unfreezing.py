@@ -1,4 +1,8 @@
-"""Trains its last layer, then all, then all but the last, and writes a hash of every bit of the result."""
+"""Trains its last layer, then all, then all but the last, and writes a hash of every bit of the result.
+
+Behind it: the number of epochs, whether the body was trained, and whether the head stayed as it was frozen.  Every
+worker writes its own hash, into ``OUT.RANK``.
+"""
 
 import argparse
 import hashlib
@@ -28,6 +32,28 @@ body, head = list(network[:4].parameters()), list(network[5].parameters())
 for parameter in body:
     parameter.requires_grad_(False)
 
+
+def hash_of(tensors) -> str:
+    found = hashlib.sha256()
+    for tensor in tensors:
+        found.update(torch.as_tensor(tensor).detach().numpy().tobytes())
+    return found.hexdigest()
+
+
+class Frozen:
+    """The head as it was frozen: part of the state, so newcomers know it."""
+
+    def __init__(self) -> None:
+        self.hash = ""
+
+    def state_dict(self) -> dict:
+        return {"hash": self.hash}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.hash = state["hash"]
+
+
+untrained = hash_of(body)
 generator = torch.Generator().manual_seed(1)
 x = torch.randn(256, 64, generator=generator)
 y = (x @ torch.randn(64, 4, generator=generator)).argmax(1)
@@ -37,6 +63,7 @@ model = job.model(network)
 first = [{"params": head}] if options.how == "group" else [{"params": head}, {"params": body, "lr": 0.01}]
 opt = job.optimizer(torch.optim.AdamW(first, lr=0.003, weight_decay=0.1))
 data = job.loader(TensorDataset(x, y), batch_size=32)
+frozen = job.register("frozen", Frozen())
 
 
 def unfreeze(epoch: int) -> None:
@@ -46,6 +73,7 @@ def unfreeze(epoch: int) -> None:
         if options.how == "group":
             opt.add_param_group({"params": body, "lr": 0.01})
     if epoch == 5:
+        frozen.hash = hash_of(head)
         for parameter in head:
             parameter.requires_grad_(False)
 
@@ -61,11 +89,11 @@ for epoch in job.epochs(options.epochs or 100_000):
     if options.epochs is None and job.evaluate((job.run / "enough").exists) and epoch >= 6:
         break
 
-digest = hashlib.sha256()
-for _, tensor in sorted(model.state_dict().items()):
-    digest.update(tensor.numpy().tobytes())
-for _, parameter in sorted(model.named_parameters()):
-    for _, value in sorted(opt.state.get(parameter, {}).items()):
-        digest.update(torch.as_tensor(value).numpy().tobytes())
+parameters = (parameter for _, parameter in sorted(model.named_parameters()))
+states = [value for each in parameters for _, value in sorted(opt.state.get(each, {}).items())]
+found = hash_of([*(tensor for _, tensor in sorted(model.state_dict().items())), *states])
+trainable = hash_of([*(parameter for _, parameter in sorted(model.named_parameters())), *states])
+Path(f"{options.out}.{job.rank}").write_text(trainable)
 if job.is_leader:
-    Path(options.out).write_text(f"{digest.hexdigest()} {epoch + 1}")
+    kept = hash_of(head) == frozen.hash
+    Path(options.out).write_text(f"{found} {epoch + 1} {hash_of(body) != untrained} {kept}")

@@ -6,6 +6,7 @@ Reading is done in a thread (``read_events``); ``has_more`` is cheap enough for 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -38,20 +39,50 @@ def open_below(top: Path, *names: str) -> int:
     Raises:
         OSError: there is no such file, or it is something else.
     """
-    folder = os.open(top, _FOLDER)
+    folder = _folder_below(top, *names[:-1])
     try:
-        for name in names[:-1]:
-            inner = os.open(name, _FOLDER, dir_fd=folder)
-            os.close(folder)
-            folder = inner
         file = os.open(names[-1], _FILE, dir_fd=folder)
     finally:
         os.close(folder)
-    facts = os.fstat(file)
-    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:  # with a second name it may be anybody's
+    if not _is_plain(os.fstat(file)):
         os.close(file)
         raise FileNotFoundError(f"{names[-1]} is not a regular file")
     return file
+
+
+def sizes_below(top: Path, *names: str) -> dict[str, int]:
+    """Bytes in each regular file of the folder ``top/names…``; none if a link leads there, or it is no folder."""
+    try:
+        folder = _folder_below(top, *names)
+    except (OSError, ValueError):
+        return {}
+    try:
+        found = {}
+        for name in os.listdir(folder):  # noqa: PTH208
+            with contextlib.suppress(OSError, ValueError):
+                facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if _is_plain(facts):
+                    found[name] = facts.st_size
+        return found
+    finally:
+        os.close(folder)
+
+
+def _folder_below(top: Path, *names: str) -> int:
+    folder = os.open(top, _FOLDER)
+    try:
+        for name in names:
+            inner = os.open(name, _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder
+
+
+def _is_plain(facts: os.stat_result) -> bool:
+    return stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1  # with a second name it may be anybody's
 
 
 def read_bytes(top: Path, *names: str, most: int = LOOK_BYTES) -> bytes:

@@ -72,6 +72,7 @@ class CoordinationServer:
         host: Host,
         lease_s: float = LEASE_S,
         cut_off: Callable[[str], bool] = lambda _node: False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """A worker may be silent for ``lease_s``, fork servers a little less.
 
@@ -88,7 +89,7 @@ class CoordinationServer:
         """Where nodes are reached by others, as their fork servers said."""
         self.problem = ""
         """Why a fork server that was asked for cannot start workers, as it said itself."""
-        self._clock = AwakeClock()
+        self._clock = AwakeClock(clock)
         self._workers: dict[str, Peer] = {}
         self._fork_servers = ForkServerTable()
         self._spawning = Spawning(host, self._fork_servers, self._workers)

@@ -30,7 +30,7 @@ from elastane.train.script.environment import arrange_threads
 from elastane.train.script.loader import ElasticLoader
 from elastane.train.script.optimizer_hooks import gate_optimizer, gate_scaler, gate_scheduler
 from elastane.train.script.process import ProcessHooks
-from elastane.train.script.refusals import refuse_optimizer, refuse_unsuited
+from elastane.train.script.refusals import checked_loss, refuse_optimizer, refuse_unsuited
 from elastane.train.script.results import numbers, plain
 from elastane.train.script.session import AdaptWishes, Session, SessionOptions
 from elastane.train.traffic import TRAFFIC, traffic_of
@@ -175,8 +175,7 @@ class Job:
         over its samples.  Unsaid it is taken for a mean, with a warning if it looks like a sum.
         ``name`` is what it is saved under where there are several; ``model``, ``model2`` and so on.
         """
-        if loss not in (None, "mean", "sum"):
-            raise TrainError(f"job.model(loss=...): must be 'mean' or 'sum', not {loss!r}")
+        kind = checked_loss("job.model", loss)
         self._refuse_late("model")
         models = self._session.state.models
         name = name or _numbered("model", len(models))
@@ -187,7 +186,7 @@ class Job:
         refuse_unsuited(module)
         check_first_batch(module, self._session.device)
         models[name] = module
-        self._session.recipe.loss_of(name, loss)
+        self._session.recipe.loss_of(name, kind)
         if self.mode is Mode.ADAPTIVE:
             module.register_forward_pre_hook(self._remember_inputs, with_kwargs=True)
         return module

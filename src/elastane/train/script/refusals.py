@@ -40,6 +40,13 @@ def refuse_optimizer(optimizer: torch.optim.Optimizer) -> None:
         )
 
 
+def checked_loss(where: str, loss: str | None) -> str | None:
+    """What a script declares its loss to be; ``where`` is what it called."""
+    if loss not in (None, "mean", "sum"):
+        raise TrainError(f"{where}(loss=...): must be 'mean' or 'sum', not {loss!r}")
+    return loss
+
+
 def advice(error: BaseException) -> str:
     """What to write instead, if PyTorch's own collectives raised this error, or memory ran out in a step."""
     if is_out_of_memory(error):

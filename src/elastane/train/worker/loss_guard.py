@@ -16,7 +16,8 @@ from elastane.train.worker.loss_graph import Batch, is_sum
 
 WARNING = (
     "the loss looks like the sum over the samples of a batch, so the result depends on the number of workers; "
-    'say job.model(model, loss="sum"), or loss="mean" if it is their mean'
+    'say job.model(model, loss="sum"), or loss="mean" if it is their mean (ElasticTrainer, ElasticStrategy and '
+    "Accelerator take loss=, too)"
 )
 
 _BEHIND = "_elastane_behind"
