@@ -15,6 +15,7 @@ import pytest
 
 from elastane.accelerators import Accelerator, Found, discover, visible_as
 from elastane.accelerators.amd import amd_devices
+from elastane.accelerators.nvml import Nvml
 from elastane.accelerators.probe import probe, torch_builds
 from fakegpu import build
 from fakegpu.lacking import without
@@ -103,6 +104,28 @@ def test_a_device_that_does_not_answer_is_left_out_and_told_of(ask: Ask) -> None
     assert found.problems == ("GPU 0 has fallen off the bus: it is left out; see nvidia-smi and dmesg",)
 
 
+def held_open(path: Path) -> bool:
+    """Whether this process has a descriptor of a file."""
+    return any(link.resolve() == path for link in Path("/proc/self/fd").iterdir())
+
+
+def test_the_driver_is_let_go_of_so_that_the_process_may_fork(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = tmp_path / "nvidiactl"
+    control.touch()
+    monkeypatch.setenv("FAKE_NVML_FILE", str(control))
+    assert len(ask(FOUR).devices) == 4
+    assert not held_open(control)
+    library = str(build.nvml() / "libnvidia-ml.so.1")
+    with Nvml.opened(library) as nvml:
+        assert nvml is not None
+        assert nvml.driver() == "570.00-pretend"
+        assert held_open(control)
+    assert not held_open(control)
+    assert nvml.driver() == ""
+
+
 def test_an_old_driver_without_a_function_is_no_driver() -> None:
     assert discover({}, str(ctypes.util.find_library("c"))) == Found()
 
@@ -115,7 +138,13 @@ def test_finding_devices_initialises_none() -> None:
 class Amd:
     """As AMD's package."""
 
-    def amdsmi_init(self) -> None: ...
+    users = 0
+
+    def amdsmi_init(self) -> None:
+        self.users += 1
+
+    def amdsmi_shut_down(self) -> None:
+        self.users -= 1
 
     def amdsmi_get_processor_handles(self) -> list[int]:
         return [7, 8]
@@ -134,6 +163,14 @@ def test_devices_of_amd_are_named_by_their_numbers() -> None:
     )
     assert amd_devices("1,5", Amd()) == (Accelerator("hip:1", "Instinct 8", 64.0),)
     assert amd_devices(None, SimpleNamespace()) is None
+
+
+def test_the_library_of_amd_is_shut_down_also_if_a_device_does_not_answer() -> None:
+    library, broken = Amd(), Amd()
+    broken.amdsmi_get_gpu_vram_info = lambda _handle: {}  # type: ignore[method-assign]
+    assert amd_devices(None, library) is not None
+    assert amd_devices(None, broken) is None
+    assert library.users == broken.users == 0
 
 
 def test_pytorch_tells_of_other_devices_in_a_process_that_is_thrown_away(tmp_path: Path) -> None:

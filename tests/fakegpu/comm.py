@@ -42,6 +42,8 @@ class Faults:
     never_first: bool = False
     """The first collective hangs, though the communicator is there."""
     abort_never_returns: bool = False
+    abort_does_nothing: bool = False
+    """It returns, and the collective goes on hanging: XCCL's."""
 
 
 class _Work:
@@ -187,6 +189,8 @@ class Communicator:
         """As ncclCommAbort: at once, from any thread."""
         if self._faults.abort_never_returns:
             threading.Event().wait()
+        if self._faults.abort_does_nothing:
+            return
         self._aborted.set()
         with self._abort_lock:
             now = _sockets()

@@ -95,13 +95,18 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   static Stream stream_of(int device, int64_t id) {
     return Stream(Stream::UNSAFE, Device(KIND, known(device)), id);
   }
+  static void check(Device device) {
+    TORCH_CHECK(device.index() < hooks.deviceCount(), "fakegpu error: invalid device ordinal");
+  }
   c10::DeviceType type() const override { return KIND; }
   Device exchangeDevice(Device device) const override {
+    check(device);
     return Device(KIND, std::exchange(current, device.index()));
   }
   Device getDevice() const override { return Device(KIND, current); }
   void setDevice(Device device) const override {
     init();
+    check(device);
     current = device.index();
   }
   void uncheckedSetDevice(Device device) const noexcept override { current = device.index(); }

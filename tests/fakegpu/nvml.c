@@ -1,10 +1,13 @@
 /* A pretend libnvidia-ml.so.1 for tests of device discovery.
  *
  * FAKE_NVML holds a line per device: uuid,name,MB[,healthy|lost[,mig-uuid:mig-name:MB]...], devices separated by ';'.
- * Unset: the driver is not loaded.  Empty: a driver without devices. */
+ * Unset: the driver is not loaded.  Empty: a driver without devices.
+ * FAKE_NVML_FILE is held open from the first init to the last shutdown, as the driver's /dev/nvidiactl is. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef int nvmlReturn_t;
 typedef struct Device* nvmlDevice_t;
@@ -19,7 +22,8 @@ struct Device {
   struct Device* instance[8];
 };
 static struct Device devices[16];
-static unsigned count;
+static unsigned count, users;
+static int control = -1;
 
 static void fill(struct Device* d, const char* uuid, const char* name, const char* mb) {
   snprintf(d->uuid, sizeof d->uuid, "%s", uuid ? uuid : "");
@@ -51,6 +55,8 @@ static void add_device(char* text) {
 nvmlReturn_t nvmlInit_v2(void) {
   const char* given = getenv("FAKE_NVML");
   if (!given) return NO_DRIVER;
+  const char* file = getenv("FAKE_NVML_FILE");
+  if (!users++ && file) control = open(file, O_RDONLY | O_CLOEXEC);
   char *text = strdup(given), *at = 0;
   count = 0;
   for (char* one = strtok_r(text, ";", &at); one && count < 16; one = strtok_r(0, ";", &at)) add_device(one);
@@ -58,16 +64,23 @@ nvmlReturn_t nvmlInit_v2(void) {
   return OK;
 }
 nvmlReturn_t nvmlInit(void) { return nvmlInit_v2(); }
-nvmlReturn_t nvmlShutdown(void) { return OK; }
+nvmlReturn_t nvmlShutdown(void) {
+  if (!users) return UNINITIALIZED;
+  if (!--users && control >= 0) close(control), control = -1;
+  return OK;
+}
 nvmlReturn_t nvmlSystemGetDriverVersion(char* text, unsigned size) {
+  if (!users) return UNINITIALIZED;
   snprintf(text, size, "570.00-pretend");
   return OK;
 }
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned* number) {
+  if (!users) return UNINITIALIZED;
   *number = count;
   return OK;
 }
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t* device) {
+  if (!users) return UNINITIALIZED;
   if (index >= count) return INVALID;
   *device = &devices[index];
   return devices[index].lost ? LOST : OK;

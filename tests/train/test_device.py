@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from elastane.train.batch_mover import BatchMover, moved_to
-from elastane.train.device import DEVICE, Device, Mark, choose
+from elastane.train.device import DEVICE, Device, Mark, about_index, choose
 from elastane.train.device_checks import check_batch, check_model, device_of
 from elastane.train.errors import TrainError
 from elastane.train.worker.host_tail import HostTail
@@ -91,6 +91,55 @@ def test_on_a_cpu_batches_are_handed_on_as_they_are_and_none_is_taken_ahead() ->
     moved = BatchMover(Device()).moved(batches())
     next(moved)
     assert taken == [0]
+
+
+TF32 = """
+import torch
+from elastane.train.device import against_tf32
+b = torch.backends
+def off(settings):
+    exec(settings)
+    print([line.removeprefix("torch.backends.") for line in against_tf32()])
+    for line in against_tf32():
+        exec(line)
+    assert against_tf32() == ()
+off("b.cuda.matmul.allow_tf32 = True; b.cudnn.allow_tf32 = False")
+off("b.cuda.matmul.allow_tf32 = b.cudnn.allow_tf32 = True")
+off("b.cuda.matmul.fp32_precision = 'tf32'")
+off("b.cudnn.conv.fp32_precision = 'tf32'")
+off("b.cudnn.allow_tf32 = False")
+torch.set_float32_matmul_precision("high")
+off("")
+"""
+
+
+def test_tf32_is_found_by_whichever_interface_it_was_switched_on() -> None:
+    """Of the older one alone PyTorch refuses to tell once the newer one was used."""
+    done = subprocess.run([sys.executable, "-c", TF32], capture_output=True, text=True, check=True)
+    matmul, conv, rnn = (
+        f"{part}.fp32_precision = 'ieee'" for part in ("cuda.matmul", "cudnn.conv", "cudnn.rnn")
+    )
+    found = [[matmul], [matmul, conv, rnn], [matmul], [conv], [], [matmul]]
+    assert done.stdout.splitlines() == [str(lines) for lines in found]
+
+
+@on_eager
+def test_an_index_that_a_device_refuses_is_explained(fakegpu: ModuleType) -> None:
+    for error in (RuntimeError("CUDA error: invalid device ordinal\nmore"), refused_index()):
+        assert about_index(error, {}).endswith(
+            "is not there: this worker has been given 2 devices, counted from fakegpu:0; "
+            "use job.device instead of an index"
+        )
+    assert about_index(RuntimeError("another problem"), {}) == ""
+    assert about_index(RuntimeError("CUDA error: invalid device ordinal"), {DEVICE: "cpu"}) == ""
+
+
+def refused_index() -> RuntimeError:
+    try:
+        torch.ones(1).to("fakegpu:3")
+    except RuntimeError as error:
+        return error
+    raise AssertionError("it was taken")
 
 
 @on_eager

@@ -27,6 +27,11 @@ MISTAKES = {
         "net = nn.Linear(4, 2).to('fakegpu:1')",
         "the model is on fakegpu:1, but this worker trains on",
     ),
+    "an index that is not there": (
+        "net = nn.Linear(4, 2).to('fakegpu:7')",
+        "elastane: a device with this index is not there: this worker has been given 4 devices, counted from "
+        "fakegpu:0; use job.device instead of an index",
+    ),
     "own batches": (
         "net = nn.Linear(4, 2).to(job.device); batch = lambda x: torch.ones(8, 4)",
         "the model is on fakegpu:0, but its batch is on cpu: write batch.to(job.device)",
@@ -103,7 +108,7 @@ def test_several_workers_keep_the_owners_batch(tmp_path: Path) -> None:
 def test_consistent_mode_refuses_settings_that_change_bits(tmp_path: Path) -> None:
     model = "net = nn.Linear(4, 2).to(job.device); torch.backends.cuda.matmul.allow_tf32 = True"
     told = complaint(tmp_path, "'consistent'", model)
-    assert told.endswith("gives the same bits only with torch.backends.cuda.matmul.allow_tf32 = False")
+    assert told.endswith("gives the same bits only with torch.backends.cuda.matmul.fp32_precision = 'ieee'")
 
 
 @pytest.mark.parametrize(("mode", "shared"), [("consistent", False), ("fixed", True)])

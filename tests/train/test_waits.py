@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 import elastane.train as et
+from elastane.train.device import Mark
 from elastane.train.errors import TrainError
 from elastane.train.worker import consensus, loop
 from fakegpu import ranks
@@ -170,12 +171,25 @@ def test_no_step_is_made_of_an_aborted_sum(
             return None
         if forgotten == "check":
             monkeypatch.setattr(transport, "check", lambda: None)
-        if forgotten == "wait":
-            monkeypatch.setattr(transport, "confirm", lambda _: transport.check())
+        reached, confirm = threading.Event(), transport.confirm
+
+        def confirms(moment: Mark) -> None:
+            if forgotten == "wait":
+                transport.check()
+                reached.set()
+            else:
+                reached.set()
+                confirm(moment)
+
+        def abort() -> None:
+            reached.wait()
+            transport.abort()
+
+        monkeypatch.setattr(transport, "confirm", confirms)
         inputs, labels = next(batches)
         before = [p.detach().clone() for p in model.parameters()]
         F.cross_entropy(model(inputs), labels).backward()
-        threading.Timer(0.5, transport.abort).start()
+        threading.Thread(target=abort, daemon=True).start()
         told = ""
         try:
             opt.step()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import Any
 
@@ -15,13 +16,16 @@ def amd_devices(chosen: str | None, library: Any = None) -> tuple[Accelerator, .
             library = importlib.import_module("amdsmi")
         except (ImportError, OSError, KeyError):
             return None
-    try:
+    found: list[Accelerator] | None = None
+    with contextlib.suppress(Exception):  # its errors have no common class over versions
         library.amdsmi_init()
         found = [
             _device(library, number, handle)
             for number, handle in enumerate(library.amdsmi_get_processor_handles())
         ]
-    except Exception:  # its errors have no common class over versions
+    with contextlib.suppress(Exception):  # else it keeps the driver's files open, and nobody may fork
+        library.amdsmi_shut_down()
+    if found is None:
         return None
     return tuple(found) if chosen is None else among(found, chosen)
 

@@ -33,10 +33,8 @@ def discover(environment: Mapping[str, str] = os.environ, nvml_library: str = LI
 
 
 def _nvidia(environment: Mapping[str, str], library: str) -> Found:
-    nvml = Nvml.open(library)
-    if nvml is None:
-        return Found()
-    physical = nvml.devices()
+    with Nvml.opened(library) as nvml:
+        physical = nvml.devices() if nvml is not None else []
     devices = visible_devices(physical, environment.get(CUDA_VARIABLE))
     return Found(devices, tuple(each.problem for each in physical if each.problem))
 

@@ -1,12 +1,15 @@
 """NVIDIA's management library, asked through ctypes: names, memory and UUIDs of devices and of their instances (MIG).
 
-It initialises no device, so the process may be forked afterwards.  Every answer is checked: a device that has
-fallen off the bus answers with an error, and is told of instead of being counted.
+It initialises no device.  It does open the driver's files, and its state must not be inherited by a fork, so it is
+shut down as soon as the question is answered (``opened``).  Every answer is checked: a device that has fallen off the
+bus answers with an error, and is told of instead of being counted.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from elastane.accelerators.device import Accelerator
@@ -53,8 +56,19 @@ class Nvml:
         self._library = library
 
     @classmethod
-    def open(cls, path: str = LIBRARY) -> Nvml | None:
-        """None where there is no driver."""
+    @contextmanager
+    def opened(cls, path: str = LIBRARY) -> Iterator[Nvml | None]:
+        """Initialises the library, and shuts it down afterwards; None where there is no driver."""
+        found = cls._initialised(path)
+        try:
+            yield found
+        finally:
+            if found is not None:
+                with suppress(_Failed):
+                    found._ask("nvmlShutdown")
+
+    @classmethod
+    def _initialised(cls, path: str) -> Nvml | None:
         try:
             found = cls(ctypes.CDLL(path))
             found._ask("nvmlInit_v2")

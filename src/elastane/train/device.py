@@ -25,6 +25,8 @@ from elastane.train.errors import TrainError
 DEVICE = "ELASTANE_DEVICE"
 """What to train on where the script does not say: ``cpu``, ``cuda``, ``cuda:0``, …"""
 CPU = "cpu"
+_NO_INDEX = ("invalid device ordinal", "device index is out of range")
+"""How CUDA (and ROCm), and XPU, refuse an index."""
 
 
 class Mark:
@@ -152,8 +154,7 @@ class Device:
         return {
             "device": self.kind,
             "device_name": str(name(self.as_torch())) if name is not None else self.kind,
-            "tf32": self.kind == "cuda"
-            and (torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32),
+            "tf32": self.kind == "cuda" and bool(against_tf32()),
         }
 
     def _module(self) -> Any:
@@ -167,6 +168,32 @@ class Device:
             yield
         finally:
             torch.accelerator.set_device_index(before)
+
+
+def against_tf32() -> tuple[str, ...]:
+    """The lines that switch TF32 off where it is on; none if it is off.
+
+    PyTorch has two interfaces for this.  A script may use either, but once the newer one was used the older refuses to
+    answer, or no longer says the truth; so only the newer one is asked, and it knows what either has set.
+    """
+    cudnn: Any = torch.backends.cudnn  # the stub knows the older interface only
+    parts = {
+        "torch.backends.cuda.matmul": torch.backends.cuda.matmul,
+        "torch.backends.cudnn.conv": cudnn.conv,
+        "torch.backends.cudnn.rnn": cudnn.rnn,
+    }
+    on = [name for name, part in parts.items() if part.fp32_precision == "tf32"]
+    return tuple(f"{name}.fp32_precision = 'ieee'" for name in on)
+
+
+def about_index(error: BaseException, environment: Mapping[str, str] = os.environ) -> str:
+    """What to say if a device refused an index that is not there, as in ``.to("cuda:3")``; else nothing."""
+    if not isinstance(error, RuntimeError) or not any(words in str(error) for words in _NO_INDEX):
+        return ""
+    here = choose(environment={DEVICE: environment.get(DEVICE, "")})
+    if here.is_cpu:
+        return ""
+    return f"a device with this index {_not_there(here.kind, torch.accelerator.device_count())}"
 
 
 def choose(asked: str | torch.device | None = None, environment: Mapping[str, str] = os.environ) -> Device:
@@ -196,8 +223,12 @@ def _accelerator(device: torch.device) -> Device:
 
 
 def _no_such_index(kind: str, index: int, count: int) -> str:
+    return f"{kind}:{index} {_not_there(kind, count)}"
+
+
+def _not_there(kind: str, count: int) -> str:
     visible = "1 device" if count == 1 else f"{count} devices"
     return (
-        f"{kind}:{index} is not there: this worker has been given {visible}, counted from {kind}:0; "
+        f"is not there: this worker has been given {visible}, counted from {kind}:0; "
         "use job.device instead of an index"
     )

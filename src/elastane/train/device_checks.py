@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, device, nn
 
-from elastane.train.device import Device
+from elastane.train.device import Device, against_tf32
 from elastane.train.errors import TrainError
 
 
@@ -38,11 +38,9 @@ def check_deterministic(device: Device) -> None:
     """Refuse settings under which an accelerator may give other bits the next time (consistent mode)."""
     if device.is_cpu:
         return
-    cudnn = torch.backends.cudnn
     problems = {
-        "torch.backends.cuda.matmul.allow_tf32 = False": torch.backends.cuda.matmul.allow_tf32,
-        "torch.backends.cudnn.allow_tf32 = False": cudnn.allow_tf32,
-        "torch.backends.cudnn.benchmark = False": cudnn.benchmark,
+        **dict.fromkeys(against_tf32(), True),
+        "torch.backends.cudnn.benchmark = False": torch.backends.cudnn.benchmark,
         "torch.use_deterministic_algorithms(True)": not torch.are_deterministic_algorithms_enabled(),
     }
     for remedy, wrong in problems.items():

@@ -35,13 +35,27 @@ def test_a_thread_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
         thread.join()
 
 
-@pytest.mark.parametrize("name", ["nvidia0", "nvidiactl", "kfd", "dri/renderD128"])
+def pretend_open(process: Path, *names: str) -> None:
+    """Let it seem that a process has opened these devices."""
+    (process / "fd").mkdir()
+    for number, name in enumerate(("null", *names)):
+        (process / "fd" / str(number)).symlink_to(f"/dev/{name}")
+
+
+@pytest.mark.parametrize("name", ["nvidia-uvm", "kfd", "dri/renderD128"])
 def test_an_open_device_forbids_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    (tmp_path / "fd").mkdir()
-    (tmp_path / "fd" / "7").symlink_to(f"/dev/{name}")
-    (tmp_path / "fd" / "0").symlink_to("/dev/null")
+    pretend_open(tmp_path, "nvidiactl", "nvidia0", name)
     monkeypatch.setattr(fork_safety, "_PROCESS", tmp_path)
     assert what_forbids_forking() == f"has opened /dev/{name}"
+
+
+def test_what_nvidias_management_library_opens_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch asks it, and keeps it open, where it must not initialise a device."""
+    pretend_open(tmp_path, "nvidiactl", "nvidia0", "nvidia1")
+    monkeypatch.setattr(fork_safety, "_PROCESS", tmp_path)
+    assert what_forbids_forking() == ""
 
 
 def test_a_device_that_pytorch_has_initialised_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,11 +59,22 @@ def test_checks_of_devices_and_communicators_are_well(tmp_path: Path, policy: st
 
 @pytest.mark.slow
 @pytest.mark.devices
-def test_checks_of_training_are_well(tmp_path: Path) -> None:
-    code, found, report = bench(tmp_path, "9,10,11", Machine(2))
+@pytest.mark.devices_ci
+def test_checks_of_resizes_kills_and_bits_are_well(tmp_path: Path) -> None:
+    code, found, report = bench(tmp_path, "9,10", Machine(2), "--patience", "120")
     assert code == 0, report
-    assert found[9]["facts"].keys() == {"grow 1 to 2, s", "shrink 2 to 1, s"}
+    for job in ("fixed, staged", "adaptive, nccl"):
+        changes = [name.split(": ")[1] for name in found[9]["facts"] if name.startswith(job)]
+        assert {"grow 1 to 2, s", "recover 2 to 1, s", "shrink 2 to 1, s"} <= set(changes)
+    assert found[10]["facts"].keys() == {"1 device", "2 devices", "2 devices, a kill"}
     assert len(set(found[10]["facts"].values())) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.devices
+def test_the_check_of_throughput_is_well(tmp_path: Path) -> None:
+    code, found, report = bench(tmp_path, "11", Machine(2))
+    assert code == 0, report
     assert "DDP: not available here (it has no backend for fakegpu)" in found[11]["value"]
 
 

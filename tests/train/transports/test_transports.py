@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from elastane.train.device import Device
 from elastane.train.errors import MembershipChanged
 from elastane.train.transports import GlooCpu, NcclLike, NoTransport, Patience, Staged, Transport
+from elastane.train.transports.contract import Pending
 from elastane.train.worker.group import Group
 from fakegpu import ranks
 from fakegpu.comm import Communicator, Faults
@@ -186,21 +188,74 @@ def test_a_deadline_of_ours_ends_a_collective_that_nobody_ends(fakegpu: ModuleTy
     assert ranks.run(2, body)[0] == "ended"
 
 
-@on_late
-def test_a_worker_whose_abort_hangs_gives_itself_up(fakegpu: ModuleType) -> None:
+def abort_while_waiting(transport: NcclLike) -> None:
+    """Abort as soon as the host waits for a collective."""
+    while transport._nobody_waits.is_set():
+        time.sleep(0.001)
+    transport.abort()
+
+
+def abort_in_a_thread_while_finishing(transport: NcclLike, pending: Pending) -> None:
+    threading.Thread(target=abort_while_waiting, args=(transport,)).start()
+    pending.finish()
+
+
+def abort_and_finish(transport: NcclLike, pending: Pending) -> None:
+    transport.abort()
+    pending.finish()
+
+
+def abort_and_wait(transport: NcclLike, pending: Pending) -> None:
+    pending.order()
+    transport.abort()
+    transport.wait_aborted(30.0)
+
+
+NEVER_RETURNS = (Faults(abort_never_returns=True), "a broken collective could not be ended within 0.3 s")
+DOES_NOTHING = (
+    Faults(abort_does_nothing=True),
+    "a broken collective was ended, but the device did not go on within 0.3 s",
+)
+
+
+@on_late_and_thread
+@pytest.mark.parametrize(
+    ("fault", "then"),
+    [
+        (NEVER_RETURNS, abort_in_a_thread_while_finishing),
+        (NEVER_RETURNS, abort_and_finish),
+        (DOES_NOTHING, abort_in_a_thread_while_finishing),
+        (DOES_NOTHING, abort_and_finish),
+        (DOES_NOTHING, abort_and_wait),
+    ],
+)
+def test_a_worker_whose_device_stays_stuck_gives_itself_up(
+    fakegpu: ModuleType,
+    tmp_path: Path,
+    fault: tuple[Faults, str],
+    then: Callable[[NcclLike, Pending], None],
+) -> None:
+    """The other one sees it happen: a process that hangs for ever would be gone in the end as well."""
+    faults, told = fault
+
     def body(rank: int, meeting: Meeting) -> Any:
-        faults = Faults(abort_never_returns=rank == 0)
-        transport = nccl_like(rank, 2, meeting, faults, Patience(abort_s=0.3))
+        def give_up(why: str) -> None:
+            (tmp_path / "why").write_text(why)
+            meeting.reached("gave up", rank)
+            ranks.die()
+
+        backend = Communicator(meeting.store("nccl"), rank, 2, faults if rank == 0 else NO_FAULTS)
+        transport = NcclLike(backend, rank, 2, GPU, give_up, Patience(abort_s=0.3, rest_s=0.3))
         transport.connect()
         transport.enter()
         if rank == 1:
-            return "left"
-        pending = transport.reduce(torch.ones(3, device="fakegpu"))
-        threading.Timer(0.1, transport.abort).start()
-        pending.finish()
+            meeting.wait_for("gave up", [0])
+            return "saw it"
+        then(transport, transport.reduce(torch.ones(3, device="fakegpu")))
         return "came back"
 
-    assert ranks.run(2, body) == [None, "left"]
+    assert ranks.run(2, body) == [None, "saw it"]
+    assert (tmp_path / "why").read_text() == told
 
 
 @on_late

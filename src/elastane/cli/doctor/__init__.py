@@ -39,10 +39,12 @@ def examine(home: Path) -> list[Finding]:
     from elastane.accelerators.probe import torch_builds
     from elastane.cli.doctor import devices, surroundings
 
-    found, nvml = discover(), Nvml.open()
+    found = discover()
+    with Nvml.opened() as nvml:
+        driver = nvml.driver() if nvml is not None else ""
     return [
         surroundings.python(),
-        *devices.pytorch(torch_builds(), found, nvml.driver() if nvml is not None else ""),
+        *devices.pytorch(torch_builds(), found, driver),
         *devices.accelerators(found),
         *devices.communicator(found),
         devices.gradients(found),

@@ -2,6 +2,11 @@
 
 A driver does not survive a fork, and of several threads a fork copies only one, while locks that the others hold stay
 locked.  Asking initialises nothing and imports nothing.
+
+Not every open file of NVIDIA's driver means that CUDA was initialised.  Its management library opens
+``/dev/nvidiactl`` and ``/dev/nvidia0``, too, and PyTorch asks that library, for good, where it is told to look for
+devices without initialising any (PYTORCH_NVML_BASED_CUDA_CHECK, which promises that forks are not poisoned).  Only CUDA
+opens ``/dev/nvidia-uvm``: its unified memory, without which ``cuInit`` fails.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-_DEVICE_FILES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
+_DEVICE_FILES = ("/dev/nvidia-uvm", "/dev/kfd", "/dev/dri")
 _PROCESS = Path("/proc/self")
 
 

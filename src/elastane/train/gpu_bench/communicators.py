@@ -13,6 +13,7 @@ import torch
 from elastane.train.errors import MembershipChanged
 from elastane.train.gpu_bench.device_ranks import Rank, run
 from elastane.train.gpu_bench.findings import Finding, Setting, absent, judged
+from elastane.train.transports.contract import Pending
 from elastane.train.transports.nccl import lacking
 
 ABORT_S = 5.0
@@ -123,11 +124,7 @@ def _lose_a_peer(rank: Rank) -> Any:
     pending = made.reduce(vector)
     began = time.perf_counter()
     made.abort()
-    noticed = False
-    try:
-        pending.finish()
-    except MembershipChanged:
-        noticed = True
+    noticed = _breaks(pending)
     ended = made.wait_aborted(ABORT_S)
     rank.device.synchronize()
     took = time.perf_counter() - began
@@ -137,25 +134,40 @@ def _lose_a_peer(rank: Rank) -> Any:
 
 
 def two_aborts(setting: Setting) -> Finding:
-    """Aborts two communicators of a device at once."""
+    """Kills a peer while two communicators have a collective under way, and aborts both at once."""
     missing = _not_here(setting)
     if missing is not None:
         return missing
-    seen = run(setting.pair, _abort_two, setting.patience_s)
-    longest = max(each["took"] for each in seen)
-    good = all(each["ended"] for each in seen) and longest < ABORT_S
-    return judged(good, f"both aborted in {longest:.2f} s", f"below {ABORT_S:g} s", longest=longest)
+    survivor, _ = run(setting.pair, _abort_two, setting.patience_s)
+    took, usable = survivor["took"], survivor["usable"]
+    value = f"both aborted in {took:.2f} s" if usable else f"not usable: {survivor['given up'] or 'stuck'}"
+    return judged(usable and took < ABORT_S, value, f"below {ABORT_S:g} s, and usable", longest=took)
 
 
-def _abort_two(rank: Rank) -> dict[str, Any]:
+def _abort_two(rank: Rank) -> Any:
     made = [rank.communicator(name) for name in ("one", "two")]
-    for each in made:
-        each.all_reduce(rank.zeros(1))
+    vectors = [rank.zeros(1) for _ in made]
+    for each, vector in zip(made, vectors, strict=True):
+        each.all_reduce(vector)
     rank.meet("both")
+    if rank.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    pending = [each.reduce(vector) for each, vector in zip(made, vectors, strict=True)]
     began = time.perf_counter()
     for each in made:
         each.abort()
+    noticed = sum(_breaks(each) for each in pending)
     ended = all(each.wait_aborted(ABORT_S) for each in made)
     rank.device.synchronize()
     took = time.perf_counter() - began
-    return {"took": took, "ended": ended}
+    usable = ended and noticed == 2 and torch.ones(10, device=rank.device.as_torch()).sum().item() == 10
+    return {"took": took, "usable": usable, "given up": rank.given_up}
+
+
+def _breaks(pending: Pending) -> bool:
+    """Whether a collective says that it is not whole."""
+    try:
+        pending.finish()
+    except MembershipChanged:
+        return True
+    return False

@@ -38,8 +38,8 @@ def versions(setting: Setting) -> Finding:
 
 def _driver() -> str:
     """NVIDIA's, where it is that."""
-    nvml = Nvml.open()
-    return nvml.driver() if nvml is not None else ""
+    with Nvml.opened() as nvml:
+        return nvml.driver() if nvml is not None else ""
 
 
 def _describe(rank: Rank) -> str:

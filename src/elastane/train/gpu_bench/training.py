@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from elastane.train.gpu_bench.device_ranks import Unfinished, run
 from elastane.train.gpu_bench.findings import Finding, Setting, State, absent, judged
 from elastane.train.gpu_bench.models import MODELS
 from elastane.train.reports.event_file import load_run
-from elastane.train.reports.events import Resized
+from elastane.train.reports.events import Resized, WorkerLost
+from elastane.train.transport_choice import TransportKind
 from elastane.train.transports.nccl import lacking
 
 PAUSE_S = 1.0
@@ -26,33 +28,53 @@ NEAR_DDP = 0.8
 
 
 def resize(setting: Setting) -> Finding:
-    """Trains a job that grows to two workers and shrinks again."""
+    """Trains jobs that grow to two workers, lose one to ``kill -9``, get another and shrink again."""
     if len(setting.devices) < 2:
         return absent("one device")
-    grow, shrink = setting.seconds, 2 * setting.seconds
+    (why,) = run(setting.devices[:1], lambda rank: lacking(rank.device.kind), setting.patience_s)
+    direct = TransportKind.STAGED if why else TransportKind.NCCL_LIKE
+    good = True
+    told: list[str] = []
+    pauses: dict[str, float] = {}
+    for mode, transport in (("fixed", TransportKind.STAGED), ("adaptive", direct)):
+        changes, deaths = _disturbed(setting, mode, transport)
+        name = f"{mode}, {transport.value}"
+        times = {f"{name}: {each.kind} {each.before} to {each.after}, s": each.pause_s for each in changes[1:]}
+        pauses |= times
+        longest = max(times.values(), default=0.0)
+        sizes = [size for size, _ in groupby(each.after for each in changes)]
+        reached = sizes == [1, 2, 1, 2, 1] and deaths == 1
+        good = good and reached and (longest < PAUSE_S or not setting.speeds)
+        went = "" if reached else f" ({deaths} deaths; {', '.join(map(str, sizes))} workers)"
+        told.append(f"{name} {longest:.3f} s{went}")
+    value = f"longest pause: {'; '.join(told)}" + (f"; NCCL: not available here ({why})" if why else "")
+    return judged(good, value, f"1, 2, (a death) 1, 2, 1 workers; pauses below {PAUSE_S:g} s", **pauses)
+
+
+def _disturbed(setting: Setting, mode: str, transport: TransportKind) -> tuple[list[Resized], int]:
+    """The changes of members that a job went through, and how many workers it lost."""
     with tempfile.TemporaryDirectory() as folder:
-        words = ["--resize", f"2:{grow:g}s,1:{shrink:g}s"]
-        _train(setting, Path(folder), words, ["--seconds", f"{3 * setting.seconds:g}"])
-        changes = [each for each in load_run(Path(folder) / "run") if isinstance(each, Resized)]
-    pauses = {f"{each.kind} {each.before} to {each.after}, s": each.pause_s for each in changes[1:]}
-    value = ", ".join(f"{what} {pause:.3f}" for what, pause in pauses.items())
-    reached = [each.after for each in changes] == [1, 2, 1]
-    longest = max(pauses.values(), default=0.0)
-    good = reached and (longest < PAUSE_S or not setting.speeds)
-    return judged(good, value or "nothing changed", f"1, 2, 1 workers; pauses below {PAUSE_S:g} s", **pauses)
+        words = ["--resize", "2:3steps", "--mode", mode, "--transport", transport.value]
+        story = ["--kill", transport.value, "--shrink", "--seconds", f"{setting.patience_s:g}"]
+        _train(setting, Path(folder), words, story)
+        events = load_run(Path(folder) / "run")
+    return [each for each in events if isinstance(each, Resized)], sum(
+        isinstance(e, WorkerLost) for e in events
+    )
 
 
 def consistent(setting: Setting) -> Finding:
-    """Trains in consistent mode with one and with two devices, and compares the bits."""
-    hashes: dict[str, str] = {}
-    for workers in (1, 2)[: len(setting.pair)]:
-        with tempfile.TemporaryDirectory() as folder:
-            words = ["--workers", str(workers), "--mode", "consistent"]
-            hashes[f"{workers} devices"] = _train(setting, Path(folder), words, ["--steps", "20"])["hash"]
-    if len(hashes) < 2:
+    """Trains in consistent mode with one device, with two, and with two of which one is lost; compares the bits."""
+    if len(setting.devices) < 2:
         return absent("one device")
+    kill = ["--kill", TransportKind.STAGED.value]
+    hashes: dict[str, str] = {}
+    for name, workers, story in (("1 device", 1, []), ("2 devices", 2, []), ("2 devices, a kill", 2, kill)):
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["--workers", str(workers), "--mode", "consistent", "--transport", "staged"]
+            hashes[name] = _train(setting, Path(folder), words, ["--steps", "20", *story])["hash"]
     same = len(set(hashes.values())) == 1
-    value = "the same bits with 1 and 2 devices" if same else "the bits differ between 1 and 2 devices"
+    value = f"{'the same bits' if same else 'the bits differ'} with 1 device, with 2, and after a kill"
     return judged(same, value, "the same bits", **hashes)
 
 

@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from elastane.train.adapt.oom_trial import is_out_of_memory
+from elastane.train.device import about_index
 from elastane.train.errors import TrainError
 
 _NO_GROUP = ("Default process group has not been initialized", "torch.distributed using env:// rendezvous")
@@ -48,14 +49,14 @@ def checked_loss(where: str, loss: str | None) -> str | None:
 
 
 def advice(error: BaseException) -> str:
-    """What to write instead, if PyTorch's own collectives raised this error, or memory ran out in a step."""
+    """What to write instead: of PyTorch's own collectives, of a device that is not there, of too large a part."""
     if is_out_of_memory(error):
         return (
             "a worker's part of the batch does not fit into memory: say job.loader(…, max_per_worker=N) with the "
             "number of samples that fits; the rest of the batch is accumulated"
         )
     if not any(text in str(error) for text in _NO_GROUP):
-        return ""
+        return about_index(error)
     return (
         "workers that come and go have no default process group: leave init_process_group out, and write "
         "job.all_reduce(x, 'mean') in the place of dist.all_reduce"

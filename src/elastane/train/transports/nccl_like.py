@@ -11,13 +11,16 @@ error, and an abort lets the stream go on as if all were well, over garbage.  He
 * Every wait of the host has a deadline of ours, at which the communicator is aborted.
 * An abort runs in a thread of its own.  If it does not come back in time, no thread of this process can be
   trusted to reach the device again: the worker is told to give itself up, and the others go on without it.
+* An abort that comes back may have ended nothing (XCCL's does not).  So no wait of the host for what was given to the
+  device before it may outlast another deadline; else the worker gives itself up as well.
 * It is never destroyed, only aborted: destroying waits for peers.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -41,6 +44,8 @@ class Patience:
     connect_s: float = 60.0
     collective_s: float = 600.0
     abort_s: float = 5.0
+    rest_s: float = 60.0
+    """Until the device has ended, after an abort, what it was given before: the collective, and a step's work."""
 
 
 class _Sum(Pending):
@@ -80,6 +85,8 @@ class NcclLike(Transport):
         self._connected = self._entered = self._aborted = self._overdue = False
         self._lock = threading.Lock()
         self._abort_ended = threading.Event()
+        self._nobody_waits = threading.Event()
+        self._nobody_waits.set()
         self._alarm = Alarm(self._ring)
 
     @property
@@ -122,8 +129,15 @@ class NcclLike(Transport):
             return float(one)
 
     def _ring(self) -> None:
+        if self._abort_ended.is_set() and not self._nobody_waits.is_set():
+            self._give_up_on_device()
         self._overdue = True
         self.abort()
+
+    def _give_up_on_device(self) -> None:
+        self._give_up(
+            f"a broken collective was ended, but the device did not go on within {self._patience.rest_s:g} s"
+        )
 
     def enter(self) -> None:
         """Collectives may begin: whatever the device was given before has ended."""
@@ -154,16 +168,27 @@ class NcclLike(Transport):
 
     def finish(self, work: Any) -> None:
         """Wait for a collective on the host, and believe it only if nobody has aborted."""
-        with self._alarm.within(self._patience.collective_s):
+        with self._host_waits():
             work.wait()
             self._trusted(self._device.mark().wait)
         self.check()
 
     def confirm(self, moment: Mark) -> None:
         """Wait for a moment behind a collective, no longer than our patience lasts."""
-        with self._alarm.within(self._patience.collective_s):
+        with self._host_waits():
             self._trusted(moment.wait)
         self.check()
+
+    @contextmanager
+    def _host_waits(self) -> Iterator[None]:
+        """Waiting ends: at our patience's end by an abort, and after an abort with this process."""
+        self._nobody_waits.clear()  # before the question below: an abort that comes later looks here
+        patience = self._patience
+        try:
+            with self._alarm.within(patience.rest_s if self._aborted else patience.collective_s):
+                yield
+        finally:
+            self._nobody_waits.set()
 
     def abort(self) -> None:
         """Let the device go on; from any thread, even while connecting."""
@@ -174,8 +199,15 @@ class NcclLike(Transport):
         threading.Thread(target=self._see_abort_through, name="abort", daemon=True).start()
 
     def wait_aborted(self, timeout_s: float) -> bool:
-        """Whether the abort has ended by then: only after that may others begin on this device."""
-        return self._abort_ended.wait(timeout_s)
+        """Whether the abort has ended by then: only after that may others begin on this device.
+
+        What the current stream was given has ended, too.
+        """
+        if not self._abort_ended.wait(timeout_s):
+            return False
+        with suppress(MembershipChanged), self._host_waits():
+            self._trusted(self._device.mark().wait)
+        return True
 
     def close(self) -> None:
         """Abort: who destroys a communicator waits for its peers."""
@@ -187,6 +219,8 @@ class NcclLike(Transport):
         aborting.start()
         if not self._abort_ended.wait(self._patience.abort_s):
             self._give_up(f"a broken collective could not be ended within {self._patience.abort_s:g} s")
+        elif not self._nobody_waits.wait(self._patience.rest_s):
+            self._give_up_on_device()
 
     def _abort_backend(self) -> None:
         try:
