@@ -145,7 +145,7 @@ def _unaware(workload: Workload) -> float:
 
 def _decisions(figures: Figures) -> None:
     view = busy_view()
-    for name, limit_s in (("sia", 1.0), ("elasticflow", 1.0), ("slaq", 0.25)):
+    for name, limit_s in (("sia", 1.0), ("elasticflow", 1.0), ("slaq", 0.25), ("pickyman", 0.25)):
         policy = make_policy(name)
         began = time.process_time()
         made = decide(policy, masked(view, policy.needs.info))
