@@ -9,7 +9,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from random import Random
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -33,6 +33,7 @@ CLUSTER = "6x4:t4,3x8:rtx2080ti,2x8:a100"
 _HOUR_S = 3600.0
 _JOBS, _NODES = 1000, 256
 _GAVEL_ROUND_S = 360.0
+_LOSSES = tuple((1e3 * k, 0.1 + 2.0 / k) for k in range(1, 21))
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def _unaware(workload: Workload) -> float:
 
 def _decisions(figures: Figures) -> None:
     view = busy_view()
-    for name in ("sia", "elasticflow"):
+    for name, limit_s in (("sia", 1.0), ("elasticflow", 1.0), ("slaq", 0.25), ("pickyman", 0.25)):
         policy = make_policy(name)
         began = time.process_time()
         made = decide(policy, masked(view, policy.needs.info))
@@ -152,7 +153,10 @@ def _decisions(figures: Figures) -> None:
         figures.note(
             f"{name}: {len(made.grants)} of {_JOBS} jobs got GPUs, {len(made.lowered.refused)} changes refused"
         )
-        figures.at_most(f"{name}, a decision for {_JOBS} jobs on {_NODES} nodes", took_s, 1.0, "gate", "CPU s")
+        kind: Literal["gate", "goal"] = "gate" if limit_s == 1.0 else "goal"
+        figures.at_most(
+            f"{name}, a decision for {_JOBS} jobs on {_NODES} nodes", took_s, limit_s, kind, "CPU s"
+        )
 
 
 def busy_view() -> View:
@@ -190,7 +194,7 @@ def _job(name: str, rng: Random, nodes: list[Node], free: dict[str, int]) -> Job
         grant=grant,
         restart_s=50.0,
         ledger=Ledger(first_start_s=started, last_change_s=started, restarts=rng.randint(0, 5)),
-        facts=Facts(speed=speed),
+        facts=Facts(speed=speed, losses=_LOSSES if grant else ()),
     )
 
 

@@ -31,6 +31,8 @@ _BUILT_IN = {
     "sia": "elastane.policies.sia:Sia",
     "elasticflow": "elastane.policies.elasticflow:ElasticFlow",
     "elasticflow-oracle": "elastane.policies.elasticflow:ElasticFlowOracle",
+    "slaq": "elastane.policies.slaq:Slaq",
+    "pickyman": "elastane.policies.pickyman:PickyMan",
     "elastane": "elastane.policies.elastane:Elastane",
     "elastane-oracle": "elastane.policies.elastane:ElastaneOracle",
 }
