@@ -42,6 +42,27 @@ def test_every_link_leads_somewhere(text: Path) -> None:
     assert not broken_links(text)
 
 
+TESTS_NAMED = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
+
+
+@pytest.mark.parametrize("text", ["docs/reliability.md", "docs/cluster.md"])
+def test_every_test_that_is_named_is_there(text: str) -> None:
+    named = TESTS_NAMED.findall((ROOT / text).read_text(encoding="utf-8"))
+    assert named
+    for path, name in named:
+        assert (ROOT / path).is_file(), path
+        if name:
+            assert re.search(rf"^def {name}\(", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE), name
+
+
+def test_each_of_the_faults_of_a_cluster_has_its_row() -> None:
+    text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    [rows] = re.findall(r"## Faults of a cluster.*?(?=\n## )", text, re.DOTALL)
+    found = re.findall(r"^\| (\d+) \| [^|]+ \| ([^|]+) \|$", rows, re.MULTILINE)
+    assert [int(number) for number, _ in found] == list(range(1, 24))
+    assert all(re.search(r"tests/|bench-cluster|the same|row \d|not tested", test) for _, test in found)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that MkDocs is given."""

@@ -85,6 +85,19 @@ def test_what_is_no_join_string_is_said_in_one_line(head: Head) -> None:
     assert "--listen: must be HOST:PORT" in refused(head.run("up", "--listen=7077"))
 
 
+def test_a_join_string_comes_from_a_file_that_nobody_else_may_read(head: Head) -> None:
+    file = head.folder / "join"
+    words = ("node", "--join-file", str(file))
+    assert "cannot be read: No such file" in refused(head.run(*words))
+    file.write_text("elastane node 'nothing'\n")
+    file.chmod(0o640)
+    assert f"chmod 600 {file}" in refused(head.run(*words))
+    file.chmod(0o600)
+    assert "has no join string" in refused(head.run(*words))
+    assert "say how to join" in refused(head.run("node"))
+    assert "not by both" in refused(head.run(*words, "elastane://head:7077"))
+
+
 def test_a_head_that_is_not_there_is_said_in_one_line(head: Head) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # and nobody listens
@@ -149,3 +162,24 @@ def test_machines_join_and_leave_and_mistakes_are_told_apart(head: Head) -> None
         assert line, said
         said += line
     assert "the line is lost" in said
+
+
+@pytest.mark.slow
+def test_a_node_joins_by_file_works_and_ends_by_itself_when_it_was_idle(head: Head) -> None:
+    up = head.run("up", "-d", "--slots=1", "--listen=127.0.0.1:0")
+    assert up.returncode == 0, up.stderr
+    file = head.folder / "join"
+    file.touch(mode=0o600)
+    file.write_text(head.run("node", "secret").stdout)
+    scratch = f"--scratch={head.folder / 'lent'}"
+    words = ("node", f"--join-file={file}", "--name=lent", scratch, "--idle-s=3")
+    lent = subprocess.Popen(
+        head.command(*words), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **head.place
+    )
+    head.nodes.append(lent)
+    assert lent.stdout is not None
+    assert lent.stdout.readline() == "node lent: joined\n"
+    assert Join.parse(head.join()).secret.encode() not in Path(f"/proc/{lent.pid}/cmdline").read_bytes()
+    said, _ = lent.communicate(timeout=PATIENCE_S)
+    assert lent.returncode == 0
+    assert "nothing of it runs any more" in said

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import typer
 
+from elastane.errors import ElastaneError
+
 HELP = (
     "Join a cluster with this machine: JOIN is what 'elastane node secret' prints on the head. Ctrl-C ends all that "
     "runs here, and leaves."
@@ -16,7 +18,10 @@ _SECRET = "secret"  # noqa: S105 (a word of the command line)
 
 def command(
     join: str = typer.Argument(
-        ..., metavar="JOIN|secret", help="The join string in quotes; or 'secret', on the head, to print it."
+        None, metavar="JOIN|secret", help="The join string in quotes; or 'secret', on the head, to print it."
+    ),
+    join_file: Path = typer.Option(
+        None, help="Read JOIN from this file, which only you may read, so that no list of processes shows it."
     ),
     name: str = typer.Option(None, help="Name of this node [default: that of the host]."),
     address: str = typer.Option(
@@ -30,6 +35,9 @@ def command(
     ),
     once: bool = typer.Option(
         False, "--once", help="End when the head is shut down; else wait for the next one."
+    ),
+    idle_s: float = typer.Option(
+        0.0, min=0.0, help="End when nothing has run here for so many seconds; 0 is never."
     ),
     own_disk: bool = typer.Option(
         False,
@@ -48,15 +56,17 @@ def command(
 
         typer.echo(f"elastane node '{join_string((home or default_home()).absolute())}'")
         return
-    from elastane.engines.nodes.joining import Join
+    from elastane.engines.nodes.joining import Join, read_join
     from elastane.engines.nodes.node_main import NodeOptions, default_scratch, own_name, run
 
-    where, own = Join.parse(join), name or own_name()
+    if (join is None) == (join_file is None):
+        raise ElastaneError("elastane node: say how to join, by JOIN or by --join-file FILE, and not by both")
+    where, own = Join.parse(join) if join is not None else read_join(join_file), name or own_name()
     place = (scratch or default_scratch(own)).absolute()
 
     def say(words: str) -> None:
         typer.echo(f"node {own}: {words}")
         sys.stdout.flush()
 
-    run(NodeOptions(where, own, place, address, orphan_s, once, pool, own_disk), say)
+    run(NodeOptions(where, own, place, address, orphan_s, once, pool, own_disk, idle_s), say)
     typer.echo(f"node {own} has left; nothing of it runs any more")

@@ -128,6 +128,11 @@ class Agent:
         """The attempts that have a fork server here."""
         return list(self._fork_servers)
 
+    @property
+    def nursery_pids(self) -> list[int]:
+        """Living nurseries, whose children are workers; without any, one may stay while its attempt runs elsewhere."""
+        return [nursery.pid for nursery in self._nurseries.values() if nursery.returncode is None]
+
     async def answer(self, message: ToAgent) -> FromAgent:
         """What a request on the agent's own line would be answered."""
         return await self._answer_in_turn(message)

@@ -51,6 +51,24 @@ class Join:
         return cls(host, port, found["secret"], found["print"])
 
 
+def read_join(file: Path) -> Join:
+    """Read the join string from a file that holds it, or all that ``elastane node secret`` prints.
+
+    Raises:
+        ElastaneError: there is none, or others can read it, too.
+    """
+    try:
+        if file.stat().st_mode & 0o077:
+            raise ElastaneError(f"--join-file: others may read {file}, and so run jobs here; chmod 600 {file}")
+        text = file.read_bytes()[:4096].decode(errors="replace")
+    except OSError as error:
+        raise ElastaneError(f"--join-file: {file} cannot be read: {error.strerror}") from None
+    found = _STRING.search(text)
+    if found is None:
+        raise ElastaneError(f"--join-file: {file} has no join string; on the head: elastane node secret > FILE")
+    return Join.parse(found[0])
+
+
 @dataclass(frozen=True, slots=True)
 class Admission:
     """What the hub keeps of how nodes join: the secret, the name of the cluster, the certificate."""

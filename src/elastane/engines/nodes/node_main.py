@@ -20,6 +20,7 @@ from elastane.engines.local.paths import Layout
 from elastane.engines.local.survive_errors import Trouble
 from elastane.engines.nodes.dialler import ORPHAN_S, Dialler
 from elastane.engines.nodes.hub import own_versions
+from elastane.engines.nodes.idle_end import until_idle
 from elastane.engines.nodes.joining import Join
 from elastane.engines.nodes.log_shipping import LOOK_S, LogShipper
 from elastane.engines.nodes.messages import PROTOCOL, NodeDevice, NodeHello
@@ -50,6 +51,8 @@ class NodeOptions:
     pool: str = ""
     own_disk: bool = False
     """Use folders of its own also where it sees those of the head."""
+    idle_s: float = 0.0
+    """End when nothing has worked here for so long; 0 is never."""
 
 
 def own_name() -> str:
@@ -88,7 +91,7 @@ def describe(name: str, pool: str = "") -> tuple[NodeHello, tuple[str, ...]]:
 
 
 async def run_node(options: NodeOptions, say: Callable[[str], None]) -> None:
-    """Until SIGINT or SIGTERM: then everything on this node has ended.
+    """Until SIGINT or SIGTERM, or until it was idle for long enough: then everything on this node has ended.
 
     Raises:
         ElastaneError: the node cannot join, or another one took its place.
@@ -114,7 +117,14 @@ async def run_node(options: NodeOptions, say: Callable[[str], None]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     works = [
         asyncio.create_task(work)
-        for work in (agent.run(), dialler.run(), _until(stopped), _ship(logs), _tidy(packages))
+        for work in (
+            agent.run(),
+            dialler.run(),
+            _until(stopped),
+            _ship(logs),
+            _tidy(packages),
+            until_idle(options.idle_s, lambda: shop.busy),
+        )
     ]
     try:
         await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)

@@ -34,6 +34,7 @@ from elastane.engines.local.agent_messages import (
 from elastane.engines.local.job_folders import make_folders
 from elastane.engines.local.json_files import read_json, write_json
 from elastane.engines.local.paths import Layout
+from elastane.engines.local.process_descent import children
 from elastane.engines.local.untrusted_files import read_bytes
 from elastane.engines.nodes.log_parts import LogOffsets
 from elastane.engines.nodes.log_shipping import LogShipper
@@ -136,6 +137,11 @@ class Workshop:
     def told(self, about: AttemptTold) -> None:
         """Remember what the next request for a fork server of an attempt needs."""
         self._told[about.attempt] = about
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything works here, or is being made ready to, such as a package that is fetched."""
+        return bool(self._begins) or any(map(children, self.agent.nursery_pids))
 
     async def resume_logs(self, known: LogOffsets) -> None:
         """Go on with an attempt's logs where the head is."""
