@@ -25,6 +25,8 @@ _BUILT_IN = {
     "tiresias": "elastane.policies.tiresias:Tiresias",
     "optimus": "elastane.policies.optimus:Optimus",
     "optimus-oracle": "elastane.policies.optimus:OptimusOracle",
+    "themis": "elastane.policies.themis:Themis",
+    "themis-oracle": "elastane.policies.themis:ThemisOracle",
     "gavel": "elastane.policies.gavel:Gavel",
     "gavel-oracle": "elastane.policies.gavel:GavelOracle",
     "pollux": "elastane.policies.pollux:Pollux",
