@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 from benchmarks.cluster import __main__ as bench
 from benchmarks.cluster.results import tell
-from benchmarks.cluster.stamps import Step, again_s, excess_s, out_of_order, steps_of, trained_twice
+from benchmarks.cluster.stamps import (
+    Step,
+    again_s,
+    excess_s,
+    longest_gap_s,
+    out_of_order,
+    steps_of,
+    trained_twice,
+)
 from benchmarks.figures import Figures
 from benchmarks.train.live import ROOT
 
@@ -37,6 +45,15 @@ def test_survivors_train_again_with_the_second_step_that_they_complete() -> None
 def test_the_pause_of_a_move_is_what_lies_beyond_a_usual_step() -> None:
     old, new = ([Step(n, name, n * 0.1 + late, 1) for n in range(a, b)] for name, a, b, late in MOVE)
     assert excess_s([*old, *new], ["w1"], ["w2"]) == pytest.approx(0.015)
+
+
+def test_the_longest_time_without_a_step_counts_from_the_notice_to_the_end() -> None:
+    steps = [Step(number, "w0", float(number), 1) for number in range(10)]
+    assert longest_gap_s(steps, 2.5, 9.5) == 0.0
+    assert longest_gap_s([*steps, Step(10, "w1", 13.0, 1)], 2.5, 13.5) == 3.0, "a step takes 1 s, this one 4"
+    assert longest_gap_s(steps, 2.5, 15.0) == 5.0, "nobody has trained since 9"
+    late = [step for step in steps if step.number not in (3, 4)]
+    assert longest_gap_s(late, 4.5, 9.5) == 0.0, "what was before the notice is not its doing"
 
 
 def test_a_step_of_two_sets_of_workers_is_a_second_history() -> None:

@@ -92,15 +92,18 @@ class Site:
         until(seen, what)
         return time.monotonic()
 
-    def train(self, name: str, least: int, most: int, *options: str) -> str:
-        """Submit a job without end whose speed follows its workers; returns its id."""
+    def train(self, name: str, least: int, most: int, *options: str, preemptible: bool = False) -> str:
+        """Submit a job without end whose speed follows its workers; returns its id.
+
+        One that is not ``preemptible`` stays where it is until somebody says otherwise or its node is lost.
+        """
         spec = {
             "name": name,
             "command": [sys.executable, str(SCRIPT), str(self.stamps(name)), *options],
             "kind": "adaptive",
             "workers": {"min": least, "max": most},
             "checkpoint": {"every": EVERY_S},
-            "preemptible": False,
+            "preemptible": preemptible,
             "retries": 1000,
         }
         return self.client.submit(spec, directory="/").id

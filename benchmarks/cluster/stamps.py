@@ -53,6 +53,18 @@ def excess_s(steps: Iterable[Step], first: Collection[str], then: Collection[str
     return max(0.0, begun_s - last_s - median(usual))
 
 
+def longest_gap_s(steps: Iterable[Step], since_s: float, until_s: float) -> float:
+    """Returns the longest time in which no step was completed by anybody, beyond what is usual between two of them."""
+    ends: dict[int, float] = {}
+    for step in steps:
+        ends[step.number] = min(ends.get(step.number, step.end_s), step.end_s)
+    moments = sorted(ends.values())
+    usual_s = median(b - a for a, b in pairwise(moments))
+    within = [max(a, since_s) for a in moments if a < until_s]
+    gaps = [b - a for a, b in pairwise([*within, until_s]) if b > since_s]
+    return max(0.0, max(gaps) - usual_s)
+
+
 def trained_twice(steps: Iterable[Step]) -> int:
     """Counts steps that were completed by two sets of workers, or by one of them twice: a second history."""
     by_number: dict[int, list[Step]] = defaultdict(list)

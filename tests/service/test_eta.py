@@ -11,7 +11,7 @@ from elastane.cluster import Node
 from elastane.jobs.states import State
 from elastane.models.goodput import BatchLimits
 from elastane.models.throughput import ThroughputParams
-from elastane.service.control.job_measurements import Learned
+from elastane.service.control.job_measurements import JobMeasurements
 from elastane.service.eta import curve_of, end_of
 from elastane.service.messages import Eta
 from elastane.testing.engines.fake_work import FakeWork
@@ -19,8 +19,8 @@ from elastane.train.reports.events import Fitted, Resized
 from service.helpers import ANN, World, started, window, world
 
 
-def after(*windows: tuple[float, float | None]) -> Learned:
-    learned = Learned("adaptive")
+def after(*windows: tuple[float, float | None]) -> JobMeasurements:
+    learned = JobMeasurements("adaptive")
     for at_s, fraction in windows:
         learned.hear(window(at_s, fraction))
     return learned
@@ -78,7 +78,7 @@ def test_an_uneven_pace_makes_a_wider_range() -> None:
         (after((1.0, 0.3), (2.0, 0.3), (3.0, 0.3)), True, "no progress"),
     ],
 )
-def test_what_cannot_be_said_is_said_to_be_unknown(learned: Learned, running: bool, words: str) -> None:
+def test_what_cannot_be_said_is_said_to_be_unknown(learned: JobMeasurements, running: bool, words: str) -> None:
     eta = end_of(learned, 3.0, running)
     assert eta is not None
     assert eta.mid_s is None
@@ -111,7 +111,7 @@ def test_what_was_left_when_a_job_fell_silent_is_still_to_be_done() -> None:
 
 def test_the_curve_is_that_of_the_work_and_marks_what_was_measured_and_chosen() -> None:
     work = FakeWork(sync_s=0.05)
-    learned = Learned("adaptive")
+    learned = JobMeasurements("adaptive")
     for workers in (1, 2, 4):
         learned.hear(Resized(0.0, 1, "grow", 1, workers, 0, 1.0))
         for n in range(5):
@@ -133,12 +133,12 @@ def test_the_curve_is_that_of_the_work_and_marks_what_was_measured_and_chosen() 
 
 
 def test_there_is_no_curve_before_anything_was_measured() -> None:
-    assert curve_of(Learned("adaptive"), {"n0": Node("n0", 4, "cpu")}, 4, 1) == []
+    assert curve_of(JobMeasurements("adaptive"), {"n0": Node("n0", 4, "cpu")}, 4, 1) == []
     assert curve_of(after((1.0, 0.1), (2.0, 0.2), (3.0, 0.3)), {}, 4, 1) == []
 
 
 def test_a_size_that_does_not_divide_the_batch_has_a_speed_like_any_other() -> None:
-    learned = Learned("adaptive")
+    learned = JobMeasurements("adaptive")
     for workers in (1, 2, 4):
         learned.hear(Resized(0.0, 1, "grow", 1, workers, 0, 1.0))
         for n in range(5):
@@ -247,18 +247,18 @@ def test_what_one_job_reported_breaks_the_list_of_nobody(
         jobs = [started(w, samples=100_000, workers=2), w.submit(workers=4), w.submit(workers=4)]
         w.pass_time(3.0)
         broken = {id(w.live(job).learned) for job in jobs[:2]}
-        whole = Learned.remaining.fget, Learned.fraction.fget  # type: ignore[attr-defined]
+        whole = JobMeasurements.remaining.fget, JobMeasurements.fraction.fget  # type: ignore[attr-defined]
 
         def breaking(read: Any) -> property:
-            def found(learned: Learned) -> Any:
+            def found(learned: JobMeasurements) -> Any:
                 if id(learned) in broken:
                     raise OverflowError("cannot convert float infinity to integer")
                 return read(learned)
 
             return property(found)
 
-        monkeypatch.setattr(Learned, "remaining", breaking(whole[0]))
-        monkeypatch.setattr(Learned, "fraction", breaking(whole[1]))
+        monkeypatch.setattr(JobMeasurements, "remaining", breaking(whole[0]))
+        monkeypatch.setattr(JobMeasurements, "fraction", breaking(whole[1]))
         w.service.ends.forget()
         lines = {line.id: line for line in w.service.jobs("active")}
         assert list(lines) == jobs

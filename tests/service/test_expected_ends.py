@@ -7,8 +7,8 @@ from elastane.jobs import parse_spec
 from elastane.jobs.states import State
 from elastane.service.control.active_job import LiveJob
 from elastane.service.control.core_sharing import Machines
-from elastane.service.control.job_measurements import Learned
-from elastane.service.eta_waiting import Ground
+from elastane.service.control.job_measurements import JobMeasurements
+from elastane.service.eta_waiting import ClusterNow
 from elastane.service.expected_ends import ExpectedEnds
 from elastane.service.store.rows import JobRow
 from service.helpers import Clock
@@ -28,7 +28,7 @@ def _job(number: int, state: State = State.QUEUED) -> LiveJob:
         grant=Grant.of([("n0", 1)]) if state is State.RUNNING else None,
     )
     places = {"n0": 1} if row.grant else {}
-    return LiveJob(row, parse_spec({"command": "true"}), Learned("adaptive"), places)
+    return LiveJob(row, parse_spec({"command": "true"}), JobMeasurements("adaptive"), places)
 
 
 class Queue:
@@ -38,7 +38,7 @@ class Queue:
         self.clock = Clock()
         self.jobs = {"j1": _job(1), "j2": _job(2)}
         nodes = {"n0": Node("n0", 2, "cpu")}
-        self.ends = ExpectedEnds(lambda: self.jobs, lambda: Ground(nodes, Machines(), self.clock()))
+        self.ends = ExpectedEnds(lambda: self.jobs, lambda: ClusterNow(nodes, Machines(), self.clock()))
 
 
 def test_it_knows_of_every_job_that_does_not_train() -> None:

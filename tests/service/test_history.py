@@ -14,7 +14,7 @@ from elastane.models.estimate import Provenance
 from elastane.models.history import load_pool
 from elastane.models.history.files import to_plain
 from elastane.policies.view import Info
-from elastane.service.history import Past, signature_of, split_command
+from elastane.service.history import JobHistory, signature_of, split_command
 from helpers.past_jobs import past_job
 from service.helpers import World, started, world
 
@@ -126,7 +126,7 @@ def test_an_experience_that_cannot_be_read_is_left_out(
         job = finished(w)
         with w.store.transaction() as t:
             t.past.keep_experience(w.row(job).number, {"id": job, "signature": 3})
-        past = Past(w.store)
+        past = JobHistory(w.store)
         with caplog.at_level(logging.WARNING):
             past.read_some()
         assert past.complete
@@ -142,7 +142,7 @@ def test_a_large_pool_is_read_bit_by_bit(tmp_path: Path) -> None:
                     name="x", owner="ann", tenant="default", spec={}, directory="/", kind="rigid"
                 )
                 t.past.keep_experience(row.number, to_plain(past_job(number)))
-        past = Past(w.store)
+        past = JobHistory(w.store)
         sizes = []
         while not past.complete:
             past.read_some(3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elastane.jobs.states import State
-from elastane.service.control.job_measurements import Learned
+from elastane.service.control.job_measurements import JobMeasurements
 from elastane.service.presenters import summary
 from elastane.service.store.rows import JobRow
 from elastane.train.reports.events import Stepped, Warming
@@ -24,7 +24,7 @@ def row(state: State) -> JobRow:
 
 
 def test_compile_and_warm_up_time_is_shown_as_such_until_the_first_step() -> None:
-    learned = Learned("adaptive")
+    learned = JobMeasurements("adaptive")
     learned.hear(Warming(100.0, "w1", 20.0))
     assert summary(row(State.RUNNING), learned, 120.0, "").reason == (
         "worker w1 is compiling or warming up for 40 s, in one of its first steps"
@@ -35,7 +35,7 @@ def test_compile_and_warm_up_time_is_shown_as_such_until_the_first_step() -> Non
 
 
 def test_a_start_that_takes_long_is_told_as_a_start() -> None:
-    learned = Learned("adaptive")
+    learned = JobMeasurements("adaptive")
     learned.hear(Warming(100.0, "", 20.0))
     told = summary(row(State.STARTING), learned, 100.0, "").reason
     assert told == "starting for 20 s: importing and building the model"

@@ -11,7 +11,7 @@ from elastane.jobs.states import State
 from elastane.service.cluster_commands import ClusterCommands
 from elastane.service.cluster_queries import ClusterQueries
 from elastane.service.control.core_sharing import Machines
-from elastane.service.eta_waiting import Ground
+from elastane.service.eta_waiting import ClusterNow
 from elastane.service.expected_ends import ExpectedEnds
 from elastane.service.job_commands import JobCommands
 from elastane.service.job_queries import JobQueries
@@ -25,7 +25,7 @@ VERBS = sorted(name for name in vars(Service) if not name.startswith("_"))
 
 
 def job_queries(w: World) -> JobQueries:
-    ground = Ground(w.engine.nodes(), Machines(), w.clock())
+    ground = ClusterNow(w.engine.nodes(), Machines(), w.clock())
     known = Known(w.plane.ledger, w.engine, w.plane.decisions, w.clock)
     ends = ExpectedEnds(lambda: w.plane.live, lambda: ground)
     return JobQueries(known, w.store, w.plane.cluster, w.settings.home, ends)

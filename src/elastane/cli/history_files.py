@@ -48,12 +48,12 @@ def export(
     as_json: bool = typer.Option(False, "--json", help="Say what was written as JSON."),
 ) -> None:
     """Write the pool of a live system, whether it runs or not."""
-    from elastane.service.history import Past
+    from elastane.service.history import JobHistory
     from elastane.service.home import open_store
 
     store = open_store(home)
     try:
-        past = Past(store)
+        past = JobHistory(store)
         while not past.complete:
             past.read_some()
     finally:

@@ -39,6 +39,9 @@ def command(
     idle_s: float = typer.Option(
         0.0, min=0.0, help="End when nothing has run here for so many seconds; 0 is never."
     ),
+    notice_s: float = typer.Option(
+        30.0, min=1.0, help="How long this machine stays after SIGUSR1, which says that it will be taken away."
+    ),
     own_disk: bool = typer.Option(
         False,
         "--own-disk",
@@ -68,5 +71,5 @@ def command(
         typer.echo(f"node {own}: {words}")
         sys.stdout.flush()
 
-    run(NodeOptions(where, own, place, address, orphan_s, once, pool, own_disk, idle_s), say)
+    run(NodeOptions(where, own, place, address, orphan_s, once, pool, own_disk, idle_s, notice_s), say)
     typer.echo(f"node {own} has left; nothing of it runs any more")

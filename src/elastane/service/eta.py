@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from elastane.cluster import Node
-from elastane.service.control.job_measurements import Learned
+from elastane.service.control.job_measurements import JobMeasurements
 from elastane.service.messages import CurvePoint, Eta
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ NONSENSE = Eta(basis="unknown: what it reported makes no sense")
 """Of a job from whose reports nothing can be computed; that is its own matter, and no other's."""
 
 
-def end_of(learned: Learned, now_s: float, running: bool) -> Eta | None:
+def end_of(learned: JobMeasurements, now_s: float, running: bool) -> Eta | None:
     """From the pace of the latest windows; None (or a reason) when nothing can be said, whatever was reported."""
     try:
         return _end_of(learned, now_s, running)
@@ -32,7 +32,7 @@ def end_of(learned: Learned, now_s: float, running: bool) -> Eta | None:
         return NONSENSE
 
 
-def _end_of(learned: Learned, now_s: float, running: bool) -> Eta | None:
+def _end_of(learned: JobMeasurements, now_s: float, running: bool) -> Eta | None:
     fraction = learned.fraction
     if fraction is None:
         return Eta(basis="unknown: the job does not say how much there is to do") if running else None
@@ -73,7 +73,7 @@ def _left(windows: Sequence[tuple[float, float]]) -> Interval | None:
 
 
 def curve_of(
-    learned: Learned, nodes: Mapping[str, Node], most: int, chosen: int, accelerator: str = ""
+    learned: JobMeasurements, nodes: Mapping[str, Node], most: int, chosen: int, accelerator: str = ""
 ) -> list[CurvePoint]:
     """Goodput by workers relative to one, on as few nodes as possible, all of one accelerator type.
 

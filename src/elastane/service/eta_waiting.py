@@ -37,7 +37,7 @@ _MOST = 200
 
 
 @dataclass(frozen=True)
-class Ground:
+class ClusterNow:
     """The resources that jobs run on, at one moment."""
 
     nodes: Mapping[str, Node]
@@ -80,7 +80,7 @@ class _Holder:
     stays: bool
 
 
-def foresee(jobs: Iterable[LiveJob], ground: Ground) -> dict[str, Eta]:
+def foresee(jobs: Iterable[LiveJob], ground: ClusterNow) -> dict[str, Eta]:
     """Expected ends of all jobs that do not train now, by id; or why there is no estimate."""
     there = list(jobs)
     holders = [_contained(_holder, job, ground) for job in there if job.places and not job.leaving]
@@ -106,11 +106,11 @@ def _contained(work: Callable[[A, B], T], one: A, other: B) -> T | None:
         return None
 
 
-def _start_of(job: LiveJob, ground: Ground) -> Eta:
+def _start_of(job: LiveJob, ground: ClusterNow) -> Eta:
     return starting(job, ground) or Eta(basis="unknown: it is being started")
 
 
-def starting(job: LiveJob, ground: Ground) -> Eta | None:
+def starting(job: LiveJob, ground: ClusterNow) -> Eta | None:
     """The end of a job that is being started and of which it is known how fast it is; None otherwise."""
     if job.row.grant is None or _unknown(job, ground):
         return None
@@ -124,7 +124,7 @@ def starting(job: LiveJob, ground: Ground) -> Eta | None:
 class _Queue:
     """The late end of all ranges: one after the other, as slots become free."""
 
-    def __init__(self, ground: Ground, holders: Sequence[_Holder]) -> None:
+    def __init__(self, ground: ClusterNow, holders: Sequence[_Holder]) -> None:
         self._ground, self._holders = ground, holders
         self._now_s = dict.fromkeys(ground.slots, ground.now_s)
         """By accelerator type: who waits for one holds nobody up who waits for another."""
@@ -209,7 +209,7 @@ def _turn(job: LiveJob) -> tuple[int, float, int]:
     return -job.spec.priority, job.row.submitted_s, job.row.number
 
 
-def _holder(job: LiveJob, ground: Ground) -> _Holder:
+def _holder(job: LiveJob, ground: ClusterNow) -> _Holder:
     eta = (end_of(job.learned, ground.now_s, True) if _trains(job) else None) or Eta()
     if eta.high_s is None:
         eta = starting(job, ground) or eta
@@ -222,7 +222,7 @@ def _holder(job: LiveJob, ground: Ground) -> _Holder:
     return _Holder(job.id, job.row.tenant, slots, eta.low_s or math.inf, eta.high_s or math.inf, stays)
 
 
-def _unknown(job: LiveJob, ground: Ground) -> str:
+def _unknown(job: LiveJob, ground: ClusterNow) -> str:
     """Why the length of a job cannot be estimated; empty if it can."""
     if job.row.held:
         return "it is on hold"
@@ -242,7 +242,7 @@ def _elsewhere(job: LiveJob) -> str:
     return job.waiting if job.over_quota else ""
 
 
-def _rates(job: LiveJob, workers: int, ground: Ground) -> list[float]:
+def _rates(job: LiveJob, workers: int, ground: ClusterNow) -> list[float]:
     """Useful samples per second on as few nodes as possible, for each type it may get; 0 where that is not known."""
     kinds = _on(job, ground) or ground.types_for(job)
     model = job.learned.speed(*(tuple(ground.slots) or ("cpu",)))
@@ -256,7 +256,7 @@ def _rates(job: LiveJob, workers: int, ground: Ground) -> list[float]:
     return found
 
 
-def _on(job: LiveJob, ground: Ground) -> list[str]:
+def _on(job: LiveJob, ground: ClusterNow) -> list[str]:
     """The accelerator type that it trains on or is being started on, if there is one."""
     if job.row.grant is None or job.leaving:
         return []
@@ -264,7 +264,7 @@ def _on(job: LiveJob, ground: Ground) -> list[str]:
     return sorted(kinds) if len(kinds) == 1 else []
 
 
-def _needs(job: LiveJob, workers: int, ground: Ground, *, all_busy: bool) -> float:
+def _needs(job: LiveJob, workers: int, ground: ClusterNow, *, all_busy: bool) -> float:
     """Seconds of training that are left with so many workers, if all slots are busy or none but its own.
 
     Busy means the slowest accelerator type that it may get as well, else it is the fastest.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from elastane.jobs.states import State
 from elastane.service.control.active_job import LiveJob
-from elastane.service.eta_waiting import Ground, foresee
+from elastane.service.eta_waiting import ClusterNow, foresee
 from elastane.service.messages import Eta
 
 _FRESH_S = 1.0
@@ -17,7 +17,7 @@ _FRESH_S = 1.0
 class ExpectedEnds:
     """Looks ahead over all jobs that wait, at most once in a while."""
 
-    def __init__(self, jobs: Callable[[], Mapping[str, LiveJob]], ground: Callable[[], Ground]) -> None:
+    def __init__(self, jobs: Callable[[], Mapping[str, LiveJob]], ground: Callable[[], ClusterNow]) -> None:
         self._jobs, self._ground = jobs, ground
         self._computed_s = -math.inf
         self._ends: Mapping[str, Eta] = {}

@@ -28,7 +28,7 @@ _PATIENCE_S = 0.05
 """How long a round may be held up by looking for past jobs; the rest are compared after the next."""
 
 
-class Past:
+class JobHistory:
     """The pool of one control plane."""
 
     def __init__(self, store: Store) -> None:

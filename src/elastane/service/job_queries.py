@@ -11,7 +11,7 @@ from elastane.cluster import Node
 from elastane.engines.local.paths import Layout
 from elastane.service.control.active_job import LiveJob
 from elastane.service.control.cluster_state import ClusterState
-from elastane.service.control.job_measurements import Learned
+from elastane.service.control.job_measurements import JobMeasurements
 from elastane.service.control.type_sizes import most_slots, slots_by_type
 from elastane.service.expected_ends import ExpectedEnds
 from elastane.service.job_logs import log_files, log_path
@@ -60,7 +60,7 @@ class JobQueries:
         rows = [(self.row(job), why) for job, why in self._ledger.unread.items()]
         now_s = self._clock()
         return [
-            summary(replace(row, spec={}), Learned(row.kind), now_s, why)
+            summary(replace(row, spec={}), JobMeasurements(row.kind), now_s, why)
             for row, why in rows
             if owner in (None, row.owner) and tenant in (None, row.tenant)
         ]
@@ -70,7 +70,7 @@ class JobQueries:
         live = self._ledger.live.get(job)
         row = live.row if live is not None else self.row(job)
         unread = self._ledger.unread.get(job, "")
-        learned = live.learned if live is not None else Learned(row.kind) if unread else _learned(row)
+        learned = live.learned if live is not None else JobMeasurements(row.kind) if unread else _learned(row)
         row = replace(row, spec={}) if unread else row
         nodes = _that_fit(self._engine.nodes(), live)
         slots = slots_by_type(nodes.values())
@@ -138,7 +138,7 @@ def _line(job: LiveJob, now_s: float, end: Eta | None) -> JobSummary:
         return summary(job.row, job.learned, now_s, job.waiting, end)
     except Exception:
         log.exception("job %s is shown without what it reported", job.id)
-        return summary(job.row, Learned(job.row.kind), now_s, job.waiting, end)
+        return summary(job.row, JobMeasurements(job.row.kind), now_s, job.waiting, end)
 
 
 def _that_fit(nodes: Mapping[str, Node], job: LiveJob | None) -> dict[str, Node]:
@@ -147,5 +147,5 @@ def _that_fit(nodes: Mapping[str, Node], job: LiveJob | None) -> dict[str, Node]
     return {name: node for name, node in nodes.items() if not wanted or node.gpu_type in wanted}
 
 
-def _learned(row: JobRow) -> Learned:
-    return Learned.restored(row.kind, row.training, row.profile)
+def _learned(row: JobRow) -> JobMeasurements:
+    return JobMeasurements.restored(row.kind, row.training, row.profile)

@@ -8,7 +8,7 @@ from elastane.service.cluster_commands import ClusterCommands
 from elastane.service.cluster_queries import ClusterQueries
 from elastane.service.control.intake import Intake
 from elastane.service.control.plane import ControlPlane
-from elastane.service.eta_waiting import Ground
+from elastane.service.eta_waiting import ClusterNow
 from elastane.service.expected_ends import ExpectedEnds
 from elastane.service.job_commands import JobCommands
 from elastane.service.job_queries import JobQueries
@@ -22,7 +22,7 @@ class LiveService:
     def __init__(self, plane: ControlPlane, warnings: Sequence[str] = ()) -> None:
         self.ends = ExpectedEnds(
             lambda: plane.live,
-            lambda: Ground(plane.engine.nodes(), plane.cluster.machines(), plane.clock()),
+            lambda: ClusterNow(plane.engine.nodes(), plane.cluster.machines(), plane.clock()),
         )
         self.submit = Submission(
             Intake(plane.ledger, plane.store, plane.settings.pending_per_tenant, plane.poke),

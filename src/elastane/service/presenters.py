@@ -12,7 +12,7 @@ from elastane.jobs.states import State
 from elastane.service.control.active_job import LiveJob, slots_of
 from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.core_sharing import CPU, cores_of, memory_of
-from elastane.service.control.job_measurements import Learned
+from elastane.service.control.job_measurements import JobMeasurements
 from elastane.service.eta import curve_of, end_of
 from elastane.service.messages import (
     Eta,
@@ -35,7 +35,7 @@ _LONGEST_NAME = 40
 
 
 def summary(
-    row: JobRow, learned: Learned, now_s: float, waiting: str = "", foreseen: Eta | None = None
+    row: JobRow, learned: JobMeasurements, now_s: float, waiting: str = "", foreseen: Eta | None = None
 ) -> JobSummary:
     """A line of the queue; ``foreseen`` is the end of a job that does not train yet."""
     workers = row.spec.get("workers") or {}
@@ -69,7 +69,7 @@ def summary(
     )
 
 
-def _warming(row: JobRow, learned: Learned, now_s: float) -> str:
+def _warming(row: JobRow, learned: JobMeasurements, now_s: float) -> str:
     """Why a job that has its place shows no step yet."""
     if learned.warming is None or row.state not in (State.STARTING, *_RUNNING):
         return ""
@@ -79,7 +79,7 @@ def _warming(row: JobRow, learned: Learned, now_s: float) -> str:
 
 def detail(
     row: JobRow,
-    learned: Learned,
+    learned: JobMeasurements,
     now_s: float,
     *,
     waiting: str,

@@ -210,6 +210,33 @@ def test_a_node_that_says_farewell_is_forgotten_and_may_come_back(tmp_path: Path
     story(tmp_path, tell)
 
 
+def test_a_node_says_that_it_will_be_taken_away_and_again_on_every_line(tmp_path: Path) -> None:
+    async def tell(head: Head) -> None:
+        node = await head.joined("far")
+        assert head.file("far").facts().leaving_s is None
+        node.dialler.leaving(3600.0)
+        await true(lambda: head.file("far").leaving_s is not None)
+        first_s = head.file("far").facts().leaving_s
+        assert first_s is not None
+        assert 0.0 < first_s <= 3600.0
+        session = node.dialler.session
+        await head.stop()
+        await head.start()
+        await true(lambda: node.dialler.session not in ("", session) and head.present("far"))
+        await true(lambda: head.file("far").leaving_s is not None)
+        again_s = head.file("far").leaving_s
+        assert again_s is not None
+        assert again_s < first_s
+        # The next machine of that name has not been told so.
+        await node.dialler.leave()
+        await node.end()
+        await true(lambda: not head.layout.joined("far").exists())
+        await head.joined("far", "second")
+        assert head.file("far").leaving_s is None
+
+    story(tmp_path, tell)
+
+
 def test_a_node_that_is_away_for_long_is_forgotten_once_it_has_nothing_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,24 +54,26 @@ def test_a_node_that_is_busy_stays_until_it_is_no_more() -> None:
     asyncio.run(story())
 
 
-def test_a_node_is_busy_while_a_nursery_has_a_worker(tmp_path: Path) -> None:
+def test_a_node_is_busy_while_a_fork_server_has_a_worker(tmp_path: Path) -> None:
     agent, layout = Agent(Layout(tmp_path), "far"), Layout(tmp_path)
     machine = NodeHello(PROTOCOL, "far", "first")
     shop = Workshop(agent, layout, machine, Tunnels(Join("h", 1, "0" * 32, "0" * 64), lambda: ""))
     assert not shop.busy
-    nursery = subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert nursery.stdin is not None
-    assert nursery.stdout is not None
+    fork_server = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert fork_server.stdin is not None
+    assert fork_server.stdout is not None
     try:
-        agent._nurseries["j1.1"] = nursery
-        nursery.stdout.readline()
+        agent._fork_servers["j1.1"] = fork_server
+        fork_server.stdout.readline()
         assert shop.busy
-        nursery.stdin.close()
-        nursery.stdout.readline()
+        fork_server.stdin.close()
+        fork_server.stdout.readline()
         assert not shop.busy
     finally:
-        nursery.kill()
-        nursery.wait()
+        fork_server.kill()
+        fork_server.wait()
 
 
 def test_nothing_said_is_never() -> None:

@@ -194,6 +194,9 @@ def test_a_node_of_slurm_joins_works_is_cancelled_politely_and_gives_itself_back
     second = slurm.say("sbatch", "--parsable", str(SCRIPT)).strip()
     name = f"{slurm.host}-{second}"
     wait(lambda: slurm.nodes().get(name) == "up", slurm.logs)
+    # As shortly before its time is up, it says that it will leave.
+    slurm.say("scancel", "--signal=USR1", second)
+    wait(lambda: slurm.nodes().get(name) == "leaving", slurm.logs)
     gone_s = time.monotonic()
     slurm.say("scancel", second)
     wait(lambda: slurm.nodes().get(name) in GONE, slurm.logs)

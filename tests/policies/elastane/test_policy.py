@@ -11,7 +11,7 @@ from elastane.models.estimate import Estimate
 from elastane.policies.elastane import Elastane
 from elastane.policies.elastane.job_estimates import Belief, look, sizes_up_to
 from elastane.policies.elastane.shadow_prices import shadow_prices
-from elastane.policies.elastane.waiting_bound import Account, Accounts, Owed
+from elastane.policies.elastane.waiting_bound import Account, Accounts, Guarantees
 from elastane.policies.lowering import lower
 from elastane.policies.options import OptionError
 from elastane.policies.view import JobView, View
@@ -144,6 +144,6 @@ def test_what_is_owed_before_a_speed_is_known_is_not_owed_to_the_end() -> None:
     jobs = (known, new)
     outlook = look(jobs, replace(view(jobs, [4]), visible=SEEN), Belief(0.8, np.full(2, 0.8), 4))
     accounts = Accounts(0.0, {each.id: Account(1e6) for each in jobs})
-    after = accounts.owing(Owed(np.array([1, 1])), outlook).jobs
+    after = accounts.owing(Guarantees(np.array([1, 1])), outlook).jobs
     assert after["known"].owed
     assert not after["new"].owed

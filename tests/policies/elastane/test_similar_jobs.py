@@ -11,7 +11,7 @@ from elastane.models.estimate import Estimate, Provenance
 from elastane.models.goodput import BatchLimits, GoodputModel
 from elastane.models.throughput import ThroughputParams
 from elastane.policies.elastane import Elastane
-from elastane.policies.elastane.similar_jobs import _CACHE, Kin
+from elastane.policies.elastane.similar_jobs import _CACHE, SimilarJobs
 from elastane.policies.view import Facts, JobView, Request, View
 from elastane.testing.policies.variants import through_json
 from helpers.pollux_views import view
@@ -40,7 +40,7 @@ def seen(*jobs: JobView) -> View:
 
 def told(young: GoodputModel, *others: GoodputModel) -> GoodputModel:
     now = seen(made("young", young), *(made(f"old{i}", other) for i, other in enumerate(others)))
-    found = Kin().with_jobs(now).completed(now).jobs["young"].speed
+    found = SimilarJobs().with_jobs(now).completed(now).jobs["young"].speed
     assert isinstance(found, GoodputModel)
     return found
 
@@ -88,23 +88,23 @@ def test_strangers_are_not_believed(other: GoodputModel) -> None:
 def test_tenants_do_not_learn_from_each_other() -> None:
     young = made("young", model(HOPEFUL, 1))
     now = seen(young, replace(made("old", model(SOBER, 16)), tenant="other"))
-    assert Kin().with_jobs(now).completed(now).jobs["young"].speed is young.speed
+    assert SimilarJobs().with_jobs(now).completed(now).jobs["young"].speed is young.speed
 
 
 def test_it_outlives_the_witness_and_travels_as_json() -> None:
-    kin = Kin().with_jobs(seen(made("old", model(SOBER, 16))))
-    again = Kin.of(through_json(kin.memory()))
+    kin = SimilarJobs().with_jobs(seen(made("old", model(SOBER, 16))))
+    again = SimilarJobs.of(through_json(kin.memory()))
     assert again == kin
     now = seen(made("young", model(HOPEFUL, 1)), made("new", None))
     found = again.with_jobs(now).completed(now).jobs
     assert isinstance(found["young"].speed, GoodputModel)
     assert found["young"].speed.max_profiled == 16
     assert found["new"].speed is None
-    assert Kin.of(None) == Kin()
+    assert SimilarJobs.of(None) == SimilarJobs()
 
 
 def test_a_witness_is_replaced_by_one_who_knows_more_and_kept_against_one_who_knows_as_much() -> None:
-    first = Kin().with_jobs(seen(made("b", model(SOBER, 8))))
+    first = SimilarJobs().with_jobs(seen(made("b", model(SOBER, 8))))
     (kind,) = first.wide
     same = first.with_jobs(seen(made("a", model(HOPEFUL, 8))))
     assert same.wide[kind].job == "b"
@@ -112,7 +112,7 @@ def test_a_witness_is_replaced_by_one_who_knows_more_and_kept_against_one_who_kn
 
 
 def test_kinds_are_forgotten_at_last() -> None:
-    kin = Kin()
+    kin = SimilarJobs()
     for number in range(300):
         limits = replace(LIMITS, initial=100 + number)
         kin = kin.with_jobs(seen(made("old", model(SOBER, 8, limits=limits))))
@@ -138,6 +138,6 @@ def test_nodes_of_another_size_are_another_lesson() -> None:
         ([4, 4, 4, 4], HOPEFUL.alpha_n),
     ):
         now = replace(view([young, old], nodes), visible=SEEN)
-        found = Kin().with_jobs(now).completed(now).jobs["young"].speed
+        found = SimilarJobs().with_jobs(now).completed(now).jobs["young"].speed
         assert isinstance(found, GoodputModel)
         assert found.params[""].alpha_n == alpha_n

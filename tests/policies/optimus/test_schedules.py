@@ -17,7 +17,7 @@ from elastane.models.ps_learner import FittedServerSpeed
 from elastane.models.speed import FloatArray, IntArray, SpeedModel
 from elastane.policies.lowering import lower
 from elastane.policies.optimus import Optimus, OptimusOracle
-from elastane.policies.optimus.resource_pool import Stock
+from elastane.policies.optimus.resource_pool import ResourcePool
 from elastane.policies.plan import Exact, Plan, Spread, Want, Wants
 from elastane.policies.view import ELASTIC, Ability, Facts, JobView, Ledger, Request, View
 from elastane.resources import Resources
@@ -155,8 +155,8 @@ def test_what_no_node_accounts_is_free() -> None:
 def test_amounts_may_be_taken_as_shares_so_that_units_do_not_matter() -> None:
     nodes = machines(10.0, gpus=4).values()
     server, worker = Resources(cpus=2.0), Resources(gpus=1.0, cpus=1.0)
-    assert [Stock(nodes).task(task).amount for task in (server, worker)] == [2.0, 1.0]
-    by_share = Stock(nodes, by_share=True)
+    assert [ResourcePool(nodes).task(task).amount for task in (server, worker)] == [2.0, 1.0]
+    by_share = ResourcePool(nodes, by_share=True)
     assert [by_share.task(task).amount for task in (server, worker)] == pytest.approx([0.8, 1.0])  # GPUs' worth
 
 

@@ -25,7 +25,7 @@ from elastane.policies.allocation.solve_and_compare import as_rows, objective
 from elastane.policies.allocation.solver import best_counts
 from elastane.policies.options import OptionError
 from elastane.policies.pollux import Pollux
-from elastane.policies.pollux.genetic import Worth, evolve
+from elastane.policies.pollux.genetic import StateObjectives, evolve
 from elastane.policies.pollux.nsga2 import standing, survivors, tournament
 from elastane.policies.pollux.population import first_population, remember
 from elastane.policies.pollux.variation import States, Variation
@@ -275,7 +275,7 @@ def test_the_fitness_of_a_state_is_the_objective_of_its_rows(p: float) -> None:
     made = some_problem(p)
     states = Variation.of(made).repair(rng(3).integers(0, 4, (5, 4, 50)).astype(np.int16), rng())
     states[:, :, 0] = made.held
-    fitness = Worth.of(made).objectives(states)[0]
+    fitness = StateObjectives.of(made).objectives(states)[0]
     assert fitness == pytest.approx([objective(made, as_rows(states[:, :, i])) for i in range(50)])
     assert fitness[0] == pytest.approx(present_value(made))
 
@@ -284,7 +284,7 @@ def test_utility_is_the_mean_speed_up_per_gpu_of_nodes_in_use() -> None:
     made = problem([job("a", 0.0), job("b", 0.0)], [4, 4])
     state = np.array([[[2], [0]], [[1], [0]]], dtype=np.int16)
     expected = (made.one_node[0, 2] + made.one_node[1, 1]) / 4.0
-    assert Worth.of(made).objectives(state)[1] == pytest.approx([expected])
+    assert StateObjectives.of(made).objectives(state)[1] == pytest.approx([expected])
 
 
 # ---- memory ----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import httpx
 from fastapi import FastAPI
 
 from elastane.service.api.app import create_app
-from elastane.service.api.context import Call, Desk
+from elastane.service.api.context import ApiContext, Call
 from elastane.service.api.settings import ApiSettings
 from elastane.service.protocol import Principal
 from service.api.fakes import FakeAccounts, FakeService, write_log
@@ -56,11 +56,11 @@ class House:
         write_log(self.service, FOREIGN_JOB, "foreign\n")
         self.service.packages[PACKAGE] = ARCHIVE
         self.app = _built()
-        self.app.state.desk = Desk(self.service, self.accounts, self.settings)
+        self.app.state.desk = ApiContext(self.service, self.accounts, self.settings)
 
     @property
-    def desk(self) -> Desk:
-        desk: Desk = self.app.state.desk
+    def desk(self) -> ApiContext:
+        desk: ApiContext = self.app.state.desk
         return desk
 
     def who(self, name: str) -> Principal:

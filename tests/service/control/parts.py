@@ -14,7 +14,7 @@ from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.crash_suspects import Suspects
 from elastane.service.control.engine_driver import EngineDriver
 from elastane.service.control.ledger import Ledger
-from elastane.service.history import Past
+from elastane.service.history import JobHistory
 from elastane.service.store import JobRow, Store
 from elastane.testing.engines.fake_engine import FakeEngine
 from service.helpers import Clock
@@ -30,7 +30,7 @@ class Parts:
         self.store.claim()
         self.cluster = ClusterState(self.engine, self.store, self.clock)
         self.cluster.look()
-        self.past = Past(self.store)
+        self.past = JobHistory(self.store)
         self.ledger = Ledger(self.store, self.past, self.cluster.accelerator, self.clock)
         self.driver = EngineDriver(self.engine, self.ledger, home)
         self.suspects = Suspects(home)

@@ -15,7 +15,7 @@ from elastane.policies.registry import make_policy
 from elastane.policies.view import Ability, Info, JobState
 from elastane.scheduling.facts import Situation
 from elastane.service.control.active_job import LiveJob
-from elastane.service.control.facts import Seen, build_view
+from elastane.service.control.facts import AdjustedView, build_view
 from elastane.service.messages import QuotaInfo
 from elastane.service.store import JobRow
 
@@ -39,7 +39,7 @@ def job(number: int, workers: Any = 1, held: int = 0, **changes: Any) -> LiveJob
     return LiveJob.of(JobRow(number=number, spec=spec, **{"state": State.QUEUED, **plain, **changes}))
 
 
-def seen(*jobs: LiveJob, slots: int | None = None, now_s: float = 10.0, policy: Policy = FIFO) -> Seen:
+def seen(*jobs: LiveJob, slots: int | None = None, now_s: float = 10.0, policy: Policy = FIFO) -> AdjustedView:
     quotas = {"a": QuotaInfo(tenant="a", slots=slots)} if slots is not None else {}
     return build_view(Situation(now_s, NODES, NODES), quotas, jobs, policy)
 
@@ -153,7 +153,7 @@ def test_however_a_policy_divides_a_tenant_stays_within_its_quota(
         assert request.max_workers == wanted or used + request.gpus_of(1) > slots
 
 
-def lending(*jobs: LiveJob, **quotas: QuotaInfo) -> Seen:
+def lending(*jobs: LiveJob, **quotas: QuotaInfo) -> AdjustedView:
     return build_view(Situation(10.0, NODES, NODES), quotas, jobs, FIFO)
 
 

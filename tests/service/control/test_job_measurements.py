@@ -9,15 +9,15 @@ import pytest
 
 from elastane.models.goodput import BatchLimits
 from elastane.models.throughput import ThroughputParams
-from elastane.service.control.job_measurements import Learned, fit_together
+from elastane.service.control.job_measurements import JobMeasurements, fit_together
 from elastane.train.reports.events import Evaluated, Fitted, Resized, Saved, Stepped, Warned, WorkerLost
 from service.helpers import window
 
 THETA = ThroughputParams(0.01, 0.01, 0.1, 0.01, 0.05, 0.01, 1.0)
 
 
-def trained(*workers: int, sync_s: float = 0.02) -> Learned:
-    learned = Learned("adaptive")
+def trained(*workers: int, sync_s: float = 0.02) -> JobMeasurements:
+    learned = JobMeasurements("adaptive")
     for count in workers or (1,):
         learned.hear(Resized(0.0, 1, "start", 0, count, 0, 1.0))
         for n in range(1, 6):
@@ -25,13 +25,13 @@ def trained(*workers: int, sync_s: float = 0.02) -> Learned:
     return learned
 
 
-def through_the_store(learned: Learned) -> Learned:
+def through_the_store(learned: JobMeasurements) -> JobMeasurements:
     training, profile = json.loads(json.dumps([learned.training_json(), learned.profile_json()]))
-    return Learned.restored("adaptive", training, profile)
+    return JobMeasurements.restored("adaptive", training, profile)
 
 
 def test_nothing_is_known_before_anything_was_said() -> None:
-    learned = Learned("adaptive")
+    learned = JobMeasurements("adaptive")
     assert (learned.training, learned.fraction, learned.remaining, learned.speed("cpu")) == (None,) * 4
     assert through_the_store(learned).profile_json() == learned.profile_json()
 
@@ -54,7 +54,7 @@ def test_speed_is_learned_for_every_number_of_workers_that_was_tried() -> None:
 
 
 def test_the_first_window_after_a_change_is_not_believed() -> None:
-    learned = Learned("adaptive")
+    learned = JobMeasurements("adaptive")
     learned.hear(window(1.0, 0.1, compute_s=99.0))
     assert learned.measured == frozenset()
     learned.hear(window(2.0, 0.2))
@@ -75,7 +75,7 @@ def test_the_very_same_model_is_used_while_nothing_new_was_learned() -> None:
 
 
 def test_fitting_together_gives_what_fitting_alone_gives() -> None:
-    jobs = [trained(1, 2), trained(1, 4, sync_s=0.05), trained(2), Learned("adaptive")]
+    jobs = [trained(1, 2), trained(1, 4, sync_s=0.05), trained(2), JobMeasurements("adaptive")]
     alone = [job.speed("cpu") for job in (trained(1, 2), trained(1, 4, sync_s=0.05), trained(2))]
     fit_together(jobs)
     assert all(job.stale_learner() is None for job in jobs)
@@ -90,7 +90,7 @@ def test_fitting_together_gives_what_fitting_alone_gives() -> None:
 
 
 def test_times_are_learned_as_they_would_be_with_cores_of_ones_own() -> None:
-    shared, alone = Learned("adaptive"), Learned("adaptive")
+    shared, alone = JobMeasurements("adaptive"), JobMeasurements("adaptive")
     for n in range(1, 5):
         shared.hear(window(float(n), 0.1, compute_s=0.64), 0.5)
         alone.hear(window(float(n), 0.1, compute_s=0.32))
@@ -133,7 +133,7 @@ def test_what_happened_is_counted() -> None:
 
 
 def test_a_start_is_no_pause() -> None:
-    learned = Learned("adaptive")
+    learned = JobMeasurements("adaptive")
     before = learned.restart.estimate()
     learned.hear(Resized(1.0, 0, "start", 0, 2, 0, 60.0))
     assert learned.restart.estimate() == before
@@ -155,5 +155,5 @@ def test_noise_makes_larger_batches_worth_less() -> None:
 
 
 def test_what_means_nothing_here_is_not_worth_storing() -> None:
-    assert not Learned("adaptive").hear(Warned(1.0, "careful"))
-    assert not Learned("adaptive").hear(Saved(1.0, 4, 100, 0.1, 0.2))
+    assert not JobMeasurements("adaptive").hear(Warned(1.0, "careful"))
+    assert not JobMeasurements("adaptive").hear(Saved(1.0, 4, 100, 0.1, 0.2))

@@ -14,7 +14,7 @@ from elastane.jobs.states import State
 from elastane.policies.view import Info
 from elastane.service.cluster_record import Layout
 from elastane.service.control.core_sharing import Machines
-from elastane.service.control.job_measurements import Learned
+from elastane.service.control.job_measurements import JobMeasurements
 from elastane.service.control.type_sizes import most_workers, slots_by_type
 from elastane.service.simulate_history import rehearse
 from elastane.train.reports.events import Resized
@@ -136,7 +136,7 @@ def test_a_curve_is_that_of_the_type_the_job_trains_on(tmp_path: Path) -> None:
 
 
 def test_times_without_a_type_are_those_of_whoever_asks() -> None:
-    learned = Learned("adaptive")
+    learned = JobMeasurements("adaptive")
     for n in range(1, 4):
         learned.hear(window(float(n), n / 100))
     model = learned.speed("a100", "t4")
@@ -146,7 +146,7 @@ def test_times_without_a_type_are_those_of_whoever_asks() -> None:
 
 
 def test_a_window_that_belongs_to_no_single_type_teaches_nothing() -> None:
-    learned = Learned("adaptive")
+    learned = JobMeasurements("adaptive")
     for n in range(1, 4):
         learned.hear(window(float(n), n / 100), 1.0, None)
     assert learned.speed("t4") is None
@@ -154,13 +154,13 @@ def test_a_window_that_belongs_to_no_single_type_teaches_nothing() -> None:
 
 
 def test_a_profile_from_before_types_had_names_is_read() -> None:
-    learned = Learned("adaptive")
+    learned = JobMeasurements("adaptive")
     for n in range(1, 4):
         learned.hear(window(float(n), n / 100), 1.0, "t4")
     stored = json.loads(json.dumps(learned.profile_json()))
     old = {**stored, "table": stored["tables"]["t4"]}
     del old["tables"]
-    again = Learned.restored("adaptive", {}, old)
+    again = JobMeasurements.restored("adaptive", {}, old)
     ours, theirs = again.speed("t4"), learned.speed("t4")
     assert ours is not None
     assert theirs is not None

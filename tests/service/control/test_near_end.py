@@ -8,7 +8,7 @@ import pytest
 
 from elastane.jobs.states import State
 from elastane.policies.plan import Fill, Order, Plan
-from elastane.service.control.job_measurements import Learned
+from elastane.service.control.job_measurements import JobMeasurements
 from elastane.service.control.near_end import seconds_left
 from elastane.testing.engines.fake_work import Delays
 from service.helpers import Strange, World, started, window, world
@@ -61,7 +61,7 @@ def test_a_job_with_much_left_can_be_taken_from(tmp_path: Path) -> None:
 
 
 def test_time_left_follows_the_pace_and_is_never_negative() -> None:
-    learned = Learned("adaptive")
+    learned = JobMeasurements("adaptive")
     assert seconds_left(learned, 0.0) is None
     for at_s, part in ((1.0, 0.5), (2.0, 0.7), (3.0, 0.9)):
         learned.hear(window(at_s, part))

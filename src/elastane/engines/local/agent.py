@@ -129,9 +129,9 @@ class Agent:
         return list(self._fork_servers)
 
     @property
-    def nursery_pids(self) -> list[int]:
-        """Living nurseries, whose children are workers; without any, one may stay while its attempt runs elsewhere."""
-        return [nursery.pid for nursery in self._nurseries.values() if nursery.returncode is None]
+    def fork_server_pids(self) -> list[int]:
+        """Living fork servers, whose children are workers; one without any may stay while its attempt runs on."""
+        return [server.pid for server in self._fork_servers.values() if server.returncode is None]
 
     async def answer(self, message: ToAgent) -> FromAgent:
         """What a request on the agent's own line would be answered."""

@@ -24,6 +24,7 @@ from elastane.engines.nodes.messages import (
     AttemptTold,
     Ended,
     Farewell,
+    Leaving,
     NodeHello,
     Refused,
     Request,
@@ -97,6 +98,7 @@ class Dialler:
         self._line: NodeLine | None = None
         self._clock = AwakeClock()
         self._alone_s = self._clock.now_s()
+        self._gone_s: float | None = None
         self._joined = False
         self._works: set[asyncio.Task[None]] = set()
         self._trouble = Trouble("a request of the head was not carried out")
@@ -141,6 +143,17 @@ class Dialler:
             raise ConnectionResetError("there is no line")
         await self._line.deliver(part)
 
+    def leaving(self, in_s: float) -> None:
+        """Say that this machine will be taken away, now and on every line to come."""
+        self._gone_s = self._clock.now_s() + in_s
+        self._say(f"this machine will be taken away in {in_s:g} s; jobs are asked to leave it")
+        if self._line is not None:
+            self._tell_leaving(self._line)
+
+    def _tell_leaving(self, line: NodeLine) -> None:
+        if self._gone_s is not None:
+            line.send(Leaving(max(0.0, self._gone_s - self._clock.now_s())))
+
     async def leave(self) -> None:
         """Tell the hub that all has ended, if it can be told."""
         if self._line is not None:
@@ -184,6 +197,7 @@ class Dialler:
             f"joined{again}" + (f"; nothing will be placed here: {welcome.unfit}" if welcome.unfit else "")
         )
         self._joined = True
+        self._tell_leaving(line)
         for attempt in welcome.end:
             self._work(self._end(line, attempt))
 

@@ -36,6 +36,7 @@ from elastane.engines.nodes.messages import (
     Ended,
     Farewell,
     FromNode,
+    Leaving,
     NodeHello,
     Opened,
     PackageHello,
@@ -238,6 +239,8 @@ class Hub:
                 node.answered(number, body)
             case Ended(attempt):
                 node.ended(attempt)
+            case Leaving(in_s):
+                node.leaving(in_s)
             case Farewell():
                 node.forget()
                 self._nodes.pop(node.name, None)

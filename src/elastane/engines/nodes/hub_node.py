@@ -44,6 +44,7 @@ from elastane.engines.nodes.log_parts import LogPart, job_of
 from elastane.engines.nodes.messages import AttemptTold, NodeHello, Request
 from elastane.engines.nodes.node_file import NodeFile, read_node, write_node
 from elastane.engines.nodes.obligations import fulfilled, promise, promised
+from elastane.engines.nodes.places import LOOPBACK, loopback_port
 from elastane.engines.nodes.tunnels import ENDPOINT
 from elastane.engines.shared_place import shared_by_all
 from elastane.train.coordinator import wire
@@ -53,7 +54,6 @@ _PROBE_S = 2.0
 """How long a node may take to look at a file; one whose disk does not answer is one that sees nothing."""
 SUSPECT_S = 3.0
 """A node that was silent for so long gets nothing new."""
-_LOOPBACK = "127.0.0.1"
 
 
 class RemoteNode:
@@ -92,7 +92,7 @@ class RemoteNode:
         self._layout.node(self.name).mkdir(parents=True, exist_ok=True)
         known = read_json(self._layout.begun(self.name)) or {}
         self._begun = {str(attempt): int(port) for attempt, port in known.items()}
-        self._server = await asyncio.start_server(self._serve, _LOOPBACK, 0, limit=BUFFER_BYTES)
+        self._server = await asyncio.start_server(self._serve, LOOPBACK, 0, limit=BUFFER_BYTES)
         if self.file is not None:
             seen_s = time.time() if self.file.present else self.file.seen_s
             self._note(msgspec.structs.replace(self.file, present=False, suspect=False, seen_s=seen_s))
@@ -162,6 +162,11 @@ class RemoteNode:
         """Take a part of a log, if it is of an attempt that the node has or had."""
         if part.attempt in self._begun or part.attempt in self._shipping:
             await self._inlet.take(part)
+
+    def leaving(self, in_s: float) -> None:
+        """Its machine will be taken away: this is noted where the engine reads it."""
+        if self.file is not None:
+            self._note(msgspec.structs.replace(self.file, leaving_s=in_s))
 
     def ended(self, attempt: str) -> None:
         """Nothing is left there of an attempt that had to end."""
@@ -242,7 +247,7 @@ class RemoteNode:
         write_node(self._layout, self.name, file)
         assert self._server is not None
         facts = {
-            "host": _LOOPBACK,
+            "host": LOOPBACK,
             "port": self._server.sockets[0].getsockname()[1],
             "token": self._token,
             "pid": 0,
@@ -289,7 +294,7 @@ class RemoteNode:
                     self._watchers.add(writer)
                 return answer
             case BeginForkServer() if self.present:
-                self._begun[message.attempt] = _port_of(message)
+                self._begun[message.attempt] = loopback_port(message.environment.get(ENDPOINT, ""))
                 self._write_begun()
                 await self._tell(message.attempt)
                 fulfilled(self._layout, self.name, message.attempt)  # the agent ends what the last one left
@@ -342,9 +347,3 @@ class RemoteNode:
 
     def _write_begun(self) -> None:
         write_json(self._layout.begun(self.name), self._begun, durable=True)
-
-
-def _port_of(message: BeginForkServer) -> int:
-    """The port of the supervisor that wants a fork server; 0 if that is not on this machine's loopback."""
-    host, _, port = message.environment.get(ENDPOINT, "").rpartition(":")
-    return int(port) if host == _LOOPBACK and port.isdigit() else 0

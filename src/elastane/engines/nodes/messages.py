@@ -90,9 +90,15 @@ class Farewell(Message, frozen=True, tag="farewell"):
     """The node has ended everything and will not come back by itself."""
 
 
+class Leaving(Message, frozen=True, tag="leaving"):
+    """The node's machine will be taken away in so many seconds, as a spot machine is: jobs should leave it."""
+
+    in_s: Annotated[float, Meta(ge=0.0, le=1e9)]
+
+
 FirstOfNode = NodeHello | TunnelHello | PackageHello
 FIRST_OF_NODE: Line[FirstOfNode] = Line("a node", *get_args(FirstOfNode))
-FromNode = Beat | Answer | Ended | LogPart | Farewell
+FromNode = Beat | Answer | Ended | LogPart | Leaving | Farewell
 FROM_NODE: Line[FromNode] = Line("a node", *get_args(FromNode))
 
 

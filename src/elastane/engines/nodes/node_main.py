@@ -53,6 +53,8 @@ class NodeOptions:
     """Use folders of its own also where it sees those of the head."""
     idle_s: float = 0.0
     """End when nothing has worked here for so long; 0 is never."""
+    notice_s: float = 30.0
+    """How long this machine stays after SIGUSR1, which says that it will be taken away."""
 
 
 def own_name() -> str:
@@ -115,6 +117,7 @@ async def run_node(options: NodeOptions, say: Callable[[str], None]) -> None:
     dialler = Dialler(options.join, shop, say, options.orphan_s)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, dialler.leaving, options.notice_s)
     works = [
         asyncio.create_task(work)
         for work in (

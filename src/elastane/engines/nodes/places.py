@@ -12,6 +12,7 @@ from elastane.engines.local.paths import Layout
 from elastane.errors import ElastaneError
 
 HUB = "hub.json"
+LOOPBACK = "127.0.0.1"
 _ELSEWHERE = ("192.0.2.1", 9)
 """An address that nobody has: asking for the way there sends nothing."""
 
@@ -48,7 +49,13 @@ def way_out() -> str:
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(_ELSEWHERE)
         return str(probe.getsockname()[0])
-    return "127.0.0.1"
+    return LOOPBACK
+
+
+def loopback_port(address: str) -> int:
+    """The port of an address on this machine's loopback; 0 if it is none."""
+    host, _, port = address.rpartition(":")
+    return int(port) if host == LOOPBACK and port.isdigit() else 0
 
 
 def joins_at(home: Path) -> str:

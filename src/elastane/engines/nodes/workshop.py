@@ -141,7 +141,7 @@ class Workshop:
     @property
     def busy(self) -> bool:
         """Whether anything works here, or is being made ready to, such as a package that is fetched."""
-        return bool(self._begins) or any(map(children, self.agent.nursery_pids))
+        return bool(self._begins) or any(map(children, self.agent.fork_server_pids))
 
     async def resume_logs(self, known: LogOffsets) -> None:
         """Go on with an attempt's logs where the head is."""

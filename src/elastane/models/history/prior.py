@@ -47,7 +47,7 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedSpeed:
     """θ on one accelerator and its relative error: fit, differences between neighbours, and doubt together."""
 
     params: ThroughputParams[float]
@@ -83,7 +83,7 @@ class Memory:
     """Batches that the nearest of them could use."""
 
     @cached_property
-    def expected(self) -> Mapping[str, Expected]:
+    def expected(self) -> Mapping[str, ExpectedSpeed]:
         """The fitted speed by accelerator, the best known first; fitted on first access."""
         kinds = list(self.remembered)
         fits = fit_throughput([self.remembered[kind].rows for kind in kinds])
@@ -92,7 +92,7 @@ class Memory:
         for kind, fit in zip(kinds, fits, strict=True):
             shape = math.hypot(_misfit(fit.params, self.remembered[kind].rows), doubt)
             error = math.hypot(shape, self.remembered[kind].spread)
-            found[kind] = Expected(fit.params, error, shape)
+            found[kind] = ExpectedSpeed(fit.params, error, shape)
         return found
 
     def noise_at(self, fraction: float) -> float | None:

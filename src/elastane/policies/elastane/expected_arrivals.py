@@ -22,14 +22,14 @@ _MOST = 4.0
 
 
 @dataclass(frozen=True)
-class Coming:
+class RecentPeak:
     """The decayed peak number of unfinished jobs, as of ``at_s``."""
 
     peak: float = 0.0
     at_s: float = 0.0
 
     @classmethod
-    def of(cls, memory: Any) -> Coming:
+    def of(cls, memory: Any) -> RecentPeak:
         """Reads the state back from the policy's memory; starts at 0 without one."""
         known = memory.get("coming") if isinstance(memory, dict) else None
         return cls(*(float(value) for value in known)) if known else cls()
@@ -38,10 +38,10 @@ class Coming:
         """Returns the state to keep in the plan's memory, as JSON values."""
         return {"coming": [self.peak, self.at_s]}
 
-    def with_jobs(self, count: int, now_s: float) -> Coming:
+    def with_jobs(self, count: int, now_s: float) -> RecentPeak:
         """Returns the state at ``now_s``, when ``count`` jobs are unfinished."""
         passed_s = max(now_s - self.at_s, 0.0)
-        return Coming(max(self.peak * 0.5 ** (passed_s / _HALF_LIFE_S), float(count)), now_s)
+        return RecentPeak(max(self.peak * 0.5 ** (passed_s / _HALF_LIFE_S), float(count)), now_s)
 
     def jobs(self, gpus: int) -> float:
         """Returns how many future arrivals to assume on a cluster of this many GPUs."""

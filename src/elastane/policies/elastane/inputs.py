@@ -19,7 +19,7 @@ from elastane.policies.allocation.multi_type import Parts, connected, part_of
 from elastane.policies.allocation.problem import Frame, build_problem, frame_of, reach_of
 from elastane.policies.elastane.job_estimates import (
     Belief,
-    Outlook,
+    JobEstimates,
     cautious,
     look,
     outlook_of,
@@ -32,15 +32,15 @@ from elastane.policies.view import JobView, View
 
 
 @dataclass(frozen=True)
-class Sight:
+class DecisionInputs:
     """The inputs of one decision: a problem per accelerator type, the job estimates, and state to remember."""
 
     parts: Parts
-    outlook: Outlook
+    outlook: JobEstimates
     memory: dict[str, Any]
 
 
-def see(view: View, explore: float, first: int, caution: float) -> Sight:
+def see(view: View, explore: float, first: int, caution: float) -> DecisionInputs:
     """Gathers the inputs from a view.
 
     Args:
@@ -67,10 +67,10 @@ def see(view: View, explore: float, first: int, caution: float) -> Sight:
     if isinstance(view.memory, dict) and "beyond" in view.memory:
         memory["beyond"] = view.memory["beyond"]
     present = parts[0].current_speedups()
-    return Sight(parts, replace(outlook, present=present), memory)
+    return DecisionInputs(parts, replace(outlook, present=present), memory)
 
 
-def _alike(view: View, explore: float, first: int, caution: float) -> Sight:
+def _alike(view: View, explore: float, first: int, caution: float) -> DecisionInputs:
     """Gathers the inputs for a cluster on which all GPUs are of one type."""
     problem = build_problem(view, 1.0, 0.0, True, explore, first)
     per_node = int(problem.node_gpus.max(initial=1))
@@ -78,7 +78,7 @@ def _alike(view: View, explore: float, first: int, caution: float) -> Sight:
     hopes = Belief(caution, experience.exponents(problem.jobs, per_node, caution), per_node)
     usual = Belief(caution, experience.usual(len(problem.jobs)), per_node)
     outlook = look(problem.jobs, view, usual)
-    return Sight((cautious(problem, hopes),), outlook, {"beyond": experience.memory()})
+    return DecisionInputs((cautious(problem, hopes),), outlook, {"beyond": experience.memory()})
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,9 @@ def _weights(jobs: Sequence[JobView], sides: Sequence[_Side]) -> FloatArray:
     return out
 
 
-def _mean(jobs: tuple[JobView, ...], view: View, sides: Sequence[_Side], beliefs: Sequence[Belief]) -> Outlook:
+def _mean(
+    jobs: tuple[JobView, ...], view: View, sides: Sequence[_Side], beliefs: Sequence[Belief]
+) -> JobEstimates:
     """Builds the job estimates on mean GPUs; no curve uses more GPUs of a type than exist."""
     sizes = sizes_up_to(max(view.total_gpus, 1))
     weights = _weights(jobs, sides)
@@ -145,7 +147,7 @@ def _parts(
     view: View,
     sides: Sequence[_Side],
     beliefs: Sequence[Belief],
-    outlook: Outlook,
+    outlook: JobEstimates,
     exchange: Exchange,
 ) -> Parts:
     """Builds a problem for each type, its speeds in the work of one mean GPU."""

@@ -23,7 +23,7 @@ _CACHE: WeakKeyDictionary[GoodputModel, tuple[tuple[int, int, int], FloatArray]]
 
 
 @dataclass(frozen=True)
-class Outlook:
+class JobEstimates:
     """The estimates of all jobs as arrays over (job, size).
 
     ``curves`` is the speed-up over one GPU; ``alone`` is work per second on one GPU (NaN: never measured);
@@ -75,7 +75,7 @@ class Outlook:
         return out
 
 
-def look(jobs: tuple[JobView, ...], view: View, belief: Belief) -> Outlook:
+def look(jobs: tuple[JobView, ...], view: View, belief: Belief) -> JobEstimates:
     """Estimates the jobs of a view whose GPUs are all of one type, in the order given."""
     sizes = sizes_up_to(max(view.total_gpus, 1))
     per_node = max((node.gpus for node in view.usable.values()), default=1)
@@ -85,7 +85,7 @@ def look(jobs: tuple[JobView, ...], view: View, belief: Belief) -> Outlook:
 def speedups_of(
     jobs: Sequence[JobView], sizes: IntArray, per_node: int, belief: Belief, gpu_type: str = ""
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns ``curves`` and ``alone`` of an ``Outlook``, for one accelerator type."""
+    """Returns ``curves`` and ``alone`` of an ``JobEstimates``, for one accelerator type."""
     curves = np.tile(sizes.astype(np.float64) ** _USUAL, (len(jobs), 1))
     alone = np.full(len(jobs), np.nan)
     known = [(row, speed) for row, job in enumerate(jobs) if (speed := job.speed) is not None]
@@ -104,7 +104,7 @@ def speedups_of(
     return curves, alone
 
 
-def outlook_of(jobs: tuple[JobView, ...], total: int, curves: FloatArray, alone: FloatArray) -> Outlook:
+def outlook_of(jobs: tuple[JobView, ...], total: int, curves: FloatArray, alone: FloatArray) -> JobEstimates:
     """Completes the estimates with each job's size limits and remaining work; curves are flat beyond the most."""
     sizes = sizes_up_to(max(total, 1))
     least = np.array([_least(job) for job in jobs], dtype=np.int64)
@@ -113,7 +113,7 @@ def outlook_of(jobs: tuple[JobView, ...], total: int, curves: FloatArray, alone:
     beyond = sizes[None, :] > most[:, None]
     top = np.take_along_axis(curves, np.maximum((~beyond).sum(axis=1) - 1, 0)[:, None], axis=1)
     left = [job.remaining for job in jobs]
-    return Outlook(
+    return JobEstimates(
         jobs=jobs,
         total_gpus=total,
         sizes=sizes,

@@ -27,15 +27,15 @@ from elastane.policies.allocation.multi_type import Parts
 from elastane.policies.allocation.problem import Problem
 from elastane.policies.allocation.solve_and_compare import counts_of, explain
 from elastane.policies.contract import Needs, Policy
-from elastane.policies.elastane.expected_arrivals import Coming
+from elastane.policies.elastane.expected_arrivals import RecentPeak
 from elastane.policies.elastane.inputs import see
-from elastane.policies.elastane.job_estimates import Outlook
+from elastane.policies.elastane.job_estimates import JobEstimates
 from elastane.policies.elastane.move_cost import horizons_s, next_look_s, unsure, what_a_move_leaves
 from elastane.policies.elastane.shadow_prices import shadow_prices
-from elastane.policies.elastane.similar_jobs import Kin
+from elastane.policies.elastane.similar_jobs import SimilarJobs
 from elastane.policies.elastane.sync_extrapolation import calmer
 from elastane.policies.elastane.unknown_length import lengths
-from elastane.policies.elastane.waiting_bound import Accounts, Owed, owed
+from elastane.policies.elastane.waiting_bound import Accounts, Guarantees, owed
 from elastane.policies.elastane.waiting_bound_by_type import owed_on
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Exact, Plan
@@ -93,14 +93,14 @@ class Elastane(Policy):
 
     def decide(self, view: View) -> Plan:
         """Prices every job, divides the GPUs, and keeps the present division if that is no worse."""
-        kin = Kin.of(view.memory).with_jobs(view)
+        kin = SimilarJobs.of(view.memory).with_jobs(view)
         sight = see(calmer(kin.completed(view)), self.explore, self._first(view), self.caution)
         plain, outlook = sight.parts, sight.outlook
         accounts = Accounts.of(view.memory, view.now_s).carried_on(view, outlook)
         due = owed(accounts, outlook, multi_type.whole(plain).most, self.bound)
         accounts = accounts.owing(due, outlook)
         left_s = self._left_s(outlook, view)
-        coming = Coming.of(view.memory).with_jobs(len(view.jobs), view.now_s)
+        coming = RecentPeak.of(view.memory).with_jobs(len(view.jobs), view.now_s)
         prices = self._prices(outlook, left_s, coming)
         parts = multi_type.connected(tuple(self._weighed(part, prices) for part in plain))
         rows, there = multi_type.held_rows(parts), parts
@@ -123,7 +123,7 @@ class Elastane(Policy):
             wake_s=self._wakes(view, due, [whole.jobs[row] for row in sorted(given)]),
         )
 
-    def _wakes(self, view: View, due: Owed, given: Iterable[JobView]) -> tuple[float, ...]:
+    def _wakes(self, view: View, due: Guarantees, given: Iterable[JobView]) -> tuple[float, ...]:
         """Returns when to decide again: a job's guarantee falls due, or a new measurement is expected."""
         sooner = min(view.now_s + due.next_s, next_look_s(given, view.now_s))
         return (sooner,) if np.isfinite(sooner) else ()
@@ -132,7 +132,7 @@ class Elastane(Policy):
         """Returns the GPUs of a job that was never measured: an equal share, ``first`` at most."""
         return max(min(self.first, view.total_gpus // max(len(view.jobs), 1)), 1)
 
-    def _left_s(self, outlook: Outlook, view: View) -> FloatArray:
+    def _left_s(self, outlook: JobEstimates, view: View) -> FloatArray:
         """Returns seconds left on one GPU; 0 for a job never measured, or measured only with far too small a batch."""
         left, untold = outlook.left_s.copy(), np.isnan(outlook.left_work)
         if untold.any():
@@ -142,7 +142,7 @@ class Elastane(Policy):
         out: FloatArray = np.where(known, left, 0.0)
         return out
 
-    def _prices(self, outlook: Outlook, left_s: FloatArray, coming: Coming) -> FloatArray:
+    def _prices(self, outlook: JobEstimates, left_s: FloatArray, coming: RecentPeak) -> FloatArray:
         """Returns the shadow price of a second of one-GPU work of each job."""
         share = outlook.total_gpus / max(len(outlook.jobs), 1)
         weights = np.array([_weight(job) for job in outlook.jobs])
@@ -164,7 +164,13 @@ class Elastane(Policy):
         return replace(problem, one_node=one_node, several=several)
 
     def _priced_parts(
-        self, parts: Parts, plain: Parts, outlook: Outlook, sizes_s: FloatArray, due: Owed, now_s: float
+        self,
+        parts: Parts,
+        plain: Parts,
+        outlook: JobEstimates,
+        sizes_s: FloatArray,
+        due: Guarantees,
+        now_s: float,
     ) -> Parts:
         """Applies ``_priced`` to the problem of every accelerator type."""
         ample = _FIRST_OF_ALL * max(max(float(part.packed().max(initial=0.0)) for part in parts), _TINY)
@@ -173,7 +179,7 @@ class Elastane(Policy):
         return tuple(self._priced(part, speeds, sizes_s, mine, ample, now_s) for part, speeds, mine in each)
 
     def _priced(
-        self, problem: Problem, plain: Problem, sizes_s: FloatArray, due: Owed, ample: float, now_s: float
+        self, problem: Problem, plain: Problem, sizes_s: FloatArray, due: Guarantees, ample: float, now_s: float
     ) -> Problem:
         """Adds to the problem the discount for moving, the cost of being suspended, and the guaranteed GPUs.
 
@@ -194,7 +200,7 @@ class Elastane(Policy):
         return replace(problem, factor=factor, extra=extra, urgent=tuple(int(row) for row in late))
 
 
-def _would_stand_in_the_way(plain: Problem, due: Owed) -> NDArray[np.bool_]:
+def _would_stand_in_the_way(plain: Problem, due: Guarantees) -> NDArray[np.bool_]:
     """Masks waiting jobs that could not be stopped again, while a job with guaranteed GPUs is waiting as well."""
     waits = ~plain.running
     if not (waits & (due.gpus > 0)).any():
@@ -204,7 +210,7 @@ def _would_stand_in_the_way(plain: Problem, due: Owed) -> NDArray[np.bool_]:
     return out
 
 
-def _reservations(plain: Problem, due: Owed, rows: Container[int]) -> dict[str, str]:
+def _reservations(plain: Problem, due: Guarantees, rows: Container[int]) -> dict[str, str]:
     """Explains jobs that are kept waiting so that a job with guaranteed GPUs can start first."""
     first = next((plain.jobs[row].id for row in np.flatnonzero(due.gpus) if row not in rows), None)
     if first is None:

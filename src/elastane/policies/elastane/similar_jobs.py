@@ -65,7 +65,7 @@ _CACHE: WeakKeyDictionary[GoodputModel, Lesson] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
-class Kin:
+class SimilarJobs:
     """Witnesses by kind of job and accelerator type."""
 
     wide: Mapping[str, Witness] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Kin:
     """The jobs seen with most samples per GPU."""
 
     @classmethod
-    def of(cls, memory: Any) -> Kin:
+    def of(cls, memory: Any) -> SimilarJobs:
         """Reads the witnesses back from the policy's memory; starts empty without one."""
         known = memory.get("kin") if isinstance(memory, dict) else None
         parts = [{kind: Witness.of(values) for kind, values in part.items()} for part in known or ()]
@@ -85,7 +85,7 @@ class Kin:
         parts = (self.wide, self.large)
         return {"kin": [{kind: witness.values() for kind, witness in part.items()} for part in parts]}
 
-    def with_jobs(self, view: View) -> Kin:
+    def with_jobs(self, view: View) -> SimilarJobs:
         """Returns the witnesses updated by the jobs of a view; a job has to have seen more to replace one."""
         wide, large = dict(self.wide), dict(self.large)
         for name, job in sorted(view.jobs.items()):
@@ -100,7 +100,7 @@ class Kin:
                     _tell(wide, kind, mine)
                 if largest is None or largest.job == name or mine.widest > largest.widest:
                     _tell(large, kind, mine)
-        return Kin(wide, large)
+        return SimilarJobs(wide, large)
 
     def completed(self, view: View) -> View:
         """Returns the view with every job's speed model completed by the witnesses of its kind."""

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elastane.models.speed import FloatArray, IntArray
-from elastane.policies.elastane.job_estimates import Outlook
+from elastane.policies.elastane.job_estimates import JobEstimates
 from elastane.policies.view import View
 
 _TINY = 1e-12
@@ -92,7 +92,7 @@ class Accounts:
         kept = {job: account.values() for job, account in self.jobs.items()}
         return {"at_s": self.at_s, "fair": kept}
 
-    def carried_on(self, view: View, outlook: Outlook) -> Accounts:
+    def carried_on(self, view: View, outlook: JobEstimates) -> Accounts:
         """Returns the accounts at this view; jobs that are gone are dropped, new ones begin at 0."""
         passed_s = max(view.now_s - self.at_s, 0.0)
         share = outlook.total_gpus / max(len(self.jobs), 1)
@@ -110,7 +110,7 @@ class Accounts:
             found[job.id] = old.after(passed_s, share, float(part[row]), rate, view.now_s - job.submit_s, known)
         return Accounts(view.now_s, found)
 
-    def owing(self, due: Owed, outlook: Outlook) -> Accounts:
+    def owing(self, due: Guarantees, outlook: JobEstimates) -> Accounts:
         """Returns the accounts with jobs marked that are owed GPUs, where their remaining time is known."""
         names = [outlook.jobs[row].id for row in np.flatnonzero(due.gpus) if not np.isnan(outlook.left_s[row])]
         return replace(
@@ -119,14 +119,14 @@ class Accounts:
 
 
 @dataclass(frozen=True)
-class Owed:
+class Guarantees:
     """Guaranteed GPUs per job (0: none), and the seconds until the next guarantee takes effect."""
 
     gpus: IntArray
     next_s: float = np.inf
 
 
-def owed(accounts: Accounts, outlook: Outlook, most: IntArray, bound: float) -> Owed:
+def owed(accounts: Accounts, outlook: JobEstimates, most: IntArray, bound: float) -> Guarantees:
     """Computes the guarantees in force now, the earliest bound first, as far as GPUs reach.
 
     Args:
@@ -137,7 +137,7 @@ def owed(accounts: Accounts, outlook: Outlook, most: IntArray, bound: float) -> 
     """
     count = len(outlook.jobs)
     if count == 0 or bound <= 0.0 or outlook.total_gpus == 0:
-        return Owed(np.zeros(count, dtype=np.int64))
+        return Guarantees(np.zeros(count, dtype=np.int64))
     share = outlook.total_gpus / count
     speedups, slow = outlook.speedups_at(share), outlook.speedups_at(share * _PART)
     dues = [
@@ -153,7 +153,7 @@ def owed(accounts: Accounts, outlook: Outlook, most: IntArray, bound: float) -> 
         given = min(int(gpus[row]), left)
         gpus[row] = given if given >= outlook.least[row] else 0
         left -= int(gpus[row])
-    return Owed(gpus, max(next_s, _EARLY_S))
+    return Guarantees(gpus, max(next_s, _EARLY_S))
 
 
 def _pressed(dues: Sequence[_Due], until_s: FloatArray, total: int) -> NDArray[np.bool_]:
@@ -184,7 +184,7 @@ class _Due:
     """Whether its fair-share time is over."""
 
 
-def _due(accounts: Accounts, outlook: Outlook, row: int, bound: float, pace: tuple[float, float]) -> _Due:
+def _due(accounts: Accounts, outlook: JobEstimates, row: int, bound: float, pace: tuple[float, float]) -> _Due:
     """Computes one job's claim; ``pace`` is its speed-up with an equal share, and with the fraction ``_PART`` of it."""
     job, now_s = outlook.jobs[row], accounts.at_s
     account, least = accounts.jobs[job.id], int(outlook.least[row])

@@ -8,13 +8,13 @@ import numpy as np
 
 from elastane.policies.allocation.multi_type import Parts
 from elastane.policies.allocation.problem import Problem
-from elastane.policies.elastane.job_estimates import Outlook
-from elastane.policies.elastane.waiting_bound import Owed
+from elastane.policies.elastane.job_estimates import JobEstimates
+from elastane.policies.elastane.waiting_bound import Guarantees
 
 _TINY = 1e-12
 
 
-def owed_on(parts: Parts, outlook: Outlook, due: Owed) -> tuple[Owed, ...]:
+def owed_on(parts: Parts, outlook: JobEstimates, due: Guarantees) -> tuple[Guarantees, ...]:
     """Returns for every type the guarantee of each job in GPUs of that type."""
     if len(parts) == 1:
         return (due,)
@@ -30,7 +30,7 @@ def owed_on(parts: Parts, outlook: Outlook, due: Owed) -> tuple[Owed, ...]:
     return tuple(found)
 
 
-def _speed(outlook: Outlook, row: int, gpus: int) -> float:
+def _speed(outlook: JobEstimates, row: int, gpus: int) -> float:
     """Returns the guaranteed speed-up; that with what the job holds now if that is the guaranteed size."""
     stays = outlook.jobs[row].workers == gpus
     return outlook.present_speedup(row) if stays else outlook.speedup_of(row, gpus)

@@ -18,8 +18,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from elastane.policies.optimus.resource_pool import Amounts, Stock, Task, total
-from elastane.policies.optimus.speed_table import Surface
+from elastane.policies.optimus.resource_pool import Amounts, ResourcePool, Task, total
+from elastane.policies.optimus.speed_table import SpeedSurface
 
 Step = tuple[int, int]
 """Servers and workers added."""
@@ -40,7 +40,7 @@ class Claim:
     server: Task | None = None
     most_servers: int = 0
     most_workers: int = 0
-    surface: Surface | None = None
+    surface: SpeedSurface | None = None
     work: float = 0.0
     factor: float = 1.0
 
@@ -65,7 +65,7 @@ class Claim:
         rate = self.surface.rate(self.servers + step[0], self.workers + step[1])
         return self.work / rate if rate > 0.0 else math.inf
 
-    def best_step(self, stock: Stock, pairs: bool) -> tuple[float, Step] | None:
+    def best_step(self, stock: ResourcePool, pairs: bool) -> tuple[float, Step] | None:
         """Returns the largest gain among the steps that still fit, if any is positive; a worker wins a tie.
 
         A worker may be useless without a server and a server without a worker: with ``pairs``, where neither
@@ -99,7 +99,7 @@ class Claim:
         return math.inf if saved_s > 0.0 else saved_s  # it takes nothing from other jobs
 
 
-def climb(claims: Iterable[Claim], stock: Stock, pairs: bool) -> None:
+def climb(claims: Iterable[Claim], stock: ResourcePool, pairs: bool) -> None:
     """Grows claims by the largest gain until nothing gains or nothing fits.  Ties go to the earlier claim.
 
     What is free only shrinks, so a job none of whose steps fits is out for good; the others go on with the

@@ -6,15 +6,15 @@ import numpy as np
 
 from elastane.models.speed import ServerSpeedModel
 from elastane.policies.optimus.greedy import Claim
-from elastane.policies.optimus.resource_pool import Amounts, Stock, Task
-from elastane.policies.optimus.speed_table import ServerGrid, Surface, WorkerLine
+from elastane.policies.optimus.resource_pool import Amounts, ResourcePool, Task
+from elastane.policies.optimus.speed_table import ServerGrid, SpeedSurface, WorkerLine
 from elastane.policies.view import Ability, JobView, Request, View, has
 
 
-class Claims:
+class InitialAllocation:
     """Makes claims for the jobs of one view on one stock."""
 
-    def __init__(self, view: View, stock: Stock) -> None:
+    def __init__(self, view: View, stock: ResourcePool) -> None:
         self._view, self._stock = view, stock
         self._reach: dict[tuple[float, tuple[str, ...], int | None], int] = {}
 
@@ -38,7 +38,7 @@ class Claims:
         parts = [part for part in job.grant.slices if not self._view.nodes[part.node].draining]
         return claim.cost((sum(part.servers for part in parts), sum(part.workers for part in parts)))
 
-    def surface(self, job: JobView, claim: Claim) -> Surface | None:
+    def surface(self, job: JobView, claim: Claim) -> SpeedSurface | None:
         """Returns the job's speed as far as it may grow, and sets that limit in the claim; None if it may not grow.
 
         It may not grow either if its speed is unknown.

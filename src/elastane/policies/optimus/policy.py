@@ -15,8 +15,8 @@ from typing import ClassVar
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.optimus.fit_to_nodes import counts_may_not_fit, settle
 from elastane.policies.optimus.greedy import Claim, climb
-from elastane.policies.optimus.initial_allocation import Claims
-from elastane.policies.optimus.resource_pool import Stock
+from elastane.policies.optimus.initial_allocation import InitialAllocation
+from elastane.policies.optimus.resource_pool import ResourcePool
 from elastane.policies.plan import Plan, Spread, Want, Wants
 from elastane.policies.reasons import said
 from elastane.policies.view import Info, View
@@ -60,9 +60,9 @@ class Optimus(Policy):
 
     def decide(self, view: View) -> Plan:
         """Starts every job with its least tasks in order of arrival, then grows jobs by marginal gain."""
-        stock = Stock(view.nodes.values(), self.by_share)
+        stock = ResourcePool(view.nodes.values(), self.by_share)
         explain: dict[str, str] = {}
-        maker = Claims(view, stock)
+        maker = InitialAllocation(view, stock)
         claims = self._start(view, stock, maker, explain)
         self._look(view, maker, claims)
         climb(claims, stock, self.pair_steps)
@@ -72,8 +72,10 @@ class Optimus(Policy):
             return Plan(settle(view, wants, self.shrink_last, explain), explain=explain)
         return Plan(Wants(wants), explain=explain)
 
-    def _start(self, view: View, stock: Stock, maker: Claims, explain: dict[str, str]) -> list[Claim]:
-        """Claims the least tasks for every job while they fit, first for those that cannot be suspended."""
+    def _start(
+        self, view: View, stock: ResourcePool, maker: InitialAllocation, explain: dict[str, str]
+    ) -> list[Claim]:
+        """InitialAllocation the least tasks for every job while they fit, first for those that cannot be suspended."""
         claims: list[Claim] = []
         for job in sorted(view.jobs.values(), key=lambda job: (not view.must_keep(job), job.submit_s, job.id)):
             claim = maker.first(job)
@@ -94,7 +96,7 @@ class Optimus(Policy):
                 )
         return claims
 
-    def _look(self, view: View, maker: Claims, claims: list[Claim]) -> None:
+    def _look(self, view: View, maker: InitialAllocation, claims: list[Claim]) -> None:
         """Fills in speed and remaining work of the claims that may grow."""
         unknown: list[Claim] = []
         for claim in claims:
@@ -114,7 +116,7 @@ class Optimus(Policy):
             for claim in unknown:
                 claim.work = typical_s * maker.least_rate(view.jobs[claim.job_id])
 
-    def _typical_s(self, view: View, maker: Claims) -> float:
+    def _typical_s(self, view: View, maker: InitialAllocation) -> float:
         """Returns the median of the times that all jobs with known work and speed would take on their least tasks."""
         known = [(job.remaining, maker.least_rate(job)) for job in view.jobs.values()]
         times_s = [left.mean / rate for left, rate in known if left is not None and rate > 0.0]

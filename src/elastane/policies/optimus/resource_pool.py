@@ -23,7 +23,7 @@ class Task(NamedTuple):
     amount: float
 
 
-class Stock:
+class ResourcePool:
     """Free amounts of every resource that all nodes account; a resource unlimited somewhere is not counted.
 
     Plain tuples in place of ``Resources``, because a round asks about every task of the cluster.

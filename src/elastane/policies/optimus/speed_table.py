@@ -12,7 +12,7 @@ from elastane.policies.optimus.resource_pool import Amounts
 _FIRST_BLOCK = 8
 
 
-class Surface(Protocol):
+class SpeedSurface(Protocol):
     """Work per second with ``servers`` and ``workers``; 0 where the job could not run."""
 
     def rate(self, servers: int, workers: int) -> float:

@@ -27,7 +27,7 @@ _MARK_BITS = 36  # times all GPUs of a large cluster this is still below 2^53
 
 
 @dataclass(frozen=True)
-class Worth:
+class StateObjectives:
     """Both objectives of a state, from tables over (placement kind, job, size).
 
     ``added`` is what a job contributes to the fitness with (0) its present grant or (1) another one, on one
@@ -40,7 +40,7 @@ class Worth:
     node_gpus: IntArray
 
     @classmethod
-    def of(cls, problem: Problem) -> Worth:
+    def of(cls, problem: Problem) -> StateObjectives:
         """Builds the tables for the problem of one round."""
         speedup = np.stack([problem.one_node, problem.several])
         moved = speedup * problem.factor
@@ -83,13 +83,13 @@ class _Selection:
     """
 
     size: int
-    worth: Worth
+    worth: StateObjectives
     weights: FloatArray
 
     @classmethod
     def of(cls, problem: Problem, size: int, rng: np.random.Generator) -> _Selection:
         weights = rng.integers(1, 1 << _MARK_BITS, size=problem.held.size).astype(np.float64)
-        return cls(size, Worth.of(problem), weights)
+        return cls(size, StateObjectives.of(problem), weights)
 
     def survivors(self, states: States, parents: _Population | None = None) -> _Population:
         """Selects the survivors among new states and their parents."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from elastane.models.speed import FloatArray
-from elastane.policies.optimus.resource_pool import Stock, Task, total
+from elastane.policies.optimus.resource_pool import ResourcePool, Task, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Growth:
     workers: int
     task: Task
 
-    def step(self, stock: Stock) -> tuple[float, int] | None:
+    def step(self, stock: ResourcePool) -> tuple[float, int] | None:
         """Returns the gain per GPU and the workers to add of the best step that fits; None if none gains."""
         room = stock.count(self.task.need, max(len(self.gains) - 1 - self.workers, 0))
         if room <= 0:
@@ -93,7 +93,7 @@ class Growth:
         return (gain / (self.task.amount or 1.0), best + 1) if gain > 0.0 else None
 
 
-def share_out(growths: Sequence[Growth], stock: Stock) -> None:
+def share_out(growths: Sequence[Growth], stock: ResourcePool) -> None:
     """Adds workers in place, always where a GPU gains most, until none gains or none is free; ties go to the first."""
     heap: list[tuple[float, int, int]] = []
 

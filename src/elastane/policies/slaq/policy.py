@@ -17,8 +17,8 @@ from elastane.models.speed import FloatArray
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.lowering.wants import place_wants
 from elastane.policies.optimus.greedy import Claim
-from elastane.policies.optimus.initial_allocation import Claims
-from elastane.policies.optimus.resource_pool import Stock
+from elastane.policies.optimus.initial_allocation import InitialAllocation
+from elastane.policies.optimus.resource_pool import ResourcePool
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Exact, Plan, Spread, Want
 from elastane.policies.reasons import said
@@ -72,7 +72,7 @@ class Slaq(Policy):
 
     def _bids(self, view: View) -> dict[str, Bid]:
         """Returns the bids of all jobs that may be given more than their least."""
-        maker = Claims(view, Stock(view.nodes.values()))
+        maker = InitialAllocation(view, ResourcePool(view.nodes.values()))
         rates = {job.id: line for job in view.jobs.values() if (line := _rates(job, maker)) is not None}
         jobs = [view.jobs[i] for i in rates]
         curves = curves_of([job.losses for job in jobs], self.decay)
@@ -87,7 +87,7 @@ class Slaq(Policy):
         return bids
 
 
-def _rates(job: JobView, maker: Claims) -> FloatArray | None:
+def _rates(job: JobView, maker: InitialAllocation) -> FloatArray | None:
     """Returns the job's work per second by number of workers, from none; None if it may not grow."""
     claim = maker.first(job)
     if claim.server is not None:
@@ -123,7 +123,7 @@ def _placed(view: View, wants: Mapping[str, Want]) -> dict[str, Grant]:
     grants = place_wants(wants, view, {})
     if wants.keys() <= grants.keys():
         return grants
-    maker = Claims(view, Stock(view.nodes.values()))
+    maker = InitialAllocation(view, ResourcePool(view.nodes.values()))
     fewer = {
         i: want if i in grants else replace(want, workers=maker.first(view.jobs[i]).workers)
         for i, want in wants.items()
@@ -142,8 +142,8 @@ def _most(wants: Mapping[str, Want], view: View, bids: Mapping[str, Bid]) -> flo
 
 def _wants(view: View, bids: Mapping[str, Bid], explain: dict[str, str]) -> dict[str, Want]:
     """Returns the workers of each job: first the least for all in order of arrival, then by gain."""
-    stock = Stock(view.nodes.values())
-    maker = Claims(view, stock)
+    stock = ResourcePool(view.nodes.values())
+    maker = InitialAllocation(view, stock)
     claims: list[Claim] = []
     for job in sorted(view.jobs.values(), key=lambda job: (not view.must_keep(job), job.submit_s, job.id)):
         claim = maker.first(job)

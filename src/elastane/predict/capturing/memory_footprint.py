@@ -10,7 +10,7 @@ import torch
 from elastane.predict.operators import Memory
 
 
-class Held:
+class MemoryFootprint:
     """Counts the bytes of the tensors that a step keeps in memory, each storage once."""
 
     def __init__(self, parameters: Iterable[torch.Tensor], buffers: Iterable[torch.Tensor] = ()) -> None:

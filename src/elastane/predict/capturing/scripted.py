@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 
 from elastane.codec import decoded, encoded
 from elastane.errors import ElastaneError
-from elastane.predict.capturing.memory_footprint import Held
+from elastane.predict.capturing.memory_footprint import MemoryFootprint
 from elastane.predict.capturing.recorder import Recorder
 from elastane.predict.operators import Method, Phase, StepCapture
 
@@ -57,7 +57,7 @@ class Watch:
     def __init__(self) -> None:
         self.captured: StepCapture | None = None
         self._recorder: ScriptRecorder | None = None
-        self._held: Held | None = None
+        self._held: MemoryFootprint | None = None
         self._samples = 0
         self._active = ExitStack()
 
@@ -101,7 +101,7 @@ class Watch:
 
     def _record(self, optimizer: torch.optim.Optimizer) -> None:
         parameters = [each for group in optimizer.param_groups for each in group["params"]]
-        self._recorder, self._held, self._samples = ScriptRecorder(), Held(parameters), 0
+        self._recorder, self._held, self._samples = ScriptRecorder(), MemoryFootprint(parameters), 0
         self._active.enter_context(self._recorder.modules)
         self._active.enter_context(self._held.watching())
         self._active.enter_context(self._recorder)

@@ -25,7 +25,7 @@ from elastane.predict.capturing.isolation import (
     real_copy,
     untouched_randomness,
 )
-from elastane.predict.capturing.memory_footprint import Held
+from elastane.predict.capturing.memory_footprint import MemoryFootprint
 from elastane.predict.capturing.recorder import Recorder
 from elastane.predict.capturing.scaling import carried_on
 from elastane.predict.job import JobFactory, TrainingJob
@@ -105,7 +105,7 @@ def _traced(job: TrainingJob, model: torch.nn.Module, data: Any, batch: int) -> 
     """Runs one step and records what is dispatched; tensors may have data or not."""
     trained = [each for each in model.parameters() if each.requires_grad]
     optimizer = job.optimizer_fn(trained) if job.optimizer_fn is not None and trained else None
-    held = Held(model.parameters(), model.buffers())
+    held = MemoryFootprint(model.parameters(), model.buffers())
     recorder = Recorder()
     with recorder.modules, recorder, held.watching():
         loss = job.loss_fn(model, data)

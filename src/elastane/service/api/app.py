@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from elastane import __version__
 from elastane.service.api.accounts import Accounts
-from elastane.service.api.context import Desk
+from elastane.service.api.context import ApiContext
 from elastane.service.api.errors import answer_to
-from elastane.service.api.middleware import Shield
+from elastane.service.api.middleware import RequestFilter
 from elastane.service.api.routes import cluster, jobs, logs, packages, people, status
 from elastane.service.api.settings import ApiSettings
 from elastane.service.protocol import Service
@@ -30,12 +30,12 @@ def create_app(service: Service, accounts: Accounts, settings: ApiSettings) -> F
         openapi_url=None,  # a route of ours, for those who have a token
         redirect_slashes=False,
     )
-    app.state.desk = Desk(service, accounts, settings)
+    app.state.desk = ApiContext(service, accounts, settings)
     app.include_router(status.outside)
     for part in (status, jobs, packages, logs, cluster, people):
         app.include_router(part.routes, prefix=PREFIX)
     app.add_exception_handler(RoutingError, _no_route)
-    app.add_middleware(Shield, hosts=settings.hosts)
+    app.add_middleware(RequestFilter, hosts=settings.hosts)
     return app
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from starlette.requests import Request
 from starlette.types import Scope
 
-from elastane.service.api.context import Call, Desk
+from elastane.service.api.context import ApiContext, Call
 from elastane.service.api.errors import Refused
 from elastane.service.api.permissions import Reach, Rule, suffices
 from elastane.service.api.rate_limits import Buckets
@@ -20,7 +20,7 @@ _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/=-]{1,512})")
 _ANYBODY = Principal(user="", role="viewer", tenant="")
 
 
-def admit(desk: Desk, request: Request, rule: Rule) -> Call:
+def admit(desk: ApiContext, request: Request, rule: Rule) -> Call:
     """Authenticate and authorise a request, or refuse it.  Changes nothing but the rate limits."""
     if desk.closing.is_set():
         raise Refused(503, "unavailable", "the service is shutting down; try again", {"Retry-After": "1"})
@@ -68,7 +68,7 @@ def no_such_job(job: str) -> NotFound:
     return NotFound(f"there is no job {job[:100]!a}; 'elastane queue --all' lists those you may see")
 
 
-def _identify(desk: Desk, request: Request) -> Call:
+def _identify(desk: ApiContext, request: Request) -> Call:
     token = _token(request)
     who = desk.accounts.authenticate(token) if token else None
     if token and who:

@@ -25,7 +25,7 @@ _LINGER_S = 1.0
 
 
 @dataclass(slots=True)
-class Crowd:
+class WaitingConnections:
     """All connections of a server that wait for a request, the one that has waited longest first."""
 
     most: int
@@ -43,7 +43,7 @@ class Crowd:
 class Connection(HttpToolsProtocol):
     """One client connection.  A client that sends no whole request within ``head_s`` is closed, earlier under load."""
 
-    def __init__(self, *parts: Any, crowd: Crowd, **named: Any) -> None:
+    def __init__(self, *parts: Any, crowd: WaitingConnections, **named: Any) -> None:
         super().__init__(*parts, **named)
         self._crowd = crowd
         self._unparsed = 0

@@ -1,4 +1,4 @@
-"""The context of a request: the application's parts (``Desk``), and who makes this one (``Call``)."""
+"""The context of a request: the application's parts (``ApiContext``), and who makes this one (``Call``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from elastane.service.api.settings import ApiSettings
 from elastane.service.protocol import Principal, Service
 
 
-class Desk:
+class ApiContext:
     """The parts that all requests of one application share."""
 
     def __init__(self, service: Service, accounts: Accounts, settings: ApiSettings) -> None:
@@ -37,7 +37,7 @@ class Desk:
 class Call:
     """One request that was let in.  ``target`` is what the audit log says it was about."""
 
-    desk: Desk
+    desk: ApiContext
     who: Principal
     token: str = field(repr=False)
     target: str = ""

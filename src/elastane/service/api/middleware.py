@@ -16,7 +16,7 @@ _HEADERS = {
 }
 
 
-class Shield:
+class RequestFilter:
     """An ASGI layer.  ``hosts`` are the names by which we may be called; "*" is any."""
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:

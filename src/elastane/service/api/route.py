@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from elastane.service.api.authenticate import admit
 from elastane.service.api.body import StrictRequest, must_be_bytes, must_be_json, must_be_known
-from elastane.service.api.context import Call, Desk
+from elastane.service.api.context import ApiContext, Call
 from elastane.service.api.errors import answer_to
 from elastane.service.api.permissions import PERMISSIONS, Reach, Rule
 
@@ -65,7 +65,7 @@ class GuardedRoute(APIRoute):
         known = sorted(field.alias for field in self.dependant.query_params)
 
         async def handle(request: Request) -> Response:
-            desk: Desk = request.app.state.desk
+            desk: ApiContext = request.app.state.desk
             strict = StrictRequest(request, desk.settings)
             try:
                 request.state.call = admit(desk, request, self.rule)

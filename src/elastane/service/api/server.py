@@ -18,8 +18,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from elastane.errors import ElastaneError
-from elastane.service.api.connections import Crowd
-from elastane.service.api.context import Desk
+from elastane.service.api.connections import WaitingConnections
+from elastane.service.api.context import ApiContext
 from elastane.service.api.settings import ApiSettings
 
 _GRACE_S = 3
@@ -40,7 +40,7 @@ async def serve(
 ) -> AsyncIterator[str]:
     """Serve while the block runs; gives the URL.  Port 0 is any free one; ``listening`` is one that is ours already."""
     check_exposure(host, tls=tls_cert is not None, insecure=insecure)
-    desk: Desk = app.state.desk
+    desk: ApiContext = app.state.desk
     config = _config(app, desk.settings, tls_cert, tls_key)
     listening = listening or bind(host, port)
     server = _Server(config)
@@ -126,7 +126,7 @@ def _config(
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     return uvicorn.Config(
         app,
-        http=Crowd(most, settings.head_bytes, settings.head_s).protocol,
+        http=WaitingConnections(most, settings.head_bytes, settings.head_s).protocol,
         log_config=None,
         access_log=False,  # one line per request would drown everything else; writes are in the audit log
         server_header=False,

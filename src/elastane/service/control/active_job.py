@@ -17,7 +17,7 @@ from elastane.scheduling.abilities_by_kind import ABILITIES
 from elastane.scheduling.facts import JobFacts
 from elastane.scheduling.views import job_view
 from elastane.service.control.evidence import LiveEvidence
-from elastane.service.control.job_measurements import Learned
+from elastane.service.control.job_measurements import JobMeasurements
 from elastane.service.control.near_end import Finish
 from elastane.service.control.type_sizes import most_workers
 from elastane.service.run_kinds import kind_of
@@ -30,7 +30,7 @@ class LiveJob:
 
     row: JobRow
     spec: JobSpec
-    learned: Learned
+    learned: JobMeasurements
     places: dict[str, int] = field(default_factory=dict)
     """Workers by node that may still be running, whatever the grant says."""
     _facts: tuple[JobRow, int, tuple[str, ...], JobFacts] | None = None
@@ -61,16 +61,16 @@ class LiveJob:
         """A job as its stored row describes it; a profile that cannot be read is learned anew."""
         spec = parse_spec(dict(row.spec))
         try:
-            learned = Learned.restored(row.kind, row.training, row.profile)
+            learned = JobMeasurements.restored(row.kind, row.training, row.profile)
         except Exception:  # made of what the job reported: it is learned anew
-            learned = Learned(row.kind)
+            learned = JobMeasurements(row.kind)
         return cls(row, spec, learned, places_of(row.grant))
 
     @classmethod
     def unlooked(cls, row: JobRow) -> LiveJob:
         """A job without anything that its owner or the job itself wrote: enough to end it and what it runs."""
         row = replace(row, training={}, profile={})
-        return cls(row, parse_spec({"command": "true"}), Learned(row.kind), places_of(row.grant))
+        return cls(row, parse_spec({"command": "true"}), JobMeasurements(row.kind), places_of(row.grant))
 
     def recall(self, memory: Memory, accelerator: str) -> None:
         """Take in what past jobs like it tell of its work and speed."""

@@ -31,7 +31,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class NodeChanges:
     """What a look at the nodes has found; from ``restarted`` ones everything is gone that ran there."""
 
     changed: bool
@@ -191,7 +191,7 @@ class ClusterState:
             self._retiring = retiring
             self._standing = self._stand(self._engine.nodes(), self._facts)
 
-    def look(self) -> Look:
+    def look(self) -> NodeChanges:
         """See how nodes stand; what is new about that is then in the event log."""
         nodes, facts, before = dict(self._engine.nodes()), dict(self._engine.node_facts()), self._answering
         restarted = frozenset(self._seen.returned(nodes, facts))
@@ -209,7 +209,7 @@ class ClusterState:
         self._answering, self._facts, self._standing = nodes, facts, standing
         if new or changed or not self._types:
             self._types, self._machines = _types_of(self.known()), None
-        return Look(changed, restarted)
+        return NodeChanges(changed, restarted)
 
     def _stand(self, nodes: Mapping[str, Node], facts: Mapping[str, NodeFacts]) -> dict[str, Standing]:
         """How those stand that are there but not simply up."""

@@ -9,7 +9,7 @@ from elastane.policies.view import Info
 from elastane.service.control.active_job import LiveJob
 from elastane.service.control.crash_suspects import Suspects
 from elastane.service.control.engine_driver import EngineDriver
-from elastane.service.control.job_measurements import Learned, fit_together
+from elastane.service.control.job_measurements import JobMeasurements, fit_together
 from elastane.service.control.ledger import Ledger
 from elastane.service.store import StaleControlPlane, StoreError
 
@@ -36,7 +36,7 @@ class Containment:
     def set_aside(self, job: LiveJob, error: Exception) -> None:
         """Forget what was learned of a job; if it has processes they end, and it has failed."""
         log.error("job %s is set aside", job.id, exc_info=error)
-        job.learned = Learned(job.row.kind)
+        job.learned = JobMeasurements(job.row.kind)
         row = replace(job.row, training={}, profile={})
         if job.holding and not job.leaving:
             row = replace(row, ending="cancel", reason=unreadable(error))

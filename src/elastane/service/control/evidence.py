@@ -7,13 +7,13 @@ from functools import cached_property
 
 from elastane.models.estimate import Estimate
 from elastane.models.goodput import GoodputModel
-from elastane.service.control.job_measurements import Learned
+from elastane.service.control.job_measurements import JobMeasurements
 
 
 class LiveEvidence:
     """Implements ``scheduling.facts.Evidence``.  Its answers are those of the moment of the first question."""
 
-    def __init__(self, learned: Learned, accelerators: Sequence[str], deadline_s: float | None) -> None:
+    def __init__(self, learned: JobMeasurements, accelerators: Sequence[str], deadline_s: float | None) -> None:
         self._learned, self._accelerators, self._deadline_s = learned, accelerators, deadline_s
 
     def remaining(self) -> Estimate | None:

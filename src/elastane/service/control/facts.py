@@ -29,7 +29,7 @@ Facts = dict[str, JobFacts]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class AdjustedView:
     """A view, and why some jobs are not in it."""
 
     view: View
@@ -46,7 +46,7 @@ def build_view(
     patient: frozenset[str] = frozenset(),
     leaving: Mapping[str, float] = MappingProxyType({}),
     silent: frozenset[str] = frozenset(),
-) -> Seen:
+) -> AdjustedView:
     """What this policy may see now; ``patient`` jobs go on as they are, whatever their owners have asked for.
 
     ``leaving`` says when nodes are taken away: what stands there may be moved, whoever put it there.  Who has
@@ -69,7 +69,7 @@ def build_view(
         for name, quota in quotas.items()
     }
     views = {job.id: job.view(_within_bounds(facts[job.id]), info) for job in there if job.id in facts}
-    return Seen(view_of(replace(situation, tenants=tenants), views, info), withheld, over_quota)
+    return AdjustedView(view_of(replace(situation, tenants=tenants), views, info), withheld, over_quota)
 
 
 def _slots(nodes: Mapping[str, Node]) -> int:

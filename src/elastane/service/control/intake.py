@@ -15,7 +15,7 @@ from typing import Any
 from elastane.jobs import JobSpec
 from elastane.jobs.states import Event, State
 from elastane.service.control.active_job import LiveJob
-from elastane.service.control.job_measurements import Learned
+from elastane.service.control.job_measurements import JobMeasurements
 from elastane.service.control.ledger import Ledger
 from elastane.service.protocol import Conflict
 from elastane.service.store import Store, Transaction
@@ -106,7 +106,7 @@ class Intake:
                 stored.exception()  # somebody who hung up does not ask
             return False
         for (job, stored), row in zip(group, rows, strict=True):
-            self._ledger.add(LiveJob(row, job.spec, Learned(row.kind)))
+            self._ledger.add(LiveJob(row, job.spec, JobMeasurements(row.kind)))
             stored.set_result(row)
         self._poke("arrival")
         return True

@@ -1,4 +1,4 @@
-"""``Learned`` fits models of speed, progress and pauses to what a live job reports.
+"""``JobMeasurements`` fits models of speed, progress and pauses to what a live job reports.
 
 The same models as everywhere; a job that is taken up again by another control plane is known as well as before.
 """
@@ -35,7 +35,7 @@ _PAUSE_S = {"adaptive": 1.0, "resizable": 15.0}
 """What a change is taken to cost before one was seen."""
 
 
-class Learned:
+class JobMeasurements:
     """Models of one job's speed and progress, fitted to what it has reported so far."""
 
     def __init__(self, kind: str) -> None:
@@ -275,7 +275,7 @@ class Learned:
         }
 
     @classmethod
-    def restored(cls, kind: str, training: Mapping[str, Any], profile: Mapping[str, Any]) -> Learned:
+    def restored(cls, kind: str, training: Mapping[str, Any], profile: Mapping[str, Any]) -> JobMeasurements:
         """From what ``training_json`` and ``profile_json`` wrote."""
         self = cls(kind)
         if training:
@@ -311,7 +311,7 @@ def _named(model: GoodputModel, accelerator: str) -> dict[str, ThroughputParams[
     return {kind or accelerator: theta for kind, theta in model.params.items()}
 
 
-def fit_together(jobs: Iterable[Learned]) -> None:
+def fit_together(jobs: Iterable[JobMeasurements]) -> None:
     """Fit whatever is new about these jobs in one call, which takes hardly longer than a single one."""
     stale = [(job, learner) for job in jobs if (learner := job.stale_learner()) is not None]
     refit([learner for _, learner in stale])

@@ -17,7 +17,7 @@ from elastane.engines.contract import places_of
 from elastane.jobs.states import EDGES, HOLDING, Event, State
 from elastane.service.control.active_job import LiveJob
 from elastane.service.control.state_after_end import Outcome
-from elastane.service.history import Past
+from elastane.service.history import JobHistory
 from elastane.service.store import Store, Transaction
 from elastane.service.store.rows import JobRow
 
@@ -28,7 +28,7 @@ _MOST_GPUS = 1024
 class Ledger:
     """Jobs that have not ended, and what is written of them."""
 
-    def __init__(self, store: Store, past: Past, accelerator: Callable[[], str], clock: Clock) -> None:
+    def __init__(self, store: Store, past: JobHistory, accelerator: Callable[[], str], clock: Clock) -> None:
         self.store = store
         self._past, self._accelerator, self._clock = past, accelerator, clock
         self._live: dict[str, LiveJob] = {}

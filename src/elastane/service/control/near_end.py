@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from elastane.scheduling.facts import JobFacts
-from elastane.service.control.job_measurements import Learned
+from elastane.service.control.job_measurements import JobMeasurements
 from elastane.service.store.rows import JobRow
 
 _DOUBT = 2.0
@@ -23,7 +23,7 @@ class LiveJob(Protocol):
     """What has to be known here of an ``active_job.LiveJob``."""
 
     row: JobRow
-    learned: Learned
+    learned: JobMeasurements
     finish: Finish
 
 
@@ -47,7 +47,7 @@ class Finish:
         return now_s - self.since_s <= _RESTARTS * again_s
 
 
-def seconds_left(learned: Learned, now_s: float) -> float | None:
+def seconds_left(learned: JobMeasurements, now_s: float) -> float | None:
     """Seconds to its end at the pace of its latest windows; None when nobody can tell."""
     if len(learned.fractions) < 2:
         return None

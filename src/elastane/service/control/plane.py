@@ -25,7 +25,7 @@ from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.containment import Containment
 from elastane.service.control.crash_suspects import Suspects
 from elastane.service.control.engine_driver import EngineDriver
-from elastane.service.control.facts import Seen
+from elastane.service.control.facts import AdjustedView
 from elastane.service.control.first_round import FirstRound
 from elastane.service.control.housekeeping import Housekeeping
 from elastane.service.control.ingest import ReportIngest
@@ -37,7 +37,7 @@ from elastane.service.control.round import DecisionRound, Rounds
 from elastane.service.control.settings import ControlSettings
 from elastane.service.control.shutdown_report import left_behind
 from elastane.service.control.wakeup import Wakeup
-from elastane.service.history import Past
+from elastane.service.history import JobHistory
 from elastane.service.packages import Packages
 from elastane.service.store import StaleControlPlane, Store, StoreError, Transaction
 from elastane.service.store.rows import JobRow
@@ -68,7 +68,7 @@ class ControlPlane:
         self.cluster = cluster = ClusterState(
             engine, store, clock, settings.forget_after_s, lambda: any(map(saves_on_head, ledger.live.values()))
         )
-        self.past = Past(store)
+        self.past = JobHistory(store)
         self.ledger = ledger = Ledger(store, self.past, cluster.accelerator, clock)
         self.suspects = suspects = Suspects(settings.home)
         self.driver = driver = EngineDriver(engine, ledger, settings.home)
@@ -137,7 +137,7 @@ class ControlPlane:
             self.driver.ensure(job)
             self._recovery.find_workers(self.engine)
 
-    def seen_by(self, policy: Policy, memory: object, trigger: str) -> Seen:
+    def seen_by(self, policy: Policy, memory: object, trigger: str) -> AdjustedView:
         """What a policy with this memory would see if it were asked now."""
         return self.decisions.seen_by(policy, memory, trigger)
 

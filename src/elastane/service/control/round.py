@@ -15,7 +15,7 @@ from elastane.service.control.apply import GrantApplier
 from elastane.service.control.cluster_state import ClusterState
 from elastane.service.control.containment import SERVICE_WIDE, Containment
 from elastane.service.control.engine_driver import EngineDriver
-from elastane.service.control.facts import Seen, build_view
+from elastane.service.control.facts import AdjustedView, build_view
 from elastane.service.control.ledger import Clock, Ledger
 from elastane.service.control.policy_runner import PolicyRunner, ShadowPolicy
 from elastane.service.control.requested_places import unmet, waits, words
@@ -124,7 +124,7 @@ class DecisionRound:
 
     def seen_by(
         self, policy: Policy, memory: object, trigger: str, patient: frozenset[str] = frozenset()
-    ) -> Seen:
+    ) -> AdjustedView:
         """What this policy may see now; jobs of which no view can be made are set aside first."""
         try:
             return self._seen_now(policy, memory, trigger, patient)
@@ -135,7 +135,7 @@ class DecisionRound:
                 raise
             return self._seen_now(policy, memory, trigger, patient)
 
-    def _seen_now(self, policy: Policy, memory: object, trigger: str, patient: frozenset[str]) -> Seen:
+    def _seen_now(self, policy: Policy, memory: object, trigger: str, patient: frozenset[str]) -> AdjustedView:
         quotas = {quota.tenant: quota for quota in self._ledger.store.accounts.quotas()}
         situation, jobs = self.situation(memory, trigger), self._ledger.live.values()
         return build_view(
@@ -175,7 +175,7 @@ class DecisionRound:
             return frozenset()
         return unmet(self._ledger.live.values(), answer.grants, self._cluster.answering) - answer.ended.keys()
 
-    def _adopt(self, answer: Decision, seen: Seen) -> None:
+    def _adopt(self, answer: Decision, seen: AdjustedView) -> None:
         rounds = self._rounds
         kept = plain({"policy": self._policy.label(), "memory": answer.plan.memory})
         remembers = kept["memory"] != rounds.memory

@@ -15,7 +15,7 @@ _SETTING = "nodes"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenNode:
     """A node as it was when it was there last; ``gone_s`` is None while it is there."""
 
     node: Node
@@ -29,11 +29,11 @@ class SeenNodes:
     def __init__(self, store: Store) -> None:
         kept: Mapping[str, Mapping[str, Any]] = store.settings.get(_SETTING) or {}
         self._seen = {
-            name: Seen(decoded(Node, each["node"]), str(each["incarnation"]), each["gone_s"])
+            name: SeenNode(decoded(Node, each["node"]), str(each["incarnation"]), each["gone_s"])
             for name, each in kept.items()
         }
 
-    def gone(self) -> Mapping[str, Seen]:
+    def gone(self) -> Mapping[str, SeenNode]:
         """Those that are away, by name."""
         return {name: seen for name, seen in self._seen.items() if seen.gone_s is not None}
 
@@ -59,28 +59,28 @@ class SeenNodes:
         expected: Mapping[str, Node],
         now_s: float,
         over: Callable[[str, float], bool],
-    ) -> dict[str, Seen]:
+    ) -> dict[str, SeenNode]:
         """What is to be remembered now: who is there, and since when others are gone, unless that is ``over``."""
-        found = {name: Seen(node, facts.get(name, _NOTHING).incarnation) for name, node in there.items()}
+        found = {name: SeenNode(node, facts.get(name, _NOTHING).incarnation) for name, node in there.items()}
         for name, seen in self._seen.items():
             if name not in there:
                 gone_s = now_s if seen.gone_s is None else seen.gone_s
                 if name in expected or not over(name, gone_s):
-                    found[name] = Seen(seen.node, seen.incarnation, gone_s)
+                    found[name] = SeenNode(seen.node, seen.incarnation, gone_s)
         for name, node in expected.items():
-            found.setdefault(name, Seen(node, "", now_s))
+            found.setdefault(name, SeenNode(node, "", now_s))
         return found
 
-    def is_new(self, found: Mapping[str, Seen]) -> bool:
+    def is_new(self, found: Mapping[str, SeenNode]) -> bool:
         """Whether this is another memory than the present one."""
         return found != self._seen
 
-    def remember(self, found: dict[str, Seen]) -> None:
+    def remember(self, found: dict[str, SeenNode]) -> None:
         """Hold this from now on; it is stored."""
         self._seen = found
 
 
-def keep(t: Transaction, found: Mapping[str, Seen]) -> None:
+def keep(t: Transaction, found: Mapping[str, SeenNode]) -> None:
     """Write down what is to be remembered of nodes."""
     t.settings.put(
         _SETTING,
