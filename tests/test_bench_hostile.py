@@ -70,13 +70,15 @@ def test_a_found_poison_has_done_its_deed_only_if_that_happened(
 
 
 ESCAPE = """
-import os, time
+import os
+reading, writing = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         os.execve("/bin/sleep", ["sleep", "60"], {})
     os._exit(0)
-time.sleep(0.5)
+os.close(writing)
+os.read(reading, 1)  # ends when the other one has become sleep, which closes its end
 """
 
 
