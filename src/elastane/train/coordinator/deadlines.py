@@ -7,6 +7,7 @@ from elastane.train.coordinator.job_end import JobEnd
 from elastane.train.coordinator.liveness import desertion, hanging, late, silence, unheard
 from elastane.train.coordinator.losses import Losses
 from elastane.train.coordinator.membership_changes import MembershipChanges
+from elastane.train.coordinator.places_apart import places_apart
 from elastane.train.coordinator.roster import Roster
 from elastane.train.coordinator.settings import Settings
 from elastane.train.exit_cause import given_up
@@ -36,6 +37,7 @@ class Deadlines:
             stuck = hanging(self._roster.alive, self._settings, self._step_s, now_s)
             if stuck is not None:
                 self._losses.fence(*stuck)
+            self._look_for_other_places(now_s)
         deserted = desertion(self._roster.alive, self._settings, now_s)
         if deserted is not None:
             self._end.fail(given_up(deserted))
@@ -43,6 +45,15 @@ class Deadlines:
         if overdue is not None:
             for worker in late(map(self._roster.workers.__getitem__, overdue.members), overdue):
                 self._losses.fence(worker, f"did not enter generation {overdue.generation}")
+
+    def _look_for_other_places(self, now_s: float) -> None:
+        apart = places_apart(self._roster.alive, self._settings, self._step_s, now_s)
+        if apart is None:
+            return
+        if not apart.strays:
+            self._end.fail(given_up(apart.why))
+        for worker in apart.strays:
+            self._losses.fence(worker, apart.why)
 
     def _look_for_silence(self, now_s: float) -> None:
         for worker in self._roster.alive:
