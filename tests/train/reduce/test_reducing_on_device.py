@@ -16,6 +16,7 @@ from elastane.train.reduce.contract import Shares
 from elastane.train.reduce.gradients import GradientLayout
 from elastane.train.reduce.mean import MeanReducer
 from elastane.train.reduce.ordered import OrderedReducer
+from elastane.train.worker import digest as digest_module
 from elastane.train.worker.buffers import BufferKeeper
 from elastane.train.worker.digest import digest, digest_there
 from train.reduce.crew import Toy, bits, draw_gradients
@@ -69,7 +70,11 @@ def test_buffers_travel_without_the_host(fakegpu: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("turn", [None, 0, 3, 15])
-def test_fingerprints(fakegpu: ModuleType, turn: int | None) -> None:
+@pytest.mark.parametrize("at_once", [digest_module.AT_ONCE, 64])
+def test_fingerprints(
+    fakegpu: ModuleType, turn: int | None, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digest_module, "AT_ONCE", at_once)
     source = torch.Generator().manual_seed(4)
     tensors = [torch.randn(n + 1, 3, generator=source) for n in range(14)]
     there = [tensor.to(D) for tensor in tensors]

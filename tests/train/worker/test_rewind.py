@@ -21,6 +21,7 @@ class Endless:
     """A loader that always has more."""
 
     name, batch_size, adapts = "data", 4, False
+    place, entered_inside = "data", False
 
     def available(self, samples: int) -> int:
         return samples

@@ -6,6 +6,7 @@ from elastane.train.coordinator.hang_detection import first_steps
 from elastane.train.coordinator.job_end import JobEnd
 from elastane.train.coordinator.liveness import desertion, hanging, late, silence, unheard
 from elastane.train.coordinator.membership_changes import MembershipChanges
+from elastane.train.coordinator.places_apart import places_apart
 from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.worker_deaths import WorkerDeaths
 from elastane.train.coordinator.worker_registry import WorkerRegistry
@@ -41,6 +42,7 @@ class Deadlines:
             stuck = hanging(self._registry.alive, self._settings, self._step_s, now_s)
             if stuck is not None:
                 self._worker_deaths.fence(*stuck)
+            self._look_for_other_places(now_s)
         deserted = desertion(self._registry.alive, self._settings, now_s)
         if deserted is not None:
             self._end.fail(given_up(deserted))
@@ -48,6 +50,15 @@ class Deadlines:
         if overdue is not None:
             for worker in late(map(self._registry.workers.__getitem__, overdue.members), overdue):
                 self._worker_deaths.fence(worker, f"did not enter generation {overdue.generation}")
+
+    def _look_for_other_places(self, now_s: float) -> None:
+        apart = places_apart(self._registry.alive, self._settings, self._step_s, now_s)
+        if apart is None:
+            return
+        if not apart.strays:
+            self._end.fail(given_up(apart.why))
+        for worker in apart.strays:
+            self._worker_deaths.fence(worker, apart.why)
 
     def _look_for_silence(self, now_s: float) -> None:
         for worker in self._registry.alive:

@@ -218,7 +218,7 @@ class Coordinator:
         if worker is not None and worker.alive:
             if generation > worker.entered:  # parts of a batch may have other sizes now: compiled again
                 worker.entered, worker.effort = generation, Effort()
-            worker.phase = Phase.MEMBER
+            worker.phase, worker.joined = Phase.MEMBER, worker.joined or generation
             self._registry.progressed(step)
         return self._settle(now_s)
 

@@ -57,6 +57,8 @@ class Worker:
     built: int = 0
     caught_up: int = 0
     entered: int = 0
+    joined: int = 0
+    """The first generation it has trained in."""
     parked: int = 0
     """Highest generation whose end this worker has acknowledged; it waits for a later one."""
     applied: int = -1

@@ -44,6 +44,8 @@ class ElasticLoader:
         """Whole steps made in the present loop, by whoever made them: the same on every worker."""
         self.skipped = 0
         """Those of which the script skipped every part."""
+        self.entered_inside = False
+        """Whether the script came into the present loop in its middle."""
         self._loops_done = 0
         self._loops_seen = 0
         self._epoch = 0
@@ -104,6 +106,11 @@ class ElasticLoader:
             self._loops_seen += 1
             raise
 
+    @property
+    def place(self) -> str:
+        """Which loop over which pass the script is in, and how far that is; as it counts, not as it was told."""
+        return f"{self.name} {self._training.position.here} {self._loops_seen} {self.passes} {self.position}"
+
     def took_by_error(self, error: BaseException) -> bool:
         """Whether the latest loop was left because the script ends by this error; if so, it counts as not left."""
         if self._loop_exit is None or not self._loop_exit.was_by(error):
@@ -126,11 +133,14 @@ class ElasticLoader:
 
     def _units(self, loop: Loop, ahead: BatchesAhead) -> Iterator[Any]:
         position = self._training.position
+        entering = True
         while not self.replaying:
             position.arrive()
             loop.boundary()
             if self.replaying:
                 break  # others had left the loop, and their state was taken over
+            if entering:
+                entering, self.entered_inside = False, self.steps > 0
             if self._enough() or not loop.begin(self):
                 self._refuse_untrained()
                 ahead.forget()

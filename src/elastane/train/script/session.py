@@ -54,7 +54,7 @@ from elastane.train.worker.replica_state import TrainingState
 from elastane.train.worker.step_cut import LoopSettings
 from elastane.train.worker.telemetry import Reporter
 
-EXCHANGE = 4
+EXCHANGE = 5
 """The format of what workers send each other; raised when it changes, so that two versions do not train together."""
 
 

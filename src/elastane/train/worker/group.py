@@ -29,6 +29,8 @@ from elastane.train.errors import MembershipChanged
 COLLECTIVE_S = 600.0
 """Never the detector of a failure, only a last resort."""
 BUILD_S = 30.0
+_LOOK_UP = timedelta(seconds=0.5)
+"""A wait inside gloo keeps Python's signal handlers from running; it is taken up again so often."""
 _SOURCE = re.compile(r"\[/\S+:\d+\] ?")
 """The line of its own source that gloo puts into its errors."""
 
@@ -106,6 +108,9 @@ class Started:
         work, self._work = self._work, None
         if not self._problem and work is not None:
             try:
+                while not work.is_completed():
+                    with contextlib.suppress(RuntimeError):  # told again below, unless it is that time is up
+                        work.wait(_LOOK_UP)
                 work.wait()
             except RuntimeError as error:
                 self._problem = str(error) or "broken"

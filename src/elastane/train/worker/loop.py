@@ -55,6 +55,7 @@ from elastane.train.worker.step_times import StepTimes
 from elastane.train.worker.table_exchange import NoQuestion, exchange
 from elastane.train.worker.telemetry import Reporter
 from elastane.train.worker.update import Updates
+from elastane.train.worker.whereabouts import Whereabouts
 
 
 def reducer_of(settings: LoopSettings, recipe: Recipe, layout: GradientLayout) -> Reducer:
@@ -129,6 +130,7 @@ class Loop:
         self._unit: int | None = None
         self._completing = self._applying = False
         self._left_inside = False
+        self._whereabouts = Whereabouts(self.leave_by)
         self._ahead = False  # all workers are known to send their gradients ahead
         self._times = StepTimes(membership.device)
         state.select(self.gears.selection(self._settle))
@@ -488,6 +490,7 @@ class Loop:
                 self._applying = True
                 self._apply(vector, table, *self._times.commit(self.host_tail.committed))
                 self._applying = False
+                self.membership.doing("outside", self.step)
                 return True
             self._recover(problem, time.perf_counter() - began)
             if self.step != self.begun:
@@ -523,12 +526,16 @@ class Loop:
         return self._exchange(changed, row)
 
     def _exchange(self, gear: Gear, row: Row) -> tuple[GradientVector, Table]:
-        m, adaptation = self.membership, self.adaptation
+        m, adaptation, feed = self.membership, self.adaptation, self._feed
+        assert feed is not None
+        self._whereabouts.say(row.numbers, feed)
         m.doing("waiting", self.step)
         # In a step that changes what is trained, statistics are of the layout before, and nobody reads the answer.
         silent = m.device.is_cpu or self.gears.changed is not None
         question = NoQuestion() if silent else self._updates.question(adaptation)
-        return exchange(m, gear, self.shares, row, self.host_tail, question)
+        vector, table = exchange(m, gear, self.shares, row, self.host_tail, question)
+        self._whereabouts.compare(table, m, feed)
+        return vector, table
 
     def _apply(self, vector: GradientVector, table: Table, passes_s: list[float], sync_s: float) -> None:
         samples, made, adaptation = self.shares.total, self.begun + 1, self.adaptation

@@ -180,6 +180,7 @@ class PhasedLoop(Loop):
                 self._applying = True
                 self._apply_phase(number, vector, table)
                 self._applying = False
+                self.membership.doing("outside", self.step)
                 self._figures.waited(time.perf_counter() - began)
                 self._next_phase()
                 return True

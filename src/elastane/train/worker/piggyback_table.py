@@ -48,6 +48,9 @@ class Column(IntEnum):
     ABSENT = 16
     AHEAD = 17
     """Whether gradients come alike here, so that they can be sent ahead (1), or some were that are not final (2)."""
+    PLACE = 18
+    """A mark of where the script is, and whether it came into its loop in the middle (``whereabouts``)."""
+    NEW = 19
 
 
 STEADY, STALE = 1.0, 2.0

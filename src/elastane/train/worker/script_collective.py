@@ -64,6 +64,7 @@ class ScriptCollectives:
             # Outside the handler, whose traceback would keep the broken group alive.
             if not problem:
                 position.met()
+                m.doing("outside", position.step)
             else:
                 m.recover(self._crew, problem, time.perf_counter() - began)
                 position.fall_behind(there())

@@ -11,9 +11,10 @@ from elastane.train.reduce.contract import Shares
 from elastane.train.traffic import Traffic
 from elastane.train.worker.batch_split import Mode, consistent_shares, divided_shares
 from elastane.train.worker.recipe import Recipe
+from elastane.train.worker.whereabouts import Place
 
 
-class Feed(Protocol):
+class Feed(Place, Protocol):
     """The part of a loader that the loop needs."""
 
     name: str
