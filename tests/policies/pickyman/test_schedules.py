@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from elastane.cluster import Batch, Cluster, Grant, Node
+from elastane.jobs.kinds import Kind
 from elastane.models.estimate import Estimate
 from elastane.models.goodput import BatchLimits
 from elastane.policies.lowering import lower
 from elastane.policies.options import OptionError
 from elastane.policies.pickyman import PickyMan
 from elastane.policies.pickyman.victims import Runner, by_end, start_without, victims
-from elastane.policies.view import RIGID, Ability, Facts, JobState, JobView, Ledger, Request, View
+from elastane.policies.view import Ability, Facts, JobState, JobView, Ledger, Request, View
+from elastane.scheduling.abilities_by_kind import ABILITIES
 from elastane.simcore.behaviour import Pace
 from elastane.simcore.job_run import Arrival
 from elastane.simcore.physics import Physics
@@ -26,7 +28,7 @@ def job(
     gpus: int = 1,
     began_s: float | None = None,
     restarts: int = 0,
-    abilities: Ability = RIGID,
+    abilities: Ability = ABILITIES[Kind.RIGID],
     nodes: tuple[str, ...] = ("n0",),
 ) -> JobView:
     """A job whose restart takes 30 s; with ``began_s`` one that runs since it was ready so many seconds ago."""

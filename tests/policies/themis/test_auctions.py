@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elastane.jobs.kinds import Kind
 from elastane.policies.allocation.eviction import Configuration
 from elastane.policies.themis.auction import Bid, Bidder, Win, best, few_enough, hold_exact
 from elastane.policies.themis.bids import Stand
 from elastane.policies.themis.finish_time import App, visible
 from elastane.policies.themis.greedy import hold_greedy
 from elastane.policies.themis.tables import Table
-from elastane.policies.view import ELASTIC, RIGID, JobView, Request
+from elastane.policies.view import ELASTIC, JobView, Request
+from elastane.scheduling.abilities_by_kind import ABILITIES
 
 AT_60 = App(age_s=60.0, left_s=280.0, total_s=400.0, demand=4, contention=2.0)
 """THE-1: 400 GPU s of work, of which 120 are done a minute after the start."""
@@ -129,7 +131,7 @@ def test_few_bidders_are_served_exactly_and_many_are_not() -> None:
 
 
 def stand(abilities, workers: int, least: int) -> Stand:
-    sizes = (workers,) if abilities == RIGID else tuple(range(least, workers + 1))
+    sizes = (workers,) if abilities == ABILITIES[Kind.RIGID] else tuple(range(least, workers + 1))
     job = JobView("j", 0.0, Request(workers, least, workers), abilities=abilities)
     choices = tuple(Configuration("t4", size) for size in sizes)
     app = App(0.0, 100.0, 100.0, workers, 1.0)
@@ -142,7 +144,7 @@ def stand(abilities, workers: int, least: int) -> Stand:
         (ELASTIC, 1, 0.9, 3),
         (ELASTIC, 2, 0.3, 2),
         (ELASTIC, 1, 0.01, 1),
-        (RIGID, 4, 0.3, 4),
+        (ABILITIES[Kind.RIGID], 4, 0.3, 4),
         (ELASTIC, 1, 1.0, 4),
     ],
 )
