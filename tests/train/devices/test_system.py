@@ -125,12 +125,12 @@ KINDS = [
     ("plain", "fixed", "thread", NCCL),
     ("plain", "adaptive", "late", STAGED),
     ("plain", "adaptive", "thread", NCCL),
-    ("fp16", "fixed", "late", STAGED),
+    pytest.param("fp16", "fixed", "late", STAGED, marks=pytest.mark.devices_ci),
     ("fp16", "fixed", "thread", NCCL),
     ("bf16", "fixed", "thread", STAGED),
     ("compiled", "fixed", "late", NCCL),
     ("gan", "fixed", "thread", STAGED),
-    ("gan", "fixed", "late", NCCL),
+    pytest.param("gan", "fixed", "late", NCCL, marks=pytest.mark.devices_ci),
 ]
 """Kinds of training, spread over modes, policies of streams and transports."""
 

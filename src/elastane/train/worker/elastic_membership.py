@@ -255,9 +255,9 @@ class ElasticMembership(Membership):
         self.generation, self.rank = plan.generation, rank
         self.world, self.nodes, self._members = len(plan.members), plan.nodes, plan.members
         self.most, self._said_parts = plan.most, 0
+        if self.client.aborted >= plan.generation:  # it was said while nobody held it
+            made.kill()
         if made.communicator is not None:
-            if self.client.aborted >= plan.generation:  # it was said while nobody held it
-                made.communicator.abort()
             made.communicator.enter()
 
     def _retire_group(self, worn: bool = False) -> None:
