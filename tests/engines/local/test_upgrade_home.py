@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from elastane.engines.contract import Attempt
 from elastane.engines.local.json_files import Lock, write_json
@@ -102,3 +106,14 @@ def test_what_a_job_puts_into_its_folder_later_is_not_taken_for_ours(tmp_path: P
     assert take_up(layout) == 0
     assert (folder / "attempt-1").is_dir()
     assert not layout.records("j7").exists()
+
+
+@pytest.mark.parametrize("stand_in", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path)])
+@pytest.mark.parametrize("place", ["jobs/j7/attempt-1", "control/j7/attempt-1"])
+def test_what_is_no_file_was_never_a_lock(
+    tmp_path: Path, place: str, stand_in: Callable[[Path], object]
+) -> None:
+    """Before and after files have moved: neither opened, nor waited for, nor in the way of a start."""
+    (tmp_path / place).mkdir(parents=True)
+    stand_in(tmp_path / place / "lock")
+    assert take_up(Layout(tmp_path)) == (1 if place.startswith("jobs") else 0)

@@ -85,6 +85,7 @@ def _records(run: Path) -> Iterator[Path]:
 
 def _end_holder(path: Path) -> None:
     lock, deadline = Lock(path), time.monotonic() + _PATIENCE_S
-    while path.exists() and lock.held and time.monotonic() < deadline:
+    # What is no regular file was never locked by us, and may not be opened.
+    while path.is_file() and not path.is_symlink() and lock.held and time.monotonic() < deadline:
         kill_holders(path)
         time.sleep(_LOOK_S)
