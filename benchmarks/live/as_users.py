@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.train.live import ROOT
 from elastane.engines.local.job_users import closed_to_others
-from elastane.engines.local.marked_processes import name_of
+from elastane.kit.home_names import name_of
 
 _SYSTEM_PYTHON = Path("/usr/bin/python3")
 

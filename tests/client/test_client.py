@@ -24,6 +24,7 @@ from elastane.client import (
 )
 from elastane.client.locate_server import Address, find
 from elastane.client.wire import Wire
+from elastane.kit.home_names import name_of
 from service.api.fakes import write_log
 from service.api.house import FOREIGN_JOB, JOB, SPEC, House
 
@@ -286,11 +287,20 @@ def test_the_token_of_ones_home_is_not_told_to_another_service(tmp_path: Path) -
     assert find("http://evil.example", None, {"ELASTANE_HOME": str(tmp_path)}).token is None
 
 
-@pytest.mark.parametrize("mark", ["ELASTANE_MARK", "ELASTANE_JOB"])
-def test_a_job_does_not_take_the_admins_token_unasked(tmp_path: Path, mark: str) -> None:
-    (tmp_path / "url").write_text("http://127.0.0.1:1")
-    (tmp_path / "token").write_text("of-the-admin")
-    inside = {"ELASTANE_HOME": str(tmp_path), mark: "j1"}
+@pytest.mark.parametrize("variables", ["mark", "mark and home", "job and home"])
+def test_a_job_does_not_take_the_admins_token_unasked(
+    tmp_path: Path, variables: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / ".elastane"
+    home.mkdir()
+    (home / "url").write_text("http://127.0.0.1:1")
+    (home / "token").write_text("of-the-admin")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    inside = {
+        "mark": {"ELASTANE_MARK": "of a node elsewhere|j1.1|n0|x"},
+        "mark and home": {"ELASTANE_MARK": f"{name_of(home)}|j1.1|n0|x", "ELASTANE_HOME": str(home)},
+        "job and home": {"ELASTANE_JOB": "j1", "ELASTANE_HOME": str(home)},
+    }[variables]
     for url in (None, "http://127.0.0.1:1/"):
         with pytest.raises(ClientError, match=r"this is a job, .* pass a token of its own") as refused:
             find(url, None, inside)
@@ -298,8 +308,15 @@ def test_a_job_does_not_take_the_admins_token_unasked(tmp_path: Path, mark: str)
         assert "\n" not in str(refused.value)
     assert find(None, "mine", inside).token == "mine"
     assert find(None, None, {**inside, "ELASTANE_TOKEN": "mine"}).token == "mine"
-    (tmp_path / "token").unlink()
+    (home / "token").unlink()
     assert find(None, None, inside) == Address("http://127.0.0.1:1", None)
+
+
+def test_a_job_that_has_an_elastane_of_its_own_may_use_it(tmp_path: Path) -> None:
+    (tmp_path / "url").write_text("http://127.0.0.1:1")
+    (tmp_path / "token").write_text("its-own")
+    mark = f"{name_of(tmp_path / 'the service')}|j1.1|n0|x"
+    assert find(None, None, {"ELASTANE_MARK": mark, "ELASTANE_HOME": str(tmp_path)}).token == "its-own"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import pytest
 
 from elastane import Client
 from elastane.engines.local.job_users import closed_to_others
-from elastane.engines.local.marked_processes import name_of
+from elastane.kit.home_names import name_of
 
 PATIENCE_S = 120.0
 SYSTEM_PYTHON = Path("/usr/bin/python3")

@@ -12,9 +12,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from elastane.client.errors import ClientError, NotRunning
+from elastane.kit.home_names import name_of
 
-_OF_A_JOB = ("ELASTANE_MARK", "ELASTANE_JOB")
-"""Variables that every process of a live job has, and nothing else."""
+_MARK, _JOB = "ELASTANE_MARK", "ELASTANE_JOB"
+"""Variables that processes of a live job have, and nothing else; the first begins with a digest of its home."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,20 @@ def find(url: str | None, token: str | None, environment: Mapping[str, str] = os
     # The token in our home is for the service of that home: another URL must not be told it.
     own = None if asked and asked.rstrip("/") != _line(home / "url") else _line(home / "token")
     given = token or environment.get("ELASTANE_TOKEN")
-    if own and not given and any(name in environment for name in _OF_A_JOB):
+    if own and not given and _is_in_a_job_of(home, environment):
         raise ClientError(
             f"this is a job, which is not given the admin's token of {home}: pass a token of its own, "
             "Client(token=...) or ELASTANE_TOKEN in env: (elastane token new makes one)"
         )
     return Address(_checked(found), given or own)
+
+
+def _is_in_a_job_of(home: Path, environment: Mapping[str, str]) -> bool:
+    """Whether this is a job, and perhaps that home's; a job may have an Elastane of its own elsewhere."""
+    mark = environment.get(_MARK)
+    if mark is None or "ELASTANE_HOME" not in environment:
+        return mark is not None or _JOB in environment
+    return mark.partition("|")[0] == name_of(home)
 
 
 def _line(path: Path) -> str | None:

@@ -191,6 +191,7 @@ def test_a_node_of_slurm_joins_works_is_cancelled_politely_and_gives_itself_back
     )
     assert slurm.nodes().get(name) in GONE
     # One that is cancelled while it is there says goodbye first.
+    slurm.environment["ELASTANE_IDLE_S"] = "3600"
     second = slurm.say("sbatch", "--parsable", str(SCRIPT)).strip()
     name = f"{slurm.host}-{second}"
     wait(lambda: slurm.nodes().get(name) == "up", slurm.logs)

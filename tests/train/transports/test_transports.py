@@ -245,7 +245,8 @@ def test_a_worker_whose_device_stays_stuck_gives_itself_up(
             ranks.die()
 
         backend = Communicator(meeting.store("nccl"), rank, 2, faults if rank == 0 else NO_FAULTS)
-        transport = NcclLike(backend, rank, 2, GPU, give_up, Patience(abort_s=0.3, rest_s=0.3))
+        patience = Patience(abort_s=60.0 if faults.abort_does_nothing else 0.3, rest_s=0.3)
+        transport = NcclLike(backend, rank, 2, GPU, give_up, patience)
         transport.connect()
         transport.enter()
         if rank == 1:

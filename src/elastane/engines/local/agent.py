@@ -42,7 +42,7 @@ from elastane.engines.local.agent_messages import (
 )
 from elastane.engines.local.foreign_interpreters import Strangers, around, born_alike
 from elastane.engines.local.json_files import Lock, write_json
-from elastane.engines.local.marked_processes import MARK, Mark, kill_marked, name_of
+from elastane.engines.local.marked_processes import MARK, Mark, kill_marked
 from elastane.engines.local.paths import Layout
 from elastane.engines.local.process_containment import Enclosure, end_leftovers
 from elastane.engines.local.survive_errors import Trouble
@@ -243,7 +243,7 @@ class Agent:
             if self._fork_servers[attempt].poll() is None:
                 return
             await self._end(attempt)  # what the last one left
-        mark = Mark(name_of(self._layout.home), attempt, self._node, self._name)
+        mark = Mark.of(self._layout.home, attempt, self._node, self._name)
         given = {**wanted.environment, MARK: str(mark)}
         spare = self._spare if born_alike(wanted.environment, python) else None
         usable = not wanted.cold and not wanted.environment.get("ELASTANE_PRELOAD")
@@ -263,7 +263,7 @@ class Agent:
 
     def _keep_one_warm(self) -> None:
         if self._spare is None and not self._over.is_set():
-            mark = Mark(name_of(self._layout.home), SPARE, self._node, self._name)
+            mark = Mark.of(self._layout.home, SPARE, self._node, self._name)
             log = self._layout.node(self._node) / "nursery.log"
             self._spare = self._spawn(SPARE, {MARK: str(mark), **_THREADS}, log, cold=False)
 

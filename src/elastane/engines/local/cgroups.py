@@ -12,7 +12,7 @@ import signal
 import time
 from pathlib import Path
 
-from elastane.engines.local.marked_processes import name_of
+from elastane.kit.home_names import name_of
 
 SWITCH = "ELASTANE_CGROUPS"
 """Set to ``off``: processes are followed by who started whom, as on a machine without cgroups."""

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from elastane.engines.local.job_folders import out_of_reach
-from elastane.engines.local.marked_processes import name_of
 from elastane.engines.local.paths import Layout
 from elastane.errors import ElastaneError
+from elastane.kit.home_names import name_of
 from elastane.train.coordinator.job_user import Identity
 
 ME, TENANT = "me", "tenant"

@@ -6,12 +6,13 @@ Every process of an attempt has ``ELASTANE_MARK`` in its environment, and hands 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from elastane.kit.home_names import name_of
 
 MARK = "ELASTANE_MARK"
 
@@ -29,15 +30,15 @@ class Mark:
         return "|".join((self.home, self.attempt, self.node, self.agent))
 
     @classmethod
+    def of(cls, home: Path, attempt: str, node: str, agent: str) -> Mark:
+        """The mark of processes of a home, which it names by a digest."""
+        return cls(name_of(home), attempt, node, agent)
+
+    @classmethod
     def parse(cls, text: str) -> Mark | None:
         """The inverse of ``str``."""
         parts = text.split("|")
         return cls(*parts) if len(parts) == 4 else None
-
-
-def name_of(home: Path) -> str:
-    """What a home is called in marks: a job that reads its own does not learn where the service lives."""
-    return hashlib.sha256(os.fsencode(home.resolve())).hexdigest()[:16]
 
 
 def marked(home: Path) -> Iterator[tuple[int, Mark]]:

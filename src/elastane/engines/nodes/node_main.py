@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,7 +127,7 @@ async def run_node(options: NodeOptions, say: Callable[[str], None]) -> None:
             _until(stopped),
             _ship(logs),
             _tidy(packages),
-            until_idle(options.idle_s, lambda: shop.busy),
+            until_idle(options.idle_s, lambda: shop.is_busy(time.monotonic())),
         )
     ]
     try:

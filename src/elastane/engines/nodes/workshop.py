@@ -52,6 +52,8 @@ _AGAIN_S = 1.0
 _LOGS_S = 5.0
 """How long an attempt's end may wait until the rest of its logs is on its way; after that it goes on beside it."""
 _PROBE_BYTES = 256
+_WARM_UP_S = 120.0
+"""How long an attempt that was begun here may have no worker while its fork server imports what it needs."""
 _RUN = "ELASTANE_RUN"
 
 
@@ -89,6 +91,8 @@ class Workshop:
     """Attempts whose fork server was asked for, and that have not been ended."""
     _begins: dict[str, set[asyncio.Task[FromAgent]]] = field(default_factory=dict)
     _hopeless: dict[str, Hopeless] = field(default_factory=dict)
+    _warming: dict[str, float] = field(default_factory=dict)
+    """Attempts that were begun and have had no worker since, with the time until which one is expected."""
     _endings: set[asyncio.Task[None]] = field(default_factory=set)
     """Logs whose ends are being sent."""
 
@@ -138,10 +142,12 @@ class Workshop:
         """Remember what the next request for a fork server of an attempt needs."""
         self._told[about.attempt] = about
 
-    @property
-    def busy(self) -> bool:
-        """Whether anything works here, or is being made ready to, such as a package that is fetched."""
-        return bool(self._begins) or any(map(children, self.agent.fork_server_pids))
+    def is_busy(self, now_s: float) -> bool:
+        """Whether anything works here, or is being made ready to: a package is fetched, a fork server warms up."""
+        if any(map(children, self.agent.fork_server_pids)):
+            self._warming.clear()
+            return True
+        return bool(self._begins) or any(now_s < until_s for until_s in self._warming.values())
 
     async def resume_logs(self, known: LogOffsets) -> None:
         """Go on with an attempt's logs where the head is."""
@@ -164,6 +170,7 @@ class Workshop:
 
     async def _begin_unless_ended(self, begin: BeginForkServer) -> FromAgent:
         """Begin a fork server, which may take long; an end that comes meanwhile counts more."""
+        self._warming[begin.attempt] = time.monotonic() + _WARM_UP_S
         begins = self._begins.setdefault(begin.attempt, set())
         task = asyncio.create_task(self._begin(begin))
         begins.add(task)
@@ -186,7 +193,7 @@ class Workshop:
         answer = await self.agent.answer(end)
         if isinstance(answer, Ok):
             self.tunnels.close(attempt)
-            for known in (self._told, self._hopeless):
+            for known in (self._told, self._hopeless, self._warming):
                 known.pop(attempt, None)
             if self.packages is not None:
                 await asyncio.to_thread(self.packages.release, attempt)

@@ -75,7 +75,7 @@ class Optimus(Policy):
     def _start(
         self, view: View, stock: ResourcePool, maker: InitialAllocation, explain: dict[str, str]
     ) -> list[Claim]:
-        """InitialAllocation the least tasks for every job while they fit, first for those that cannot be suspended."""
+        """Claims the least tasks for every job while they fit, first for those that cannot be suspended."""
         claims: list[Claim] = []
         for job in sorted(view.jobs.values(), key=lambda job: (not view.must_keep(job), job.submit_s, job.id)):
             claim = maker.first(job)

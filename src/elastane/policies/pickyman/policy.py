@@ -27,7 +27,7 @@ from elastane.policies.view import Ability, Info, JobView, View, has
 _GRACE_S = 1e-6
 _TRIALS = 8
 
-InitialAllocation = dict[str, dict[str, float]]
+Claims = dict[str, dict[str, float]]
 """By waiting job: who will stop for it, and when."""
 
 
@@ -77,7 +77,7 @@ class PickyMan(Policy):
         return Plan(Exact(grants), explain=explain, wake_s=tuple(wakes[:1]), memory=claims or None)
 
     def _grants(
-        self, view: View, claims: InitialAllocation, forecast: Forecast, explain: dict[str, str]
+        self, view: View, claims: Claims, forecast: Forecast, explain: dict[str, str]
     ) -> dict[str, Grant]:
         """Returns who runs now: those that go on, then those for whom others stopped, then the queue."""
         due = {i for chosen in claims.values() for i, at_s in chosen.items() if at_s <= view.now_s + _GRACE_S}
@@ -116,12 +116,10 @@ class PickyMan(Policy):
 
         return sorted(jobs, key=size)
 
-    def _claims(
-        self, view: View, before: Mapping[str, Mapping[str, float]], forecast: Forecast
-    ) -> InitialAllocation:
+    def _claims(self, view: View, before: Mapping[str, Mapping[str, float]], forecast: Forecast) -> Claims:
         """Returns who will stop for whom: what was decided and still makes sense, then more, in the queue's order."""
         jobs = view.jobs
-        claims: InitialAllocation = {}
+        claims: Claims = {}
         for i, stops in sorted(before.items()):
             ahead = any(
                 v in jobs and jobs[v].grant is not None and at_s > view.now_s for v, at_s in stops.items()
@@ -163,7 +161,7 @@ class PickyMan(Policy):
         return Runner(job.id, gpus, left_s, end_s, job.restart_s, able and not cooling)
 
 
-def _remembered(view: View) -> InitialAllocation:
+def _remembered(view: View) -> Claims:
     """Returns the claims of the last plan, of jobs that still wait."""
     claims = sorted((view.memory or {}).items())
     return {i: dict(stops) for i, stops in claims if i in view.jobs and view.jobs[i].grant is None}

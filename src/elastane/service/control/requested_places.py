@@ -73,16 +73,21 @@ def room_now(job: LiveJob, jobs: Iterable[LiveJob], nodes: Mapping[str, Node]) -
     if wanted is None or (row.grant is not None and not waits(job)):
         return True
     free = {name: node.gpus for name, node in nodes.items() if row.pinned_node in (None, name)}
+    cores = {name: nodes[name].cpus for name in free}
     for other in jobs:
         for node, count in other.places.items() if other.id != job.id else ():
             if node in free:
                 free[node] -= other.slots(count)
+                cores[node] -= other.worker.cpus * count
     each = max(job.worker.gpus, 1e-9)
     room: dict[str, int] = {}  # by accelerator type: a job never gets two of them
     for name, left in free.items():
         if not job.spec.accelerators or nodes[name].gpu_type in job.spec.accelerators:
             kind = nodes[name].gpu_type
-            room[kind] = room.get(kind, 0) + int(max(0, left) / each + 1e-9)
+            workers = max(0, left) / each
+            if job.worker.cpus:
+                workers = min(workers, max(0.0, cores[name]) / job.worker.cpus)
+            room[kind] = room.get(kind, 0) + int(workers + 1e-9)
     return max(room.values(), default=0) >= wanted
 
 

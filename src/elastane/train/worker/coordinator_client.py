@@ -243,17 +243,22 @@ class CoordinatorClient:
                 there = port_there(os.environ, self._endpoint[1])
                 connection = connect(*self._endpoint, "worker", self._token, known_as=there)
                 connection.send(self._account.hello(self.worker, self._node, self._host))
-                while self._unsent:
-                    connection.send(self._unsent[0])
-                    self._unsent.popleft()
+                self._send_kept(connection)
+                self._connection = connection
+                self._send_kept(connection)  # what another thread kept before it saw the connection
             except OSError:
+                self._connection = None
                 time.sleep(RETRY_S)
                 continue
-            self._connection = connection
             for message in connection.messages(TO_WORKER):
                 self._hear(message, handlers)
             self._connection = None
             time.sleep(RETRY_S)
+
+    def _send_kept(self, connection: Connection) -> None:
+        while self._unsent:
+            connection.send(self._unsent[0])
+            self._unsent.popleft()
 
     def _hear(self, message: ToWorker, handlers: PlanHandlers) -> None:
         with self._news:
