@@ -18,10 +18,12 @@ from benchmarks.cluster.stamps import (
     longest_gap_s,
     out_of_order,
     steps_of,
+    trained_at_once,
     trained_twice,
 )
 from benchmarks.figures import Figures
 from benchmarks.train.live import ROOT
+from benchmarks.train.timeline import Diary, Lap
 
 from elastane.testing.hosts import why_not
 from elastane.testing.hosts.cluster import cores_of
@@ -61,6 +63,15 @@ def test_a_step_of_two_sets_of_workers_is_a_second_history() -> None:
     assert trained_twice(one) == 0
     assert trained_twice([*one, Step(2, "w2", 3.0, 2)]) == 1
     assert trained_twice([*one, Step(1, "w1", 9.0, 2)]) == 1
+
+
+def test_two_who_train_on_apart_are_found_and_a_restart_from_a_checkpoint_is_none() -> None:
+    def laps(name: str, first: int, last: int, begun_s: float) -> Diary:
+        return Diary(name, [Lap(n, s := begun_s + n - first, s + 0.9, 1, 0) for n in range(first, last)])
+
+    assert not trained_at_once([laps("w0", 1, 9, 0.0), laps("w1", 4, 9, 3.05)]), "together"
+    assert not trained_at_once([laps("w0", 1, 9, 0.0), laps("w1", 4, 9, 8.5)]), "after the death of the first"
+    assert trained_at_once([laps("w0", 1, 9, 0.0), laps("w1", 2, 9, 5.05)])
 
 
 def test_a_checkpoint_of_a_generation_that_was_over_is_found() -> None:
