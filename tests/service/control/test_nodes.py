@@ -194,6 +194,22 @@ def test_a_leaving_node_is_empty_before_its_time_without_a_stop(tmp_path: Path) 
         assert {"suspend", "lose"}.isdisjoint(w.causes(job))
 
 
+def test_a_job_that_is_not_preemptible_leaves_such_a_node_and_no_other(tmp_path: Path) -> None:
+    with world(tmp_path, nodes=2, slots=2, **CALM) as w:
+        job = started(w, samples=10**6, workers={"min": 2, "max": 2}, preemptible=False)
+        w.until(lambda: w.workers(job) == 2)
+        (node,) = nodes_of(w, job)
+        w.service.drain(ANN, node, True)
+        w.pass_time(20.0)
+        assert set(nodes_of(w, job)) == {node}, "a node that is drained waits for it"
+        w.engine.say(node, leaving_s=30.0)
+        w.until(lambda: node not in w.engine.workers_of(job), most_s=20.0)
+        w.engine.remove_node(node)
+        w.pass_time(5.0)
+        assert (w.row(job).attempt, w.workers(job)) == (1, 2)
+        assert {"suspend", "lose"}.isdisjoint(w.causes(job))
+
+
 def test_who_was_put_on_a_leaving_node_is_moved_all_the_same(tmp_path: Path) -> None:
     with world(tmp_path, nodes=2, slots=2, **CALM) as w:
         job = started(w, samples=10**6, workers={"min": 1, "max": 2})
