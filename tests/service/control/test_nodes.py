@@ -114,6 +114,20 @@ def test_a_node_that_is_gone_for_long_vanishes_unless_somebody_drained_it(tmp_pa
         assert info(w, "n3").state == "up"
 
 
+def test_a_node_that_has_left_is_forgotten_soon_and_one_that_broke_is_not(tmp_path: Path) -> None:
+    with world(tmp_path, nodes=3) as w:
+        w.round()
+        w.engine.remove_node("n1")
+        w.engine.lose_node("n2")
+        w.pass_time(60.0, 10.0)
+        assert {each.id: each.state for each in w.service.nodes()} == {"n0": "up", "n1": "lost", "n2": "lost"}
+        w.pass_time(120.0, 10.0)
+        assert {each.id: each.state for each in w.service.nodes()} == {"n0": "up", "n2": "lost"}
+        w.crash()
+        w.round()
+        assert {each.id for each in w.service.nodes()} == {"n0", "n2"}
+
+
 def test_a_forgotten_node_is_no_reason_to_wait(tmp_path: Path) -> None:
     with parts(tmp_path) as p:
         assert p.cluster.expected() == p.cluster.answering.keys()
