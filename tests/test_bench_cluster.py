@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from benchmarks.cluster import __main__ as bench
 from benchmarks.cluster.results import tell
+from benchmarks.cluster.scale import scale
 from benchmarks.cluster.stamps import (
     Step,
     again_s,
@@ -22,6 +23,7 @@ from benchmarks.cluster.stamps import (
     trained_twice,
 )
 from benchmarks.figures import Figures
+from benchmarks.harness import Bench, Stuck
 from benchmarks.train.live import ROOT
 from benchmarks.train.timeline import Diary, Lap
 
@@ -109,6 +111,14 @@ def test_where_there_can_be_no_hosts_it_says_so_in_one_line(
         bench.main()
     assert ended.value.code == 2
     assert capsys.readouterr().err == "bench-cluster: hosts in a box need root: sudo\n"
+
+
+def test_without_ray_no_pool_can_be_measured_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(Stuck, match=r"pip install 'elastane\[ray\]'"):
+        scale(Bench(Figures("made-up", tmp_path), tmp_path))
 
 
 @pytest.mark.slow
