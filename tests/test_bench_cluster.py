@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from benchmarks.cluster import __main__ as bench
 from benchmarks.cluster.results import tell
+from benchmarks.cluster.scale import scale
 from benchmarks.cluster.stamps import (
     Step,
     again_s,
@@ -18,10 +19,13 @@ from benchmarks.cluster.stamps import (
     longest_gap_s,
     out_of_order,
     steps_of,
+    trained_at_once,
     trained_twice,
 )
 from benchmarks.figures import Figures
+from benchmarks.harness import Bench, Stuck
 from benchmarks.train.live import ROOT
+from benchmarks.train.timeline import Diary, Lap
 
 from elastane.testing.hosts import why_not
 from elastane.testing.hosts.cluster import cores_of
@@ -63,6 +67,15 @@ def test_a_step_of_two_sets_of_workers_is_a_second_history() -> None:
     assert trained_twice([*one, Step(1, "w1", 9.0, 2)]) == 1
 
 
+def test_two_who_train_on_apart_are_found_and_a_restart_from_a_checkpoint_is_none() -> None:
+    def laps(name: str, first: int, last: int, begun_s: float) -> Diary:
+        return Diary(name, [Lap(n, s := begun_s + n - first, s + 0.9, 1, 0) for n in range(first, last)])
+
+    assert not trained_at_once([laps("w0", 1, 9, 0.0), laps("w1", 4, 9, 3.05)]), "together"
+    assert not trained_at_once([laps("w0", 1, 9, 0.0), laps("w1", 4, 9, 8.5)]), "after the death of the first"
+    assert trained_at_once([laps("w0", 1, 9, 0.0), laps("w1", 2, 9, 5.05)])
+
+
 def test_a_checkpoint_of_a_generation_that_was_over_is_found() -> None:
     good = [("checkpoint-1-4-a", 1.0), ("checkpoint-2-1-b", 2.0), ("checkpoint-2-2-b", 3.0)]
     assert out_of_order(good) == 0
@@ -98,6 +111,14 @@ def test_where_there_can_be_no_hosts_it_says_so_in_one_line(
         bench.main()
     assert ended.value.code == 2
     assert capsys.readouterr().err == "bench-cluster: hosts in a box need root: sudo\n"
+
+
+def test_without_ray_no_pool_can_be_measured_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(Stuck, match=r"pip install 'elastane\[ray\]'"):
+        scale(Bench(Figures("made-up", tmp_path), tmp_path))
 
 
 @pytest.mark.slow

@@ -10,13 +10,25 @@ import sys
 from benchmarks.cluster.agents import agents
 from benchmarks.cluster.cable import cable
 from benchmarks.cluster.killed import killed
+from benchmarks.cluster.kills import kills
 from benchmarks.cluster.move import move
+from benchmarks.cluster.scale import scale
 from benchmarks.cluster.spot import spot
 from benchmarks.harness import Suite, run
 from elastane.testing.hosts import why_not
 
 SUITE = Suite(
-    "cluster", __doc__, {"killed": killed, "cable": cable, "spot": spot, "move": move, "agents": agents}
+    "cluster",
+    __doc__,
+    {
+        "killed": killed,
+        "cable": cable,
+        "kills": kills,
+        "spot": spot,
+        "scale": scale,
+        "move": move,
+        "agents": agents,
+    },
 )
 _ASKED_FOR_HELP = {"-h", "--help"}
 

@@ -45,7 +45,7 @@ class Site:
     def __enter__(self) -> Site:
         try:
             self._stack.enter_context(self.box)
-            self.cluster.up("--nodes=1", f"--slots={self._slots}", "--interval=2", "--min-run=0")
+            self.up()
             self._stack.enter_context(self.cluster.head.network())
             home = self.cluster.home
             self.client = self._stack.enter_context(
@@ -67,6 +67,10 @@ class Site:
     def far(self) -> list[Host]:
         """All hosts but the head."""
         return self.box.hosts[1:]
+
+    def up(self) -> None:
+        """Start a control plane on the head and wait until it serves."""
+        self.cluster.up("--nodes=1", f"--slots={self._slots}", "--interval=2", "--min-run=0")
 
     def join(self, host: Host) -> None:
         """Start ``elastane node`` there."""

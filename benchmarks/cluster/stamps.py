@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from benchmarks.train.timeline import read_diaries
+from benchmarks.train.timeline import Diary, read_diaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,23 @@ def trained_twice(steps: Iterable[Step]) -> int:
         len({step.world for step in same}) > 1 or len({step.worker for step in same}) < len(same)
         for same in by_number.values()
     )
+
+
+def trained_at_once(diaries: Iterable[Diary]) -> bool:
+    """Tells whether a worker trained on after another one had stepped well behind it: then there were two histories.
+
+    Those who train together are at most a step apart, and whoever goes on from a checkpoint does so when all others
+    are gone.
+    """
+    there = [diary.laps for diary in diaries if diary.laps]
+    for ahead in there:
+        ends = [lap.end_s for lap in ahead]
+        for behind in there:
+            for lap in behind if behind is not ahead else ():
+                done = bisect_right(ends, lap.end_s)
+                if 0 < done < len(ahead) and ahead[done - 1].step > lap.step + 1:
+                    return True
+    return False
 
 
 def out_of_order(names: Sequence[tuple[str, float]]) -> int:

@@ -6,12 +6,12 @@ import random
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.harness import Bench
 from benchmarks.live.jobs import laps_of, latest_step, lines_of, short, training
@@ -62,10 +62,18 @@ class Witness:
         self.steps[job] = step
 
 
+class Asked(Protocol):
+    """Whatever there is a client for, as long as somebody answers."""
+
+    def client(self, timeout_s: float) -> AbstractContextManager[Client]:
+        """For one request or a few."""
+        ...
+
+
 class Stream(threading.Thread):
     """Hands jobs in, each until it was taken, whoever dies meanwhile."""
 
-    def __init__(self, system: System, jobs: Mapping[str, Mapping[str, Any]], witness: Witness) -> None:
+    def __init__(self, system: Asked, jobs: Mapping[str, Mapping[str, Any]], witness: Witness) -> None:
         super().__init__(daemon=True)
         self.due = threading.Semaphore(0)
         self._system, self._jobs, self._witness = system, jobs, witness

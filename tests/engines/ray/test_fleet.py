@@ -5,7 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastane.engines.ray.fleet import NODE_LABEL, PREFIX, Moves, Seen, There, moves, pool_of
+from elastane.engines.ray.fleet import (
+    NODE_LABEL,
+    PREFIX,
+    Moves,
+    Seen,
+    There,
+    moves,
+    pool_of,
+    unlike_others,
+)
 from elastane.engines.ray.messages import PoolWish, Wish
 
 HEAD = Seen("h", "head", "10.0.0.1", cpus=0.0)
@@ -55,6 +64,23 @@ def test_a_pool_shrinks_by_pilots_that_wait_and_keeps_what_it_is_told_to_keep() 
     )
     none = wish(every=False, keep=("one", "two"), spot=PoolWish(0))
     assert moves([ONE, TWO], pilots, none).end == (f"{PREFIX}spot/2",)
+
+
+def test_nodes_of_one_host_name_are_told_apart_by_the_ids_that_ray_gives_them() -> None:
+    twins = [Seen("f" * 50 + "00001", "box.example.org", "::1"), Seen("f" * 50 + "00002", "box", "::1")]
+    assert [unlike_others(node, [*twins, ONE]) for node in twins] == ["box-f00001", "box-f00002"]
+    assert unlike_others(twins[0], [twins[0], ONE]) == "box"
+    labelled = Seen("3", "box", "::1", labels={NODE_LABEL: "big"})
+    assert unlike_others(labelled, [labelled, *twins]) == "big"
+
+
+def test_a_pool_that_shrinks_keeps_nodes_by_the_names_under_which_they_have_joined() -> None:
+    twins = [Seen("1", "box", "::1", 4.0), Seen("2", "box", "::1", 4.0)]
+    pilots = [There(f"{PREFIX}spot/0", "1", "box"), There(f"{PREFIX}spot/1", "2", "box-2")]
+    kept = wish(every=False, keep=("box",), spot=PoolWish(1))
+    assert moves(twins, pilots, kept).end == (f"{PREFIX}spot/1",)
+    kept = wish(every=False, keep=("box-2",), spot=PoolWish(1))
+    assert moves(twins, pilots, kept).end == (f"{PREFIX}spot/0",)
 
 
 def test_a_node_that_a_pool_holds_gets_no_second_pilot() -> None:

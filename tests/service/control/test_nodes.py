@@ -114,6 +114,20 @@ def test_a_node_that_is_gone_for_long_vanishes_unless_somebody_drained_it(tmp_pa
         assert info(w, "n3").state == "up"
 
 
+def test_a_node_that_has_left_is_forgotten_soon_and_one_that_broke_is_not(tmp_path: Path) -> None:
+    with world(tmp_path, nodes=3) as w:
+        w.round()
+        w.engine.remove_node("n1")
+        w.engine.lose_node("n2")
+        w.pass_time(60.0, 10.0)
+        assert {each.id: each.state for each in w.service.nodes()} == {"n0": "up", "n1": "lost", "n2": "lost"}
+        w.pass_time(120.0, 10.0)
+        assert {each.id: each.state for each in w.service.nodes()} == {"n0": "up", "n2": "lost"}
+        w.crash()
+        w.round()
+        assert {each.id for each in w.service.nodes()} == {"n0", "n2"}
+
+
 def test_a_forgotten_node_is_no_reason_to_wait(tmp_path: Path) -> None:
     with parts(tmp_path) as p:
         assert p.cluster.expected() == p.cluster.answering.keys()
@@ -191,6 +205,22 @@ def test_a_leaving_node_is_empty_before_its_time_without_a_stop(tmp_path: Path) 
         w.engine.remove_node(node)
         w.pass_time(5.0)
         assert w.row(job).attempt == 1
+        assert {"suspend", "lose"}.isdisjoint(w.causes(job))
+
+
+def test_a_job_that_is_not_preemptible_leaves_such_a_node_and_no_other(tmp_path: Path) -> None:
+    with world(tmp_path, nodes=2, slots=2, **CALM) as w:
+        job = started(w, samples=10**6, workers={"min": 2, "max": 2}, preemptible=False)
+        w.until(lambda: w.workers(job) == 2)
+        (node,) = nodes_of(w, job)
+        w.service.drain(ANN, node, True)
+        w.pass_time(20.0)
+        assert set(nodes_of(w, job)) == {node}, "a node that is drained waits for it"
+        w.engine.say(node, leaving_s=30.0)
+        w.until(lambda: node not in w.engine.workers_of(job), most_s=20.0)
+        w.engine.remove_node(node)
+        w.pass_time(5.0)
+        assert (w.row(job).attempt, w.workers(job)) == (1, 2)
         assert {"suspend", "lose"}.isdisjoint(w.causes(job))
 
 

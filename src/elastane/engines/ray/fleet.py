@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from elastane.engines.ray.messages import PoolWish, Wish
 
 PREFIX = "elastane-pilot-"
 """How names of our actors begin; a pool's go on with its name and a number, others with the id of their node."""
+_TELLING = 6
+"""How many characters at the end of Ray's ids tell nodes of one host name apart."""
 NODE_LABEL, POOL_LABEL = "elastane.io/node", "elastane.io/pool"
 
 
@@ -25,16 +28,20 @@ class Seen:
 
     @property
     def name(self) -> str:
-        """The name under which it joins: that of our label, else that of its host."""
+        """The name under which it joins if no other node has it: that of our label, else that of its host."""
         return self.labels.get(NODE_LABEL) or self.host.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class There:
-    """A pilot that exists; ``node`` is the id of its node, empty while it waits for one."""
+    """A pilot that exists; ``node`` is the id of its node, empty while it waits for one.
+
+    ``called`` is the name under which its node has joined, as far as that was told.
+    """
 
     name: str
     node: str = ""
+    called: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,28 @@ def pool_of(pilot: str) -> str:
     """Returns the pool of a pilot, by its name; empty for one that holds a certain node."""
     middle = pilot.removeprefix(PREFIX)
     return middle.rpartition("/")[0]
+
+
+def seen(node: Mapping[str, Any]) -> Seen:
+    """Returns a node as we see it, from what Ray says of it."""
+    resources = node.get("Resources") or {}
+    return Seen(
+        str(node["NodeID"]),
+        str(node.get("NodeManagerHostname") or node.get("NodeName") or node["NodeID"]),
+        str(node.get("NodeManagerAddress", "")),
+        float(resources.get("CPU", 0.0)),
+        float(resources.get("GPU", 0.0)),
+        {str(name): str(value) for name, value in (node.get("Labels") or {}).items()},
+    )
+
+
+def unlike_others(node: Seen, nodes: Iterable[Seen]) -> str:
+    """Returns the name of a node, with the end of Ray's id of it where others are called the same.
+
+    Ray takes several nodes of one host name (even on one machine), our hub does not.
+    """
+    alone = all(other.id == node.id or other.name != node.name for other in nodes)
+    return node.name if alone else f"{node.name}-{node.id[-_TELLING:]}"
 
 
 def moves(nodes: Iterable[Seen], pilots: Iterable[There], wish: Wish) -> Moves:
@@ -101,6 +130,10 @@ def _fresh(pool: str, own: Iterable[There], count: int) -> list[str]:
 def _dismissed(own: list[There], nodes: Mapping[str, Seen], keep: Iterable[str], count: int) -> set[str]:
     """The pilots of a pool that shrinks: first those that wait for a node, never one whose node is to be kept."""
     kept = set(keep)
-    free = [pilot for pilot in own if pilot.node not in nodes or nodes[pilot.node].name not in kept]
+    free = [
+        pilot
+        for pilot in own
+        if pilot.node not in nodes or (pilot.called or nodes[pilot.node].name) not in kept
+    ]
     first = sorted(free, key=lambda pilot: (bool(pilot.node), pilot.name))
     return {pilot.name for pilot in first[: max(0, count)]}

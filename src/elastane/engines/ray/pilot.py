@@ -5,6 +5,7 @@ It does nothing else.  Its process has many threads, so it is no parent for work
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
+from elastane.engines.ray.fleet import Seen, seen, unlike_others
 from elastane.engines.ray.leashed import PARENT
 
 _REST_S = 3.0
@@ -25,16 +27,22 @@ class Pilot:
     def __init__(self, words: Sequence[str], name: str = "") -> None:
         """Starts the agent; in the main thread, because the leash is tied to the thread that starts a process.
 
-        ``words`` are the arguments of ``elastane node``; ``name`` is that of the node, else its host's.
+        ``words`` are the join string and then options of ``elastane node``; ``name`` is that of the node, by default
+        found here.  The string goes through a pipe, because every user of a machine sees command lines.
         """
-        self.name = name or socket.gethostname().partition(".")[0]
-        command = [sys.executable, "-m", "elastane.engines.ray.leashed", *words, f"--name={self.name}"]
+        join, *options = words
+        self.name = name or _name_here()
+        node = ["--join-file=/dev/stdin", *options, f"--name={self.name}"]
         self._process = subprocess.Popen(  # noqa: S603
-            command,  # what it prints goes where Ray puts the pilot's own output
+            # What it prints goes where Ray puts the pilot's own output.
+            [sys.executable, "-m", "elastane.engines.ray.leashed", *node],
             env={**environment(os.environ), PARENT: str(os.getpid())},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             start_new_session=True,
         )
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as pipe:  # it may have ended at once
+            pipe.write(join.encode())
         threading.Thread(target=self._end_with_it, daemon=True).start()
 
     def _end_with_it(self) -> None:
@@ -47,6 +55,16 @@ class Pilot:
         import ray
 
         return self.name, str(ray.get_runtime_context().get_node_id())
+
+
+def _name_here() -> str:
+    """Returns the name of the node on which this actor is: nobody knew which one it would be."""
+    import ray
+
+    own = str(ray.get_runtime_context().get_node_id())
+    nodes = [seen(node) for node in ray.nodes() if node.get("Alive")]  # type: ignore[no-untyped-call]
+    here = next((node for node in nodes if node.id == own), Seen(own, socket.gethostname(), ""))
+    return unlike_others(here, nodes)
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:

@@ -14,11 +14,11 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import IO, Any
 
-from elastane.engines.ray.fleet import PREFIX, Seen, Start, There, moves, pool_of
+from elastane.engines.ray.fleet import PREFIX, Seen, Start, There, moves, pool_of, seen, unlike_others
 from elastane.engines.ray.messages import TO_WARDEN, FromWarden, RayNode, WardenProblem, WardenState, Wish
 from elastane.train.coordinator.wire import encode_message
 
@@ -51,19 +51,21 @@ class Warden:
         self._asked: dict[str, Any] = {}
         self._places: dict[str, str] = {}
         """Ids of nodes, by pilot, as far as pilots have told."""
+        self._called: dict[str, str] = {}
+        """Names of nodes, likewise."""
 
     def look(self, wish: Wish | None) -> WardenState:
         """Bring about what is wished for, and return what there is."""
-        seen = [_seen(node) for node in self._ray.nodes() if node.get("Alive")]
-        pilots = self._pilots(seen)
+        nodes = [seen(node) for node in self._ray.nodes() if node.get("Alive")]
+        pilots = self._pilots(nodes)
         if wish is not None:
-            found = moves(seen, pilots, wish)
+            found = moves(nodes, pilots, wish)
             for name in found.end:
                 self._end(name)
             for start in found.start:
-                self._start(start, wish)
-            pilots = self._pilots(seen)
-        return _state(seen, pilots, self._ray.__version__)
+                self._start(start, wish, nodes)
+            pilots = self._pilots(nodes)
+        return _state(nodes, pilots, self._ray.__version__)
 
     def _pilots(self, nodes: Iterable[Seen]) -> list[There]:
         """Those that exist, also of earlier wardens, and where they are."""
@@ -76,7 +78,11 @@ class Warden:
                 with contextlib.suppress(ValueError):  # it has just gone
                     self._handles[name] = self._ray.get_actor(name, self._namespace)
         places = {node.id for node in nodes}
-        return [There(name, self._place(name, places)) for name in self._handles]
+        return [
+            There(name, place, self._called.get(name, "") if place else "")
+            for name in self._handles
+            for place in [self._place(name, places)]
+        ]
 
     def _place(self, name: str, nodes: set[str]) -> str:
         """The id of a pilot's node; a pilot of a pool is asked, which never keeps us waiting for one that has none."""
@@ -89,11 +95,12 @@ class Warden:
             if ready:
                 answer = self._asked.pop(name)
                 with contextlib.suppress(self._ray.exceptions.RayError):
-                    self._places[name] = str(self._ray.get(answer)[1])
+                    called, place = self._ray.get(answer)
+                    self._called[name], self._places[name] = str(called), str(place)
         place = self._places.get(name, "")
         return place if place in nodes else ""
 
-    def _start(self, start: Start, wish: Wish) -> None:
+    def _start(self, start: Start, wish: Wish, nodes: Iterable[Seen]) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         options: dict[str, Any] = {
@@ -112,7 +119,7 @@ class Warden:
             if start.wish.labels:
                 options["label_selector"] = dict(start.wish.labels)
         words = [wish.join, "--once", *([f"--pool={start.pool}"] if start.pool else [])]
-        name = start.node.name if start.node is not None else ""
+        name = unlike_others(start.node, nodes) if start.node is not None else ""
         self._handles[start.name] = self._actor.options(**options).remote(words, name)
 
     def _end(self, name: str) -> None:
@@ -121,33 +128,25 @@ class Warden:
         self._forget(name)
 
     def _forget(self, name: str) -> None:
-        for known in (self._handles, self._asked, self._places):
+        for known in (self._handles, self._asked, self._places, self._called):
             known.pop(name, None)
 
 
-def _seen(node: Mapping[str, Any]) -> Seen:
-    resources = node.get("Resources") or {}
-    return Seen(
-        str(node["NodeID"]),
-        str(node.get("NodeManagerHostname") or node.get("NodeName") or node["NodeID"]),
-        str(node.get("NodeManagerAddress", "")),
-        float(resources.get("CPU", 0.0)),
-        float(resources.get("GPU", 0.0)),
-        {str(name): str(value) for name, value in (node.get("Labels") or {}).items()},
-    )
-
-
 def _state(nodes: Iterable[Seen], pilots: Iterable[There], version: str) -> WardenState:
-    holds = {pilot.node: pool_of(pilot.name) for pilot in pilots if pilot.node}
+    holds = {pilot.node: pilot for pilot in pilots if pilot.node}
     waiting: dict[str, int] = {}
     for pilot in pilots:
         if not pilot.node:
             waiting[pool_of(pilot.name)] = waiting.get(pool_of(pilot.name), 0) + 1
-    told = (
-        RayNode(n.id, n.name, n.address, n.gpus, n.cpus, holds.get(n.id, ""), n.id in holds)
-        for n in sorted(nodes, key=lambda node: node.id)
-    )
+    told = (_told(node, holds.get(node.id)) for node in sorted(nodes, key=lambda node: node.id))
     return WardenState(tuple(told), waiting, version)
+
+
+def _told(n: Seen, pilot: There | None) -> RayNode:
+    """A node as we tell of it."""
+    if pilot is None:
+        return RayNode(n.id, n.name, n.address, n.gpus, n.cpus)
+    return RayNode(n.id, pilot.called or n.name, n.address, n.gpus, n.cpus, pool_of(pilot.name), pilot=True)
 
 
 def serve(address: Address, wishes: IO[bytes], answers: IO[bytes]) -> None:

@@ -19,6 +19,8 @@ _SOONER_S = 1.0
 """By how much a node must be leaving sooner than it said for that to be news."""
 FORGET_AFTER_S = 3600.0
 """How long a node is shown as lost that nobody declared."""
+LEFT_S = 120.0
+"""The same for one that said farewell: longer than a restart of its unit, so that jobs wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,10 @@ class ClusterState:
         """Whether a node is gone for so long that nobody wants to see it any more."""
         if name in self._draining or self.facts(name).declared:
             return False
-        return self._clock() - gone_s > self._forget_after_s
+        has_left = name not in self._engine.known_nodes()
+        return self._clock() - gone_s > (
+            min(LEFT_S, self._forget_after_s) if has_left else self._forget_after_s
+        )
 
 
 _UP = Standing("up")

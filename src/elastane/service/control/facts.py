@@ -100,7 +100,8 @@ def _stated(
             withheld[job.id] = f"it failed and is tried again in {duration(job.retry_s - now_s)}"
         else:
             most = job.most(slots)
-            facts = left_alone(job, job.facts(most, accelerators), now_s, _until_s(job, leaving))
+            until_s = _until_s(job, leaving)
+            facts = left_alone(job, _freed(job.facts(most, accelerators), until_s), now_s, until_s)
             if facts.settled and not job.leaving and job.row.pinned_node in leaving:
                 facts = replace(facts, settled=False)
             facts = as_it_is(job, facts) if job.id in patient else facts
@@ -108,6 +109,13 @@ def _stated(
                 facts = replace(facts, settled=True)
             found[job.id] = facts
     return found
+
+
+def _freed(facts: JobFacts, until_s: float) -> JobFacts:
+    """State a job whose node is taken away as preemptible: if it stays it dies there, for nobody's sake."""
+    if until_s == math.inf or facts.request.preemptible:
+        return facts
+    return replace(facts, request=replace(facts.request, preemptible=True))
 
 
 def _until_s(job: LiveJob, leaving: Mapping[str, float]) -> float:
