@@ -26,7 +26,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import AllgatherOptions, AllToAllOptions
 
-from elastane.train.worker.group import _shut, _sockets
+from elastane.train.worker.group import _ExchangeStore, _shut, _sockets
 from fakegpu import build
 
 GARBAGE = 0xA5
@@ -65,6 +65,19 @@ class _Work:
         )
 
 
+class _ByRank:
+    """A store of c10d as an ``Exchange``."""
+
+    def __init__(self, store: dist.Store) -> None:
+        self._store = store
+
+    def put(self, rank: int, data: bytes) -> None:
+        self._store.set(f"communicator/{rank}", data)
+
+    def get(self, rank: int, timeout_s: float) -> bytes:
+        return self._store.get(f"communicator/{rank}")
+
+
 class Communicator:
     """What ``NcclLike`` uses of a c10d process group."""
 
@@ -78,6 +91,7 @@ class Communicator:
         self._aborted = threading.Event()
         self._gloo: Any = None
         self._fds: dict[int, str] = {}
+        self._addresses: dist.Store | None = None
         self._before: threading.Thread | None = None
         self._problem: Exception | None = None
         self._abort_lock = threading.Lock()
@@ -104,10 +118,9 @@ class Communicator:
             raise RuntimeError("NCCL-like: aborted while connecting")
         if self._faults.breaks_in_connect:
             raise RuntimeError("NCCL-like: unhandled system error")
-        before = _sockets()
-        prefixed = dist.PrefixStore("communicator", self._store)
-        gloo = dist.ProcessGroupGloo(prefixed, self._rank, self._world, timedelta(hours=1))
-        self._fds = {fd: name for fd, name in _sockets().items() if before.get(fd) != name}
+        addresses = _ExchangeStore(_ByRank(self._store), timedelta(hours=1).total_seconds())
+        gloo = dist.ProcessGroupGloo(addresses, self._rank, self._world, timedelta(hours=1))
+        self._addresses, self._fds = addresses, addresses.sockets()
         self._refuse_duplicates(gloo)
         self.stream = self.extension.new_stream(self.device, True)
         self._gloo = gloo

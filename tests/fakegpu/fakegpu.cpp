@@ -141,15 +141,20 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool queryStream(const Stream& stream) const override {
     Lock lock(big_lock);
     auto& queue = queues[{stream.device_index(), stream.id()}];
-    return queue.done == queue.pushed;
+    bool done = queue.done == queue.pushed;
+    if (done) host_knows({stream.device_index(), stream.id()}, queue.pushed);
+    return done;
   }
-  void synchronizeStream(const Stream& stream) const override { drain_all(stream.device_index(), stream.id()); }
+  void synchronizeStream(const Stream& stream) const override {
+    int device = known(stream.device_index());
+    host_drain(device, stream.id(), tip(device, stream.id()), "stream");
+  }
   void synchronizeEvent(void* event) const override {
     if (!event) return;
     auto e = *static_cast<Event*>(event);
-    drain(e.device, e.stream, e.count);
+    host_drain(e.device, e.stream, e.count, "event");
   }
-  void synchronizeDevice(const DeviceIndex device) const override { drain_device(device); }
+  void synchronizeDevice(const DeviceIndex device) const override { host_drain_device(known(device), "device"); }
   void recordDataPtrOnStream(const c10::DataPtr& pointer, const Stream& stream) const override {
     allocator.recordStream(pointer, stream);
   }
@@ -218,7 +223,9 @@ Tensor copy_from(const Tensor& source, const Tensor& target, bool non_blocking) 
   int device = up ? target.device().index() : source.device().index();
   copy_later(source, target, device);
   bool may_lag = !(up || down) || (non_blocking && is_pinned((up ? source : target).storage().data()));
-  if (!may_lag) drain_all(device, current_stream(device));
+  if (may_lag) return target;
+  auto stream = current_stream(device);
+  host_drain(device, stream, tip(device, stream), up ? "copy up" : down ? "copy down" : "copy");
   return target;
 }
 
@@ -274,6 +281,7 @@ void record_stream(Tensor& t, Stream stream) { allocator.recordStream(t.storage(
 Tensor convolution(const Tensor& x, const Tensor& w, const std::optional<Tensor>& b, c10::IntArrayRef stride,
                    c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed,
                    c10::IntArrayRef output_padding, int64_t groups) {
+  InKernel kernel;
   std::optional<Tensor> bias;
   if (b && b->defined()) bias = b->cpu();
   return at::convolution(x.cpu(), w.cpu(), bias, stride, padding, dilation, transposed, output_padding, groups)
@@ -285,6 +293,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& dy, const 
                                                         c10::IntArrayRef dilation, bool transposed,
                                                         c10::IntArrayRef output_padding, int64_t groups,
                                                         std::array<bool, 3> mask) {
+  InKernel kernel;
   std::vector<int64_t> bias{transposed ? w.size(1) * groups : w.size(0)};
   auto [a, b, c] = at::convolution_backward(dy.cpu(), x.cpu(), w.cpu(), bias, stride, padding, dilation, transposed,
                                             output_padding, groups, mask);
@@ -304,10 +313,29 @@ int device_among(const torch::jit::Stack& stack) {
   return current;
 }
 
+// Kernels whose result tells the host something (how large it is, whether it is true) are waited for on a GPU as well.
+bool tells_host(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  if (op.hasTag(at::Tag::data_dependent_output)) return true;
+  if (!op.hasTag(at::Tag::dynamic_output_shape)) return false;
+  if (op.schema().name().rfind("aten::index", 0)) return true;
+  for (auto& value : stack) {  // of indices, only masks have a size that must be asked for
+    if (!value.isList()) continue;
+    for (const c10::IValue& each : value.toListRef())
+      if (each.isTensor() && each.toTensor().defined()) {
+        auto type = each.toTensor().scalar_type();
+        if (type == at::kBool || type == at::kByte) return true;
+      }
+  }
+  return false;
+}
+
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   init();
   c10::DeviceGuard guard(Device(KIND, device_among(*stack)));
-  drain_all(current, current_stream(current));
+  auto stream = current_stream(current);
+  if (tells_host(op, *stack)) host_drain(current, stream, push(current, stream, [] {}), op.schema().name());
+  InKernel kernel;
+  drain_all(current, stream);
   bool seeded = op.hasTag(at::Tag::nondeterministic_seeded);
   at::Generator generator = default_generator(current);
   for (auto& value : *stack) {
@@ -414,6 +442,18 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("stream_waits", [](int device, int64_t stream, int64_t other, uint64_t count) {
     stream_waits(device, stream, device, other, count);
   }, nogil());
+  m.def("count_waits", [] {
+    Lock lock(big_lock);
+    host_waits.clear();
+    counting_waits = true;
+  });
+  m.def("counted_waits", [] {
+    Lock lock(big_lock);
+    counting_waits = false;
+    std::vector<std::pair<std::string, long>> found;
+    for (auto& wait : host_waits) found.push_back({wait.what, wait.thread});
+    return found;
+  });
   m.def("launch", launch);
   m.def("device_side", device_side);
   m.def("memory", memory_figures);

@@ -155,7 +155,7 @@ struct DeviceAllocator final : c10::DeviceAllocator {
     size_t rounded = (size + 511) / 512 * 512;
     void* at = size ? take(device, rounded) : nullptr;
     if (size && !at) {  // frees may be waiting in the streams
-      drain_device(device);
+      host_drain_device(device, "memory");
       at = take(device, rounded);
     }
     TORCH_CHECK_WITH(OutOfMemoryError, at || !size, "fakegpu out of memory. Tried to allocate ", size, " bytes; ",

@@ -8,6 +8,7 @@
 #pragma once
 #include <c10/util/Exception.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -31,9 +32,16 @@ enum class Policy { EAGER, LATE, THREAD };
 using Lock = std::unique_lock<std::recursive_mutex>;
 using StreamKey = std::pair<int, int64_t>;  // device, stream
 
+struct Behind {  // what a stream waits for at its item `at`
+  uint64_t at;
+  StreamKey other;
+  uint64_t count;
+};
+
 struct Queue {
   std::deque<std::function<void()>> items;
-  uint64_t pushed = 0, done = 0;
+  std::deque<Behind> behind;
+  uint64_t pushed = 0, done = 0, known = 0;  // known: of so many items the host has been told that they have run
   bool running = false, threaded = false;
 };
 
@@ -129,7 +137,71 @@ inline uint64_t push(int device, int64_t stream, std::function<void()> item) {
 
 // The stream goes on only when the first `count` items of the other have run.
 inline void stream_waits(int device, int64_t stream, int other_device, int64_t other, uint64_t count) {
-  push(device, stream, [=] { drain(other_device, other, count); });
+  auto at = push(device, stream, [=] { drain(other_device, other, count); });
+  Lock lock(big_lock);
+  queues[{device, stream}].behind.push_back({at, {other_device, other}, count});
+}
+
+// Calls of the host that block until the device has done something, in all threads; those that ask for what the host
+// has been told already block nobody.  Kernels that run in the caller block it only here, not on a GPU.
+
+struct HostWait {
+  std::string what;
+  long thread;
+};
+
+inline auto& host_waits = *new std::vector<HostWait>;
+inline bool counting_waits = false;
+inline thread_local int kernels = 0;  // under way in this thread
+
+struct InKernel {
+  InKernel() { kernels++; }
+  ~InKernel() { kernels--; }
+};
+
+inline void host_knows(StreamKey key, uint64_t count) {
+  Lock lock(big_lock);
+  auto& queue = queues[key];
+  if (queue.known >= count) return;
+  queue.known = count;
+  while (!queue.behind.empty() && queue.behind.front().at <= count) {
+    auto before = queue.behind.front();
+    queue.behind.pop_front();
+    host_knows(before.other, before.count);
+  }
+}
+
+inline void note_wait(const std::string& what) {
+  Lock lock(big_lock);
+  if (counting_waits && !kernels) host_waits.push_back({what, long(syscall(SYS_gettid))});
+}
+
+inline void host_drain(int device, int64_t stream, uint64_t count, const std::string& what) {
+  bool told;
+  {
+    Lock lock(big_lock);
+    told = queues[{device, stream}].known >= count;
+  }
+  if (!told) note_wait(what);
+  drain(device, stream, count);
+  if (!kernels) host_knows({device, stream}, count);
+}
+
+inline void host_drain_device(int device, const std::string& what) {
+  std::vector<std::pair<StreamKey, uint64_t>> tips;
+  bool told = true;
+  {
+    Lock lock(big_lock);
+    for (auto& [key, queue] : queues) {
+      if (key.first != device) continue;
+      tips.push_back({key, queue.pushed});
+      told = told && queue.known >= queue.pushed;
+    }
+  }
+  if (!told) note_wait(what);
+  drain_device(device);
+  if (kernels) return;
+  for (auto& [key, count] : tips) host_knows(key, count);
 }
 
 struct Event {
@@ -155,7 +227,9 @@ inline bool has_happened(const Event& event) {
   auto& queue = queues[{event.device, event.stream}];
   bool mine = !queue.threaded && !queue.running && !queue.items.empty();
   if (queue.done < event.count && mine) run_front(lock, queue);  // who polls for ever must see an end
-  return queue.done >= event.count;
+  bool happened = queue.done >= event.count;
+  if (happened) host_knows({event.device, event.stream}, event.count);
+  return happened;
 }
 
 }  // namespace fakegpu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -97,12 +98,13 @@ def test_it_gives_the_bits_of_the_cpu(tmp_path: Path, workers: int) -> None:
 
 
 def test_several_workers_keep_the_owners_batch(tmp_path: Path) -> None:
-    given = str(tmp_path / "result"), "--epochs", "2", "--norm", "--opt", "adam"
-    environment = pretend_gpus(tmp_path)
-    assert (
-        train("on_device.py", tmp_path / "run", *given, workers=2, environment=environment).ended.outcome
-        == "finished"
-    )
+    """On their devices: two epochs of 400 samples, 32 in each step, whoever computes them."""
+    result = tmp_path / "result"
+    given = str(result), "--epochs", "2", "--norm", "--opt", "adam"
+    run = train("on_device.py", tmp_path / "run", *given, workers=2, environment=pretend_gpus(tmp_path))
+    assert run.ended.outcome == "finished", run.log()
+    assert run.ended.step == 2 * math.ceil(400 / 32)
+    assert result.read_text().split()[1:] == ["2", "fakegpu"]
 
 
 def test_consistent_mode_refuses_settings_that_change_bits(tmp_path: Path) -> None:

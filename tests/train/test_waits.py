@@ -1,4 +1,7 @@
-"""A step costs one wait of the host for its device: the commit point.  Everything else stays on the device."""
+"""A step costs its thread one wait for the device: the commit point.  Everything else stays on the device.
+
+Where gradients travel through the host, the thread that does that waits as well: once for each bucket or exchange.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,13 @@ def job_of(mode: str, folder: Path, every_s: float = 3600.0) -> tuple[et.Job, An
     x = torch.randn(16 * STEPS, 8)
     data = job.loader(TensorDataset(x, (x.sum(1) > 0).long()), batch_size=16, max_per_worker=8)
     return job, model, opt, data
+
+
+THROUGH_HOST = {
+    "fixed": {"event": 1, "lane": 1, "event in staged-lane": 2},
+    "consistent": {"event": 1, "lane": 2, "event in staged-lane": 2},
+}
+"""Of the staged transport: one sum in two buckets, or an exchange there and one back."""
 
 
 def waits_of(job: et.Job, model: Any, opt: Any, data: Any) -> list[collections.Counter[str]]:
@@ -115,10 +125,13 @@ def test_steps_that_do_more_cost_no_more_waits(
         job, model, opt, data = job_of(mode, tmp_path / str(rank), every)
         become_member(job, rank, 2, meeting, staged)
         next(job.epochs(1))
-        return [dict(waits) for waits in waits_of(job, model, opt, data)][WARM:]
+        found = waits_of(job, model, opt, data)
+        for waits in found:  # a checkpoint's thread waits for its copies, whenever they have come
+            waits.pop("event in checkpoint", 0)
+        return [dict(waits) for waits in found][WARM:]
 
     first, second = ranks.run(2, body)
-    assert first == second == [{"event": 1}] * (STEPS - WARM)
+    assert first == second == [THROUGH_HOST["fixed"]] * (STEPS - WARM)
 
 
 def waits_of_two(mode: str, make: Any, folder: Path) -> list[Any]:
@@ -141,9 +154,9 @@ def waits_of_two(mode: str, make: Any, folder: Path) -> list[Any]:
 def test_one_wait_per_step_with_others(fakegpu: ModuleType, mode: str, make: Any, tmp_path: Path) -> None:
     """With BatchNorm, dropout, a clipped norm, a reported loss and (but for consistent mode) the gradient noise."""
     first, second = waits_of_two(mode, make, tmp_path)
-    one_each = [{"event": 1}] * (STEPS - WARM)
-    assert first[0] == one_each
-    assert second[0] == one_each
+    each = [THROUGH_HOST[mode] if make is staged else {"event": 1}] * (STEPS - WARM)
+    assert first[0] == each
+    assert second[0] == each
     assert first[1] == second[1] == (mode == "fixed")
     assert first[2] == second[2]
 

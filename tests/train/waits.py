@@ -1,4 +1,9 @@
-"""Counts how often the host waits for its device: reads of numbers, copies that block, events, whole devices."""
+"""Counts how often the host waits for its pretend GPU: every call, of every thread, that blocks until work is done.
+
+The device itself counts: synchronised streams, events and devices (also where times are asked for), copies that are
+not pinned or not ``non_blocking``, reads of numbers, kernels that tell the host a size, lack of memory.  A call that
+asks for what the host has been told already blocks nobody, and is not counted.
+"""
 
 from __future__ import annotations
 
@@ -6,63 +11,40 @@ import collections
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+import pytest
 
-from elastane.train.device import Device, Mark
-
-_READS = ("_local_scalar_dense", "item", "nonzero", "equal", "is_nonzero")
-_COPIES = ("copy_", "_to_copy", "_copy_from")
-
-
-class Waits(TorchDispatchMode):
-    """What the calling thread waited for, by name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: collections.Counter[str] = collections.Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._schema.name.removeprefix("aten::")
-        tensors = [arg for arg in args if isinstance(arg, Tensor)]
-        if name in _READS and any(not tensor.is_cpu for tensor in tensors):
-            self.found[name] += 1
-        result = func(*args, **(kwargs or {}))
-        if name in _COPIES:
-            self._copied(name, tensors, result, args, kwargs or {})
-        return result
-
-    def _copied(self, name: str, tensors: Any, result: Any, args: Any, kwargs: Any) -> None:
-        source, target = (tensors[1], tensors[0]) if name == "copy_" else (tensors[0], result)
-        if source.is_cpu == target.is_cpu:
-            return
-        non_blocking = kwargs.get("non_blocking", args[2] if name == "copy_" and len(args) > 2 else False)
-        host = source if source.is_cpu else target
-        if not (non_blocking and host.is_pinned()):
-            self.found[f"{name} {'up' if source.is_cpu else 'down'}"] += 1
+from elastane.train.transports.lane import Errand
+from fakegpu import build
 
 
 @contextmanager
 def counted() -> Iterator[collections.Counter[str]]:
-    """Every wait of this thread inside."""
-    waits = Waits()
-    wait, synchronize = Mark.wait, Device.synchronize
+    """Every wait inside: ``event``, or ``event in NAME`` for that of another thread than the caller's.
 
-    here = threading.get_ident()  # a transport's own thread may wait as it likes
+    ``lane`` is a wait for another thread that waits for the device, or for gloo.
+    """
+    extension: Any = build.load()
+    found: collections.Counter[str] = collections.Counter()
+    here, result = threading.get_native_id(), Errand.result
 
-    def waiting(mark: Mark) -> None:
-        waits.found["event"] += threading.get_ident() == here
-        wait(mark)
+    def waiting(errand: Errand[Any]) -> Any:
+        found["lane"] += 1
+        return result(errand)
 
-    def synchronizing(device: Device) -> None:
-        waits.found["device"] += 1
-        synchronize(device)
-
-    Mark.wait, Device.synchronize = waiting, synchronizing  # type: ignore[method-assign]
+    extension.count_waits()
     try:
-        with waits:
-            yield waits.found
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Errand, "result", waiting)
+            yield found
     finally:
-        Mark.wait, Device.synchronize = wait, synchronize  # type: ignore[method-assign]
+        for what, thread in extension.counted_waits():
+            found[what if thread == here else f"{what} in {_name(thread)}"] += 1
+
+
+def _name(thread: int) -> str:
+    named = [each.name for each in threading.enumerate() if each.native_id == thread]
+    comm = Path(f"/proc/self/task/{thread}/comm")
+    return named[0] if named else comm.read_text().strip() if comm.exists() else "a thread that has ended"

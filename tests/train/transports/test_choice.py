@@ -63,6 +63,14 @@ def test_the_watchdog_of_pytorch_is_off_and_a_users_other_settings_stay() -> Non
     assert environment == {**SETTINGS, "NCCL_RUNTIME_CONNECT": "1"}
 
 
+def test_exchanges_of_blocks_have_few_channels_unless_the_user_wants_more() -> None:
+    untouched: dict[str, str] = {}
+    chosen = {"NCCL_MAX_P2P_NCHANNELS": "8"}
+    prepare(untouched)
+    prepare(chosen)
+    assert (untouched["NCCL_MAX_P2P_NCHANNELS"], chosen["NCCL_MAX_P2P_NCHANNELS"]) == ("2", "8")
+
+
 class Options:
     def __init__(self) -> None:
         self.config = SimpleNamespace(blocking=True)

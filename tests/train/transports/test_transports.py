@@ -134,6 +134,22 @@ def dead_peer(make: Make, where: str) -> Callable[[int, Meeting], Any]:
     return body
 
 
+@on_late_and_thread
+def test_an_exchange_comes_after_the_copies_of_the_one_before(fakegpu: ModuleType) -> None:
+    """They share pinned memory, and the host does not wait for what it has had copied up."""
+
+    def body(rank: int, meeting: Meeting) -> Any:
+        transport = staged(rank, 2, meeting)
+        outputs = [torch.zeros(2 * size, device=GPU.as_torch()) for size in (3, 5, 2)]
+        for value, output in enumerate(outputs):
+            mine = torch.full((len(output) // 2,), float(10 * value + rank), device=GPU.as_torch())
+            transport.gather(output, mine).order()
+        return [output.tolist() for output in outputs]
+
+    right = [[10.0 * value] * size + [10.0 * value + 1] * size for value, size in enumerate((3, 5, 2))]
+    assert ranks.run(2, body) == [right, right]
+
+
 @on_late
 def test_a_dead_peer_breaks_the_sum_on_the_host(fakegpu: ModuleType) -> None:
     assert ranks.run(3, dead_peer(gloo, "cpu")) == [["broken", "refused"]] * 2 + [None]

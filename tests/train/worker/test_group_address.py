@@ -57,6 +57,71 @@ def test_members_tell_each_other_the_addresses_they_were_given() -> None:
     assert all(socket.inet_aton(host) in board.known[rank] for rank, host in enumerate(hosts))
 
 
+class SlowBoard(Board):
+    """A board on which the others' addresses are not read before somebody says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.open = threading.Event(), threading.Event()
+
+    def get(self, rank: int, timeout_s: float) -> bytes:
+        self.asked.set()
+        assert self.open.wait(timeout_s)
+        return super().get(rank, timeout_s)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_group_that_ends_leaves_connections_alone_that_were_made_beside_its_own(host: str) -> None:
+    """A plan that is superseded is still being prepared while the next one is: ending it must not end the next."""
+    if host == "::1" and not has_ipv6():
+        pytest.skip("no IPv6 on this machine")
+    slow, groups = SlowBoard(), {}
+    boards: dict[str, Board] = {"old": slow, "new": Board()}
+
+    def member(name: str, rank: int) -> None:
+        groups[name, rank] = Group(rank, 2, boards[name], host=host)
+
+    members = {
+        name: [threading.Thread(target=member, args=(name, rank)) for rank in range(2)] for name in boards
+    }
+    for thread in members["old"]:
+        thread.start()
+    assert slow.asked.wait(30)
+    for thread in members["new"]:
+        thread.start()
+    for thread in members["new"]:
+        thread.join()
+    beside = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    with beside, socket.create_connection(beside.getsockname()[:2]) as ours, beside.accept()[0] as theirs:
+        slow.open.set()
+        for thread in members["old"]:
+            thread.join()
+        assert {len(group._fds) for group in groups.values()} == {1}
+        for rank in range(2):
+            groups["old", rank].kill()
+        ours.sendall(b"still here")
+        assert theirs.recv(10) == b"still here"
+    sums = [torch.ones(1) for _ in range(2)]
+    adding = [threading.Thread(target=groups["new", r].all_reduce, args=(sums[r],)) for r in range(2)]
+    for thread in adding:
+        thread.start()
+    for thread in adding:
+        thread.join()
+    assert [float(each) for each in sums] == [2.0] * 2
+    with pytest.raises(MembershipChanged):
+        groups["old", 0].all_reduce(torch.ones(1))
+    for group in groups.values():
+        group.retire()
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
 def test_an_address_that_is_not_this_machines_is_named() -> None:
     with pytest.raises(MembershipChanged, match=r"192\.0\.2\.1"):
         Group(0, 2, Board(), host="192.0.2.1")

@@ -116,7 +116,52 @@ def test_copying_takes_its_share_of_a_step() -> None:
     assert budget.at_boundary() == int(SHARE * 1.0 * LEAST_BYTES / 0.01)
 
 
-def test_a_share_has_limits_and_small_copies_say_nothing_of_speed() -> None:
+def test_a_boundary_that_copied_too_much_is_made_up_for() -> None:
+    budget = CopyBudget(Clock())
+    budget.at_boundary()
+    budget.spend(3 * FIRST_BYTES)
+    assert [budget.at_boundary() for _ in range(4)] == [-FIRST_BYTES, 0, FIRST_BYTES, FIRST_BYTES]
+
+
+def test_many_small_copies_tell_the_speed_as_one_large_one_does() -> None:
+    """Their beginnings are part of it: a model of small parameters would else copy as if they took no time."""
+    clock = Clock()
+    budget = CopyBudget(clock)
+    budget.at_boundary()
+    clock.now_s = 1.0
+    for _ in range(64):
+        budget.copied(LEAST_BYTES // 64, 0.001)
+    assert budget.at_boundary() == LEAST_BYTES  # 5 % of a second at 16 MB/s is less
+    clock.now_s = 11.0
+    assert budget.at_boundary() > 2 * LEAST_BYTES
+
+
+@on_late
+def test_optimizer_state_is_copied_within_the_budget(fakegpu: ModuleType) -> None:
+    """Three numbers per parameter of AdamW; pieces are larger than the share of a boundary."""
+    make = OPTIMIZERS["adamw"]
+    donor, follower = Donor(make, D), Follower(make, D, starts=False)
+    donor.train(None)
+    sender = ShadowSender(follower.receiver.address, "word", donor.state, donor.layout)
+    sizes: list[int] = []
+    spend = sender._budget.spend
+
+    def spending(nbytes: int) -> int:
+        sizes.append(nbytes)
+        return spend(nbytes)
+
+    sender._budget.spend = spending  # type: ignore[method-assign]
+    boundaries = 4
+    for step in range(boundaries):
+        sender.boundary(donor.step + step)
+    whole = [3 * place.parameter.nbytes for place in donor.layout.places]
+    assert all(size >= least for size, least in zip(sizes, whole, strict=False))
+    assert max(whole) > FIRST_BYTES
+    assert boundaries * FIRST_BYTES - max(whole) < sum(sizes) < boundaries * FIRST_BYTES + max(whole)
+    sender.cancel()
+
+
+def test_a_share_has_limits_and_one_small_copy_says_nothing_of_speed() -> None:
     clock = Clock()
     budget = CopyBudget(clock)
     budget.at_boundary()

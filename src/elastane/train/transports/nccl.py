@@ -26,9 +26,11 @@ SETTINGS = {
     "TORCH_NCCL_NAN_CHECK": "0",
     "TORCH_NCCL_NONBLOCKING_TIMEOUT": "50",
     "NCCL_RUNTIME_CONNECT": "0",
+    "NCCL_MAX_P2P_NCHANNELS": "2",
 }
 """Nobody but us ends a collective; creation does not wait for ever (PyTorch gives it up before our own deadline does,
-since it may hold a lock that an abort needs); rings are connected while it is created."""
+since it may hold a lock that an abort needs); rings are connected while it is created; exchanges of blocks (consistent
+mode, bf16 traffic) have few channels, since buffers of each are device memory (3 GB were reported of one machine)."""
 NEVER = timedelta(days=30)
 """PyTorch's deadline of a collective: ours is the one that counts."""
 OLDEST = (2, 26)

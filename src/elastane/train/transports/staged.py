@@ -20,6 +20,7 @@ from elastane.train.transports.contract import HostGroup, Pending, Transport, Tr
 from elastane.train.transports.lane import Errand, Lane
 
 BUCKET_BYTES = 32 << 20
+_NO_BUFFERS = torch.empty(0, dtype=torch.uint8), torch.empty(0, dtype=torch.uint8)
 _Exchange = Callable[[Tensor, Tensor], None]
 """A collective with an output and an input."""
 
@@ -50,7 +51,7 @@ class Staged(Transport):
         if stream is None:
             raise ValueError("tensors of the host need no staging")
         self._copies: torch.Stream = stream
-        self._buffers: tuple[Tensor, ...] = ()
+        self._buffers: tuple[Tensor, ...] = _NO_BUFFERS
         self._lane = Lane("staged-lane")
         self._aborted = False
 
@@ -95,7 +96,7 @@ class Staged(Transport):
         """End the thread and give the buffers back; the group is its owner's."""
         self._lane.close()
         self._copies.synchronize()
-        self._buffers = ()
+        self._buffers = _NO_BUFFERS
 
     def _borrow(self, *tensors: Tensor) -> Mark:
         """The copy stream will use them; the mark is behind what the current stream does with them now."""
@@ -107,7 +108,7 @@ class Staged(Transport):
         self._device.use()
         ready.hold_back(self._copies)
         buckets: tuple[Tensor, ...] = torch.split(vector, max(1, self._bucket_bytes // vector.element_size()))
-        buffers = self._buffers_for(buckets[0])
+        buffers = self._buffers_for(buckets[0], buckets[0])
         here = [buffers[i % 2][: len(bucket)] for i, bucket in enumerate(buckets)]
         came = self._down(here[0], buckets[0])
         for i, bucket in enumerate(buckets):
@@ -128,12 +129,19 @@ class Staged(Transport):
         with self._copies:
             there.copy_(here, non_blocking=True)
 
-    def _buffers_for(self, bucket: Tensor) -> list[Tensor]:
-        size = bucket.numel() * bucket.element_size()
-        if not self._buffers or len(self._buffers[0]) < size:
+    def _buffers_for(self, *tensors: Tensor) -> list[Tensor]:
+        """Pinned memory of their sizes and types; what is copied down to it comes after all earlier copies up."""
+        sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
+        if any(len(buffer) < size for buffer, size in zip(self._buffers, sizes, strict=True)):
             self._copies.synchronize()
-            self._buffers = tuple(self._device.pinned(size, torch.uint8) for _ in range(2))
-        return [buffer[:size].view(bucket.dtype) for buffer in self._buffers]
+            self._buffers = tuple(
+                buffer if len(buffer) >= size else self._device.pinned(size, torch.uint8)
+                for buffer, size in zip(self._buffers, sizes, strict=True)
+            )
+        return [
+            buffer[:size].view(tensor.dtype)
+            for buffer, size, tensor in zip(self._buffers, sizes, tensors, strict=True)
+        ]
 
     def _exchange(self, output: Tensor, tensor: Tensor, run: _Exchange) -> Pending:
         ready = self._borrow(output, tensor)
@@ -142,11 +150,8 @@ class Staged(Transport):
     def _through_host(self, output: Tensor, tensor: Tensor, ready: Mark, run: _Exchange) -> Mark:
         self._device.use()
         ready.hold_back(self._copies)
-        sent = self._device.pinned(tensor.numel(), tensor.dtype)
-        received = self._device.pinned(output.numel(), output.dtype)
-        self._down(sent, tensor.view(-1)).wait()
+        sent, received = self._buffers_for(tensor, output)
+        self._down(sent, tensor.view(-1)).wait()  # and so for whatever was still copied up from ``received``
         run(received, sent)
         self._up(output.view(-1), received)
-        done = self._device.mark(self._copies)
-        done.wait()  # the buffers are this call's own
-        return done
+        return self._device.mark(self._copies)

@@ -14,6 +14,7 @@ import os
 import queue
 import re
 import socket
+import struct
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
@@ -48,21 +49,27 @@ class Exchange(Protocol):
 
 
 class _ExchangeStore(Store):
-    """What gloo takes for a store: keys end in the rank whose address they hold."""
+    """What gloo takes for a store: keys end in the rank whose address they hold.
+
+    It remembers these addresses, which tell the group's sockets from all others of the process.
+    """
 
     def __init__(self, exchange: Exchange, timeout_s: float) -> None:
         super().__init__()
         self._exchange = exchange
         self._timeout_s = timeout_s
         self._own: dict[str, bytes] = {}
+        self._others: dict[str, bytes] = {}
 
     def set(self, key: str, value: Any) -> None:
         self._own[key] = bytes(value)
         self._exchange.put(_rank(key), bytes(value))
 
     def get(self, key: str) -> bytes:
-        own = self._own.get(key)
-        return own if own is not None else self._exchange.get(_rank(key), self._timeout_s)
+        if key in self._own:
+            return self._own[key]
+        self._others[key] = told = self._exchange.get(_rank(key), self._timeout_s)
+        return told
 
     def wait(self, keys: list[str], _timeout: timedelta | None = None) -> None:
         for key in keys:
@@ -70,6 +77,19 @@ class _ExchangeStore(Store):
 
     def has_extended_api(self) -> bool:
         return False
+
+    def sockets(self) -> dict[int, str]:
+        """This group's connections: those that its listener has accepted, and those to the listeners of others.
+
+        What else was opened meanwhile, by another group that is being connected, say, is none of them.
+        """
+        own, others = b"".join(self._own.values()), b"".join(self._others.values())
+        found = {}
+        for fd, inode in _sockets().items():
+            here, there = _ends(fd)
+            if (here and here in own) or (there and there in others):
+                found[fd] = inode
+        return found
 
 
 def _options(timeout_s: float, host: str) -> Any:
@@ -94,6 +114,24 @@ def _sockets() -> dict[int, str]:
             if target.startswith("socket:"):
                 found[int(fd)] = target
     return found
+
+
+def _ends(fd: int) -> tuple[bytes, bytes]:
+    """Both addresses of a connection, as the system writes them and gloo tells them; nothing for other sockets."""
+    try:
+        with socket.socket(fileno=os.dup(fd)) as copy:
+            return _written(copy.family, copy.getsockname()), _written(copy.family, copy.getpeername())
+    except OSError:
+        return b"", b""
+
+
+def _written(family: int, address: Any) -> bytes:
+    """The beginning of a ``sockaddr_in`` or ``sockaddr_in6``."""
+    if family not in (socket.AF_INET, socket.AF_INET6):
+        return b""
+    host, port = address[0].partition("%")[0], address[1]
+    between = struct.pack("!I", address[2]) if family == socket.AF_INET6 else b""
+    return struct.pack("=H", family) + struct.pack("!H", port) + between + socket.inet_pton(family, host)
 
 
 class Started:
@@ -128,7 +166,6 @@ class Group:
         """``host`` is the address to listen on and to tell others; else what the host's name resolves to."""
         self.rank = rank
         self.world = world
-        before = _sockets()
         self._store = _ExchangeStore(exchange, timeout_s)
         try:
             self._backend: Any = dist.ProcessGroupGloo(self._store, rank, world, _options(timeout_s, host))
@@ -136,7 +173,7 @@ class Group:
             told = _SOURCE.sub("", (str(error) or "no reason given").splitlines()[0])
             raise MembershipChanged(f"the group could not be connected: {told}") from None
         self._backend._set_default_timeout(timedelta(seconds=COLLECTIVE_S))
-        self._fds = {fd: inode for fd, inode in _sockets().items() if before.get(fd) != inode}
+        self._fds = self._store.sockets()
         self._killed = False
         self._kill_lock = threading.Lock()
 

@@ -1,6 +1,8 @@
 """The budget limits how much state a donor's device copies at one boundary: a small part of each step.
 
 The link between device and host is shared with the loader and the gradients: bulk goes over it a little at a time.
+A parameter and its optimizer state go in one piece, so a boundary may copy more than its budget; those that follow
+make up for it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Callable
 SHARE = 0.05
 """Of a step's time may go into copying state for newcomers."""
 LEAST_BYTES, FIRST_BYTES, MOST_BYTES = 1 << 20, 4 << 20, 64 << 20
-"""At a boundary, whatever the measurements say; and before there are any."""
+"""Come to a boundary, whatever the measurements say; and before there are any."""
 _NEWEST = 0.3
 """Weight of the latest measurement."""
 
@@ -24,9 +26,20 @@ class CopyBudget:
         self._boundary_s: float | None = None
         self._step_s: float | None = None
         self._bytes_per_s: float | None = None
+        self._measured_bytes, self._measured_s = 0, 0.0
+        self._left = 0
 
     def at_boundary(self) -> int:
-        """Bytes that may be copied now; called once per step."""
+        """Bytes that may be copied now, none if negative; called once per step."""
+        self._left = min(self._left, 0) + self._share()
+        return self._left
+
+    def spend(self, nbytes: int) -> int:
+        """So many bytes are copied; returns what is left."""
+        self._left -= nbytes
+        return self._left
+
+    def _share(self) -> int:
         now = self._clock()
         if self._boundary_s is not None:
             self._step_s = _smoothed(self._step_s, now - self._boundary_s)
@@ -37,8 +50,11 @@ class CopyBudget:
 
     def copied(self, nbytes: int, seconds: float) -> None:
         """A copy of so many bytes took so long (told by another thread)."""
-        if nbytes >= LEAST_BYTES and seconds > 0.0:  # smaller ones measure how long it takes to begin
-            self._bytes_per_s = _smoothed(self._bytes_per_s, nbytes / seconds)
+        self._measured_bytes += nbytes
+        self._measured_s += seconds
+        if self._measured_bytes >= LEAST_BYTES and self._measured_s > 0.0:  # less would tell of one beginning
+            self._bytes_per_s = _smoothed(self._bytes_per_s, self._measured_bytes / self._measured_s)
+            self._measured_bytes, self._measured_s = 0, 0.0
 
 
 def _smoothed(old: float | None, new: float) -> float:

@@ -89,7 +89,7 @@ class ShadowSender:
         self._step = step
         if not self._device.is_cpu and step != self._copied_at and not self.problem:
             self._copied_at = step
-            self._copy_parts(step, self._budget.at_boundary())
+            self._copy_parts(step)
         self._news.set()
 
     def yield_gradients(self) -> None:
@@ -117,11 +117,12 @@ class ShadowSender:
         clone = start_clone(packed)
         return Frame(header, clone.packed, lent=lent, copies=clone.copies)
 
-    def _copy_parts(self, step: int, budget: int) -> None:
-        """The next parameters, as many as fit into so many bytes; at least one."""
-        while budget > 0 and self._next < len(self._layout.places):
+    def _copy_parts(self, step: int) -> None:
+        """The next parameters, until the budget of this boundary is spent."""
+        left = self._budget.at_boundary()
+        while left > 0 and self._next < len(self._layout.places):
             frame = self._part(step)
-            budget -= frame.size
+            left = self._budget.spend(frame.size)
             self._put(frame)
 
     def _part(self, step: int) -> Frame:
