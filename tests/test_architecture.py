@@ -228,7 +228,6 @@ ONE_IDEA = {
     "simcore/world.py": "the event loop of a simulated cluster",
     "train/script/api.py": "all that a training script calls",
     "train/script/session.py": "a script's way from its first call to its last",
-    "train/worker/loop.py": "a step: its units, and what ends it",
     "train/worker/elastic_membership.py": "a member's side of each change of members",
 }
 """The modules that are longer; the list only shrinks."""

@@ -173,7 +173,7 @@ def test_no_step_is_made_of_an_aborted_sum(
         transport = become_member(job, rank, 2, meeting, nccl_like)
         next(job.epochs(1))
         # Kernels of a pretend GPU run in the caller: one that measures the gradient would wait in our place.
-        job._session.loop.adaptation = None
+        job._session.loop.batching.adaptation = None
         batches = iter(data)
         while job.step < 3:
             inputs, labels = next(batches)

@@ -22,7 +22,7 @@ from elastane.train.data.torch_settings import LoaderSettings
 from elastane.train.reduce.mean import MeanReducer
 from elastane.train.script.loader import ElasticLoader
 from elastane.train.script.optimizer_hooks import gate_optimizer
-from elastane.train.worker import loop as loop_module
+from elastane.train.worker import script_body
 from elastane.train.worker.batch_split import Mode
 from elastane.train.worker.consensus import Agreement
 from elastane.train.worker.group import Group
@@ -144,7 +144,7 @@ def worker(rank: int, folder: Path) -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     if VARIANT == "unseeded":
-        loop_module.seed_all = lambda *_: None
+        script_body.seed_all = lambda *_: None
     found: dict[str, dict[int, str]] = {}
     for world in WORLDS:
         if rank < world:

@@ -47,7 +47,6 @@ from elastane.train.worker.event_sink import Outlet
 from elastane.train.worker.leader_duties import Host
 from elastane.train.worker.loop import Loop, LoopParts
 from elastane.train.worker.node_snapshots import newest, offered
-from elastane.train.worker.phased import PhasedLoop
 from elastane.train.worker.position import Position
 from elastane.train.worker.recipe import Recipe
 from elastane.train.worker.replica_state import TrainingState
@@ -254,7 +253,7 @@ class Session:
                 lambda: highest_stored(self._store),
             ),
         )
-        return PhasedLoop(parts) if self.recipe.phased else Loop(parts)
+        return Loop(parts)
 
     def _adapt(self, loop: Loop, loader: ElasticLoader) -> None:
         optimizer = self.state.optimizer

@@ -1,4 +1,4 @@
-"""The loop of a job whose body makes several optimizer steps: a GAN's two, or one optimizer's several.
+"""``PhasedSteps`` makes the steps of a body with several optimizer steps: a GAN's two, or one optimizer's several.
 
 A step (one batch of the loader) then has *phases*: phase p ends at the body's p-th call of ``step()``, whosever
 optimizer that is.  The gradients of a phase are reduced over the layout of its optimizer, and the optimizer steps.
@@ -17,32 +17,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from elastane.train.data.keys import Purpose, key_of
-from elastane.train.data.rng import seed_all
 from elastane.train.errors import MembershipChanged, TrainError
 from elastane.train.reduce.gradients import GradientVector
 from elastane.train.worker.batch_split import Mode
 from elastane.train.worker.digest import EVERY as DIGEST_EVERY
-from elastane.train.worker.loop import Loop, LoopParts
 from elastane.train.worker.phase_figures import GradientWitness, PhaseFigures
 from elastane.train.worker.piggyback_table import Table
 from elastane.train.worker.same_place import same_everywhere
-from elastane.train.worker.step_cut import Feed
+from elastane.train.worker.step_parts import StepParts
+from elastane.train.worker.steps import StepTools
 
 _ALIKE = "decide by data.steps, not by job.rank, a loss or a counter of your own"
 
 
-class PhasedLoop(Loop):
-    """The loop of a script that makes several optimizer steps per batch."""
+class PhasedSteps:
+    """The steps of one worker whose script makes several optimizer steps per batch."""
 
-    leave_by = "if data.steps >= n: break, at the top of the loop body, where no step is half made"
+    leave_by: ClassVar[str] = (
+        "if data.steps >= n: break, at the top of the loop body, where no step is half made"
+    )
+    """How a script may leave a loop over a loader."""
 
-    def __init__(self, parts: LoopParts) -> None:
-        super().__init__(parts)
+    def __init__(self, parts: StepParts, tools: StepTools) -> None:
+        self.completing = self.applying = False
         self.made: tuple[int, ...] = ()
         """The optimizers that have stepped for the present batch, by number, in order."""
+        self._parts = parts
+        self._tools = tools
+        self._units = parts.units
+        self._gears = parts.gears
+        self._consistent = parts.settings.mode is Mode.CONSISTENT
         self._planned: tuple[int, tuple[int, ...], int] = (-1, (), 0)
         """Step, phases made and generation that the pending units are for."""
         self._sequence: tuple[int, ...] | None = None  # the calls of a whole body, once one has ended
@@ -53,64 +59,70 @@ class PhasedLoop(Loop):
         self._body_unit = 0
         self._figures = PhaseFigures()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """What each optimizer trains is looked at when it steps: scripts freeze one model to train another."""
 
-    def _members_changed(self) -> None:
+    def members_changed(self) -> None:
         """Tables of the phases made are of the old members."""
-        super()._members_changed()
         self._figures.forget_tables()
 
     # Units.
 
     def _begin_reducers(self, again: bool) -> frozenset[int]:
         self._planned = self._place
-        for gear in self.gears.all:
-            gear.reducer.begin(self.shares, self.membership.rank, again)
+        for gear in self._gears.all:
+            gear.reducer.begin(self._units.shares, self._parts.membership.rank, again)
             if not again:
                 gear.layout.begin()
-        return frozenset().union(*(gear.reducer.finished for gear in self.gears.all))
+        return frozenset().union(*(gear.reducer.finished for gear in self._gears.all))
 
     @property
     def _place(self) -> tuple[int, tuple[int, ...], int]:
-        return self.step, self.made, self.membership.generation
+        return self._parts.position.step, self.made, self._parts.membership.generation
 
-    def begin(self, feed: Feed) -> bool:
-        """A new step, of which nothing is known yet."""
+    @property
+    def _over(self) -> bool:
+        """Whether the step whose units were given out is complete."""
+        return self._units.begun != self._parts.position.step
+
+    def begin(self) -> None:
+        """Plan a new step, of which nothing is known yet."""
         self._sequence = None
-        return super().begin(feed)
+        self._plan(again=False)
+
+    def _plan(self, *, again: bool) -> None:
+        self._tools.plan.make(self._begin_reducers, again=again)
 
     def next_unit(self) -> tuple[int, int] | None:
         """The unit to run now; None when all phases of the step are made."""
         if self._running:
             self._body_over()
-        if self.begun == self.step and self.made and self.made == self._sequence:
+        if not self._over and self.made and self.made == self._sequence:
             self._end()
-        if self.begun != self.step:
-            self._pending.clear()
+        if self._over:
+            self._units.clear()
             return None
         if self._planned != self._place:
             self._replan()
-        return self._give(self._pending.popleft())
+        return self._give(self._units.next())
 
     def _give(self, unit: int) -> tuple[int, int]:
-        self._unit = self._body_unit = unit
-        self._running, self._stale, self._calls, self.stepped = True, False, [], False
+        self._body_unit = unit
+        self._running, self._stale, self._calls = True, False, []
+        self._units.answer(False)
         self._witness.forget()
-        self.position.arrive()
-        self.turn += 1
-        if self.settings.mode is Mode.CONSISTENT:
-            self.gears.current.buffers.restore()
-            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, unit), self.membership.device)
-        for gear in self.gears.all:
+        self._parts.position.arrive()
+        self._tools.body.prepare(unit)
+        for gear in self._gears.all:
             gear.reducer.start(unit)
-        return self._body_begins(unit)
+        return self._tools.body.begins(unit)
 
     def _body_over(self) -> None:
         """The script's body has ended: all its calls are known."""
-        self._running, self._unit = False, None
-        self._body_ends()
-        if self.begun != self.step:
+        self._running = False
+        self._units.leave()
+        self._tools.body.ends()
+        if self._over:
             return
         calls = tuple(self._calls)
         if not calls:
@@ -127,49 +139,50 @@ class PhasedLoop(Loop):
         """The body has called ``step()`` of an optimizer; True if that was a real step."""
         if not self._running:
             raise TrainError("opt.step() was called outside the loop over job.loader(...)")
-        self._witness.refuse_old(self.gears.all[number].layout.parameters)
-        self.stepped = False
+        self._witness.refuse_old(self._gears.all[number].layout.parameters)
+        self._units.answer(False)
+        self._units.step_called()
         self._calls.append(number)
         if not self._stale and self._planned != self._place:
             self._overtaken()
         if self._stale:
-            self.gears.all[number].layout.clear()
+            self._gears.all[number].layout.clear()
         elif len(self._calls) <= len(self.made):
             self._pass_by(number)
         else:
             self._finish_unit(number)
-            self.stepped = not self._pending and self._complete_phase(number)
-            self._stale = self._stale or not self.stepped
-        self.recipe.clipping.forget()
-        self._witness.look(p for gear in self.gears.all for p in gear.layout.parameters)
-        return self.stepped
+            self._units.answer(not self._units.left and self._complete_phase(number))
+            self._stale = self._stale or not self._units.stepped
+        self._parts.recipe.clipping.forget()
+        self._witness.look(p for gear in self._gears.all for p in gear.layout.parameters)
+        return self._units.stepped
 
     def _pass_by(self, number: int) -> None:
         """A call that ended a phase which is made already: gradients are gone, and buffers as they were then."""
-        self.last_unit = self._body_unit
-        self.gears.all[number].layout.clear()
-        self.gears.current.buffers.restore()
+        self._units.pass_by(self._body_unit)
+        self._gears.all[number].layout.clear()
+        self._gears.current.buffers.restore()
 
     def _finish_unit(self, number: int) -> None:
-        unit, self._unit = self._body_unit, None
-        self.last_unit = unit
-        if self.gears.select(number):
-            self.gears.current.reducer.begin(self.shares, self.membership.rank, False)
-        gear = self.gears.current
-        if number in self.recipe.sums:
-            gear.layout.divide(self.shares.counts[unit])
-        self._finish(gear, unit)
+        unit, shares = self._body_unit, self._units.shares
+        self._units.end(unit)
+        if self._gears.select(number):
+            self._gears.current.reducer.begin(shares, self._parts.membership.rank, False)
+        gear = self._gears.current
+        if number in self._parts.recipe.sums:
+            gear.layout.divide(shares.counts[unit])
+        self._tools.body.finish(gear, unit)
 
     # Phases.
 
     def _complete_phase(self, number: int) -> bool:
-        self._completing = True
+        self.completing = True
         complete = self._reduce_and_make(number)
-        self._completing = False
+        self.completing = False
         return complete
 
     def _reduce_and_make(self, number: int) -> bool:
-        phase = len(self.made)
+        phase, parts = len(self.made), self._parts
         while True:
             began, problem = time.perf_counter(), ""
             try:
@@ -177,62 +190,61 @@ class PhasedLoop(Loop):
             except MembershipChanged as error:
                 problem = str(error)
             if not problem:
-                self._applying = True
+                self.applying = True
                 self._apply_phase(number, vector, table)
-                self._applying = False
-                self.membership.doing("outside", self.step)
+                self.applying = False
+                parts.membership.doing("outside", parts.position.step)
                 self._figures.waited(time.perf_counter() - began)
                 self._next_phase()
                 return True
-            self._recover(problem, time.perf_counter() - began)
-            if self.step != self.begun or len(self.made) > phase:
+            parts.membership.recover(self._tools.crew, problem, time.perf_counter() - began)
+            if self._over or len(self.made) > phase:
                 self._overtaken()
                 return True
             self._replan()
-            if self._pending:
+            if self._units.left:
                 return False
 
     def _reduce_phase(self, number: int) -> tuple[GradientVector, Table]:
-        gear = self.gears.all[number]
-        self._meet(f"step {self.step}, {self.made}, {number}, {gear.trained.mark}")
-        row = self.agreement.row(self.step, gear.layout, None, self._times.said())
-        return self._exchange(gear, row)
+        gear, step = self._gears.all[number], self._parts.position.step
+        self._meet(f"step {step}, {self.made}, {number}, {gear.trained.mark}")
+        row = self._parts.agreement.row(step, gear.layout, None, self._parts.times.said())
+        return self._tools.reduction.exchange(gear, row)
 
     def _meet(self, place: str) -> None:
         """Workers must not meet in a reduction with vectors of different sizes, nor one step without the others."""
-        self.membership.doing("waiting", self.step)
-        if not same_everywhere(self.membership, place):
+        m = self._parts.membership
+        m.doing("waiting", self._parts.position.step)
+        if not same_everywhere(m, place):
             raise TrainError(
                 "workers do not step the same optimizers in the same order, or freeze different parameters: "
                 f"{_ALIKE}"
             )
 
     def _apply_phase(self, number: int, vector: GradientVector, table: Table) -> None:
-        gear = self.gears.all[number]
-        if number in self.recipe.sums:
-            vector.gradients.mul_(self.shares.total)
-        elif self.recipe.accumulate > 1:
-            vector.gradients.mul_(self.recipe.accumulate)
-        self._updates.publish(number, gear, vector)
-        self.recipe.raw_step(number)()
+        gear, parts, recipe = self._gears.all[number], self._parts, self._parts.recipe
+        step = parts.position.step
+        if number in recipe.sums:
+            vector.gradients.mul_(self._units.shares.total)
+        elif recipe.accumulate > 1:
+            vector.gradients.mul_(recipe.accumulate)
+        self._tools.updates.publish(number, gear, vector)
+        recipe.raw_step(number)()
         gear.layout.clear()  # a second run of the body would not find them, either
         self.made = (*self.made, number)
-        self.position.met()
-        if self.step % DIGEST_EVERY == 0 and self.membership.world > 1:
-            self._updates.compare(table, self.step)
-        self.agreement.read(table, None, self._fits, self.step)
-        self._figures.made(table, self._times.commit(self.host_tail.committed)[0])
+        parts.position.met()
+        if step % DIGEST_EVERY == 0 and parts.membership.world > 1:
+            self._tools.updates.compare(table, step)
+        parts.agreement.read(table, None, lambda _: True, step)  # without adaptation no batch is tried
+        self._figures.made(table, parts.times.commit(parts.host_tail.committed)[0])
 
     def _next_phase(self) -> None:
         """Make ready for what may come: this body goes on if that is as good as running all units again."""
-        if self.settings.mode is Mode.CONSISTENT:
-            seed_all(
-                key_of(Purpose.UNIT, self.settings.seed, self.step, -1 - len(self.made)), self.membership.device
-            )
+        self._tools.body.seed(self._parts.position.step, -1 - len(self.made))
         self._plan(again=False)
-        self._times.unit_begins()
-        if self.settings.mode is not Mode.CONSISTENT and len(self._pending) == 1:
-            self._unit = self._body_unit = self._pending.popleft()
+        self._parts.times.unit_begins()
+        if not self._consistent and self._units.left == 1:
+            self._body_unit = self._units.go_on()
         else:
             self._stale = True
 
@@ -242,67 +254,64 @@ class PhasedLoop(Loop):
         Units are given out anew only when it has ended: figures that all still have to reduce are of the old ones.
         """
         self._stale = True
-        self.position.fall_behind(self.step != self.begun or len(self.made) > len(self._planned[1]))
+        self._parts.position.fall_behind(self._over or len(self.made) > len(self._planned[1]))
 
     def _replan(self) -> None:
         """Give out the units of the present phase anew, after the group has broken."""
         ahead = self._planned[1] != self.made
         if ahead:
-            for (
-                gear
-            ) in self.gears.all:  # the collective that broke may still write into the memory it was given
-                gear.reducer.begin(self.shares, self.membership.rank, True)
-            self.reductions.keep(())
-            self.last_unit = None
+            # The collective that broke may still write into the memory it was given.
+            for gear in self._gears.all:
+                gear.reducer.begin(self._units.shares, self._parts.membership.rank, True)
+            self._tools.plan.forget()
         self._plan(again=not ahead)
 
     # The end of a step.
 
     def _end(self) -> None:
         """All phases are made here: see that they are elsewhere, and let the data advance."""
-        while self.step == self.begun:
+        m, position = self._parts.membership, self._parts.position
+        while not self._over:
             began, problem = time.perf_counter(), ""
             try:
-                self._meet(f"step {self.step}, {self.made}, over")
+                self._meet(f"step {position.step}, {self.made}, over")
             except MembershipChanged as error:
                 problem = str(error)
             if not problem:
-                self.position.met()
+                position.met()
                 self._close()
                 return
-            self._recover(problem, time.perf_counter() - began)
-        self.position.fall_behind()
+            m.recover(self._tools.crew, problem, time.perf_counter() - began)
+        position.fall_behind()
 
     def _close(self) -> None:
-        samples = self.shares.total
-        self._pending.clear()
+        parts, units, adaptation = self._parts, self._units, self._parts.batching.adaptation
+        samples = units.shares.total
+        units.clear()
         self.made = ()
-        self.position.count_step()
-        if self._feed is not None:
-            self._feed.advance(samples)
-        if self.settings.mode is Mode.CONSISTENT:
-            seed_all(key_of(Purpose.UNIT, self.settings.seed, self.step, -1), self.membership.device)
-        if self.adaptation is not None:
-            self.adaptation.at_epoch(self.position.epoch)
-            with self.adaptation.stepping(samples):
+        parts.position.count_step()
+        units.advance(samples)
+        self._tools.body.seed(parts.position.step, -1)
+        if adaptation is not None:
+            adaptation.at_epoch(parts.position.epoch)
+            with adaptation.stepping(samples):
                 pass
-        self._figures.account(self.shares, self.membership, self.reporter, self.adaptation)
+        self._figures.account(units.shares, parts.membership, parts.reporter, adaptation)
 
     def drop(self) -> None:
         """The script has left its loop: after whole steps that is the end of this one, otherwise it was not made."""
-        self._body_ends()
-        if not self._running or self.begun != self.step:
-            self._running = False
+        self._tools.body.ends()
+        running, self._running = self._running, False
+        if not running or self._over:
             return
-        self._running, self._unit = False, None
-        begun = any(gear.reducer.finished for gear in self.gears.all)
+        self._units.leave()
+        begun = any(gear.reducer.finished for gear in self._gears.all)
         if self.made and self.made == tuple(self._calls):
             self._close()
             return
-        self._left_inside = bool(self.made) or begun
-        self._pending.clear()
-        self.gears.current.buffers.restore()
-        for gear in self.gears.all:
+        self._units.abandon(inside=bool(self.made) or begun)
+        self._gears.current.buffers.restore()
+        for gear in self._gears.all:
             gear.layout.clear()
 
     # What others ask.
@@ -310,7 +319,7 @@ class PhasedLoop(Loop):
     @property
     def half_done(self) -> bool:
         """Whether the last call of ``step()`` was not a whole step."""
-        return self._running and not self.stepped
+        return self._running and not self._units.stepped
 
     @property
     def in_body(self) -> bool:
@@ -318,21 +327,15 @@ class PhasedLoop(Loop):
         return self._running
 
     @property
-    def unit_open(self) -> bool:
-        """Whether the script is in a body and has not called any ``step()``."""
-        return self._running and not self._calls
-
-    @property
     def step_due(self) -> bool:
         """With several optimizers ``step()`` is called for every batch."""
         return self._running
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loop stands, within a step as well."""
-        return {**super().state_dict(), "made": list(self.made)}
+        """The phases that were made of the step under way."""
+        return {"made": list(self.made)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of ``state_dict``."""
-        super().load_state_dict(state)
         made: Sequence[int] = state.get("made", ())
         self.made = tuple(int(number) for number in made)

@@ -1,0 +1,89 @@
+"""``StepReduction`` adds up the gradients of a step over all workers, with the table of what each has to say."""
+
+from __future__ import annotations
+
+from elastane.train.errors import TrainError
+from elastane.train.reduce.contract import Ahead
+from elastane.train.reduce.gradients import GradientVector
+from elastane.train.worker.gearbox import Gear
+from elastane.train.worker.piggyback_table import STALE, STEADY, Column, Row, Table
+from elastane.train.worker.step_parts import StepParts
+from elastane.train.worker.table_exchange import NoQuestion, exchange
+from elastane.train.worker.update import Updates
+from elastane.train.worker.whereabouts import Whereabouts
+
+
+class StepReduction:
+    """One worker's part in the reductions of its gradients."""
+
+    def __init__(self, parts: StepParts, updates: Updates, whereabouts: Whereabouts) -> None:
+        self._parts = parts
+        self._updates = updates
+        self._whereabouts = whereabouts
+        self._ahead = False  # all workers are known to send their gradients ahead
+
+    def go_ahead(self, gear: Gear, unit: int) -> None:
+        """The last unit of a step: its gradients may be reduced while its backward pass runs."""
+        m, parts = self._parts.membership, self._parts
+        if m.transport is None:
+            return
+        if self._ahead:
+            m.yield_gradients()
+        divide = parts.units.shares.counts[unit] if 0 in parts.recipe.sums else 1
+        gear.reducer.go_ahead(unit, Ahead(m.transport, self._ahead, divide))
+
+    def complete_order(self) -> None:
+        """Members are about to meet elsewhere in the middle of a step: what some have sent ahead, all send now.
+
+        All of them know whether anybody sends ahead, so either all do this or none.
+        """
+        m = self._parts.membership
+        if self._ahead and self._parts.units.half_done and m.reduces_by is not None:
+            self._parts.gears.current.reducer.complete(m.reduces_by)
+
+    def forget_ahead(self) -> None:
+        """Members have changed: newcomers have not heard who sends ahead."""
+        self._ahead = False
+
+    def hear_ahead(self, table: Table) -> None:
+        """Whether all workers can send their gradients ahead from now on."""
+        self._ahead = set(table.all(Column.AHEAD)) == {STEADY}
+
+    def reduce(self) -> tuple[GradientVector, Table]:
+        """The mean gradient and the table; twice in a step that changes what is trained.
+
+        Workers must not meet in one collective with vectors of different sizes, so the first time all of them
+        reduce as before, and the table tells whether they have changed alike.
+        """
+        parts = self._parts
+        gear, changed = parts.gears.current, parts.gears.changed
+        adaptation, said = parts.batching.adaptation, parts.times.said()
+        row = parts.agreement.row(parts.position.step, gear.layout, adaptation, said)
+        row.numbers[Column.TRAINED] = float((changed or gear).trained.mark)
+        if changed is None:
+            row.numbers[Column.AHEAD] = STALE if gear.reducer.stale else STEADY * gear.reducer.steady
+        parts.skips.say(row.numbers, parts.units.shares)
+        vector, table = self.exchange(gear, row)
+        if len(set(table.all(Column.TRAINED))) > 1:
+            raise TrainError(
+                "workers do not train the same parameters: freeze, unfreeze and add parameters at the same place "
+                "on every worker, not depending on job.rank"
+            )
+        if changed is None:
+            return vector, table
+        row = row.for_groups(len(changed.layout.groups))
+        row.numbers[Column.SWITCH] = 0.0  # newcomers that follow have to be turned away first
+        row.numbers[Column.NOISE] = 0.0
+        return self.exchange(changed, row)
+
+    def exchange(self, gear: Gear, row: Row) -> tuple[GradientVector, Table]:
+        """One reduction over the layout of ``gear``, with this worker's row."""
+        parts, m, feed = self._parts, self._parts.membership, self._parts.units.feed
+        self._whereabouts.say(row.numbers, feed)
+        m.doing("waiting", parts.position.step)
+        # In a step that changes what is trained, statistics are of the layout before, and nobody reads the answer.
+        silent = m.device.is_cpu or parts.gears.changed is not None
+        question = NoQuestion() if silent else self._updates.question(parts.batching.adaptation)
+        vector, table = exchange(m, gear, parts.units.shares, row, parts.host_tail, question)
+        self._whereabouts.compare(table, m, feed)
+        return vector, table
