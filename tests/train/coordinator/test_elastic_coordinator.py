@@ -19,6 +19,7 @@ from elastane.train.coordinator.messages import (
     Go,
     Note,
     Planned,
+    Prepared,
     Refused,
     StopTraining,
     ToWorker,
@@ -60,7 +61,9 @@ class FakeWorker:
                     self.enter(plan)
                 else:
                     self.prepare(plan)
-            case Go(generation):
+            case Prepared(generation):
+                self.world.tell("loop_begins", self.name, generation)
+            case Go(generation) if 0 < self.generation < generation:
                 self.world.switch(self.generation, generation)
             case Aborted(generation):
                 self.aborted = max(self.aborted, generation)
@@ -208,6 +211,7 @@ events = st.lists(
         st.tuples(st.just("kill"), st.integers(0, 9)),
         st.tuples(st.just("deliver"), st.integers(1, 12)),
         st.tuples(st.just("train"), st.just(0)),
+        st.tuples(st.just("strayed"), st.just(0)),
         st.tuples(st.just("stored"), st.integers(0, 5000)),
     ),
     max_size=25,
@@ -233,6 +237,8 @@ def test_every_history_of_deaths_and_resizes_ends_in_the_wanted_membership(
                 world.exit(alive[number % len(alive)], clean=False)
         elif what == "train":
             world.train()
+        elif what == "strayed":
+            world.perform(world.coordinator.strayed("w1", world.now))
         else:
             for _ in range(number):
                 world.deliver()

@@ -192,7 +192,7 @@ class Loop:
 
     # Between two steps.
 
-    def boundary(self) -> None:
+    def boundary(self, *, loop_begins: bool) -> None:
         """The only place where members change and state is whole."""
         m = self.membership
         m.doing("outside", self.step)
@@ -202,7 +202,7 @@ class Loop:
         if self.agreement.stop:
             self._leader.save(self.position, wait=True)
             raise Released(m.stop_cause() or "asked to stop")
-        generation = self.agreement.take_generation()
+        generation = self.agreement.take_generation(loop_begins=loop_begins)
         if generation:
             m.switch(generation, self.crew)
         m.boundary(self.crew)
@@ -521,7 +521,8 @@ class Loop:
         if changed is None:
             return vector, table
         row = row.for_groups(len(changed.layout.groups))
-        row.numbers[Column.SWITCH] = 0.0  # newcomers that follow have to be turned away first
+        # Newcomers that follow have to be turned away first.
+        row.numbers[Column.SWITCH] = row.numbers[Column.AT_LOOP] = 0.0
         row.numbers[Column.NOISE] = 0.0
         return self._exchange(changed, row)
 
