@@ -287,6 +287,28 @@ def test_a_worker_that_leaves_the_loop_early_ends_the_job_and_is_named() -> None
     assert "1 others" in world.finish.cause
 
 
+@pytest.mark.parametrize(("first", "other"), [("w1", "w2"), ("w2", "w1")])
+def test_the_end_of_a_last_step_that_took_long_is_no_desertion(first: str, other: str) -> None:
+    """The one that waited in it has last said so just before it ended."""
+    world = started(1)
+    world.perform(world.coordinator.resize(2, world.now))
+    world.settle()
+    assert world.members() == ["w1", "w2"]
+    for _ in range(100):  # one of them compiles
+        world.now += 0.1
+        world.perform(world.coordinator.beat(first, 10, Activity.COMPUTING, world.now))
+        world.perform(world.coordinator.beat(other, 10, Activity.WAITING, world.now))
+    world.perform(world.coordinator.done(first, 11, world.now))
+    world.now += 0.1
+    actions = world.coordinator.tick(world.now)
+    assert not [action for action in actions if isinstance(action, Finish | Kill)]
+    world.perform(world.coordinator.done(other, 11, world.now))
+    for name in (first, other):
+        world.exit(world.workers[name], clean=True)
+    world.settle()
+    assert world.finish == Finish(FINISHED)
+
+
 def test_silence_longer_than_the_lease_is_fenced() -> None:
     world = started(2)
     world.now += 10.0

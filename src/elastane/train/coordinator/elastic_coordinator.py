@@ -291,6 +291,7 @@ class Coordinator:
         if worker is not None:
             if not worker.done:
                 self._out.record(WorkerDone(name))
+                worker.beat.since_s = now_s
             worker.done = True
             worker.beat.step = step
             self._registry.progressed(step)

@@ -535,6 +535,7 @@ class Loop:
         silent = m.device.is_cpu or self.gears.changed is not None
         question = NoQuestion() if silent else self._updates.question(adaptation)
         vector, table = exchange(m, gear, self.shares, row, self.host_tail, question)
+        m.doing("outside", self.step)  # nobody has to come for what is left of the step
         self._whereabouts.compare(table, m, feed)
         return vector, table
 
