@@ -19,6 +19,7 @@ from elastane.train.coordinator.messages import (
     Go,
     Note,
     Planned,
+    Prepared,
     Refused,
     StopTraining,
     ToWorker,
@@ -60,7 +61,9 @@ class FakeWorker:
                     self.enter(plan)
                 else:
                     self.prepare(plan)
-            case Go(generation):
+            case Prepared(generation):
+                self.world.tell("loop_begins", self.name, generation)
+            case Go(generation) if 0 < self.generation < generation:
                 self.world.switch(self.generation, generation)
             case Aborted(generation):
                 self.aborted = max(self.aborted, generation)
@@ -208,6 +211,7 @@ events = st.lists(
         st.tuples(st.just("kill"), st.integers(0, 9)),
         st.tuples(st.just("deliver"), st.integers(1, 12)),
         st.tuples(st.just("train"), st.just(0)),
+        st.tuples(st.just("strayed"), st.just(0)),
         st.tuples(st.just("stored"), st.integers(0, 5000)),
     ),
     max_size=25,
@@ -233,6 +237,8 @@ def test_every_history_of_deaths_and_resizes_ends_in_the_wanted_membership(
                 world.exit(alive[number % len(alive)], clean=False)
         elif what == "train":
             world.train()
+        elif what == "strayed":
+            world.perform(world.coordinator.strayed("w1", world.now))
         else:
             for _ in range(number):
                 world.deliver()
@@ -279,6 +285,28 @@ def test_a_worker_that_leaves_the_loop_early_ends_the_job_and_is_named() -> None
     assert world.finish.outcome == "failed"
     assert "w2 left the training loop early" in world.finish.cause
     assert "1 others" in world.finish.cause
+
+
+@pytest.mark.parametrize(("first", "other"), [("w1", "w2"), ("w2", "w1")])
+def test_the_end_of_a_last_step_that_took_long_is_no_desertion(first: str, other: str) -> None:
+    """The one that waited in it has last said so just before it ended."""
+    world = started(1)
+    world.perform(world.coordinator.resize(2, world.now))
+    world.settle()
+    assert world.members() == ["w1", "w2"]
+    for _ in range(100):  # one of them compiles
+        world.now += 0.1
+        world.perform(world.coordinator.beat(first, 10, Activity.COMPUTING, world.now))
+        world.perform(world.coordinator.beat(other, 10, Activity.WAITING, world.now))
+    world.perform(world.coordinator.done(first, 11, world.now))
+    world.now += 0.1
+    actions = world.coordinator.tick(world.now)
+    assert not [action for action in actions if isinstance(action, Finish | Kill)]
+    world.perform(world.coordinator.done(other, 11, world.now))
+    for name in (first, other):
+        world.exit(world.workers[name], clean=True)
+    world.settle()
+    assert world.finish == Finish(FINISHED)
 
 
 def test_silence_longer_than_the_lease_is_fenced() -> None:

@@ -11,6 +11,7 @@ from elastane.train.coordinator.membership_plan import Kind, Plan
 from elastane.train.coordinator.plan_entries import (
     GenerationsStored,
     JobEnded,
+    LoopsCounted,
     MemoryLimited,
     PlanMade,
     TargetSet,
@@ -67,6 +68,7 @@ LINES = {
     WorkerDone("w1"): {"type": "done", "worker": "w1"},
     GenerationsStored(7): {"type": "stored", "generation": 7},
     MemoryLimited(32): {"type": "limit", "samples": 32},
+    LoopsCounted(): {"type": "counts"},
 }
 
 

@@ -57,6 +57,8 @@ class Deadlines:
             return
         if not apart.strays:
             self._end.fail(given_up(apart.why))
+        else:
+            self._changes.join_at_loops()
         for worker in apart.strays:
             self._worker_deaths.fence(worker, apart.why)
 

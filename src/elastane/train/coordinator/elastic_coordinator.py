@@ -254,6 +254,18 @@ class Coordinator:
             worker.samples = samples
         return self._settle(now_s)
 
+    def strayed(self, name: str, now_s: float) -> list[Action]:
+        """A newcomer was in another loop of the script than the others."""
+        self._registry.seen(name, now_s)
+        self._changes.join_at_loops()
+        return self._settle(now_s)
+
+    def loop_begins(self, name: str, generation: int, now_s: float) -> list[Action]:
+        """Members stand where a loop begins, and are prepared for this generation."""
+        self._registry.seen(name, now_s)
+        self._changes.loop_begins(generation, now_s)
+        return self._settle(now_s)
+
     def left(self, name: str, now_s: float) -> list[Action]:
         """A worker has passed the boundary at which its plan lets it go, and will exit."""
         worker = self._registry.seen(name, now_s)
@@ -279,6 +291,7 @@ class Coordinator:
         if worker is not None:
             if not worker.done:
                 self._out.record(WorkerDone(name))
+                worker.beat.since_s = now_s
             worker.done = True
             worker.beat.step = step
             self._registry.progressed(step)

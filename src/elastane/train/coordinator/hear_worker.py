@@ -15,13 +15,16 @@ from elastane.train.coordinator.messages import (
     Lagging,
     Leave,
     Left,
+    LoopBegins,
     Parts,
     Ready,
+    Strayed,
     WorkerBeat,
 )
 
 _LONGEST_WHY = 500
 _LONGEST_S = 1e12
+_OfSteps = Entered | Failed | Strayed | LoopBegins | Left | Leave | Done
 
 
 def seconds(value: object) -> float:
@@ -36,7 +39,7 @@ def told(coordinator: Coordinator, name: str, message: FromWorker, now: float) -
             return coordinator.beat(name, step, doing, now, cpu_s)
         case Parts(samples):
             return coordinator.parts(name, samples, now)
-        case Entered() | Failed() | Left() | Leave() | Done():
+        case Entered() | Failed() | Strayed() | LoopBegins() | Left() | Leave() | Done():
             return _told_of_steps(coordinator, name, message, now)
         case Ready(signature, stream, device, stored):
             return coordinator.ready(name, signature, stream, now, device, stored)
@@ -52,14 +55,16 @@ def told(coordinator: Coordinator, name: str, message: FromWorker, now: float) -
             return []
 
 
-def _told_of_steps(
-    coordinator: Coordinator, name: str, message: Entered | Failed | Left | Leave | Done, now: float
-) -> list[Action]:
+def _told_of_steps(coordinator: Coordinator, name: str, message: _OfSteps, now: float) -> list[Action]:
     match message:
         case Entered(generation, step):
             return coordinator.entered(name, generation, step, now)
         case Failed(generation, applied, why):
             return coordinator.failed(name, generation, applied, why, now)
+        case Strayed():
+            return coordinator.strayed(name, now)
+        case LoopBegins(generation):
+            return coordinator.loop_begins(name, generation, now)
         case Left():
             return coordinator.left(name, now)
         case Leave():

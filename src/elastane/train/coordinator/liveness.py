@@ -46,9 +46,14 @@ def desertion(workers: Iterable[Worker], settings: Settings, now_s: float) -> st
     members = [w for w in workers if w.phase is Phase.MEMBER]
     gone = [w for w in members if w.done]
     waiting = [w for w in members if w.beat.doing is Activity.WAITING and not w.done]
-    if gone and any(now_s - w.beat.since_s > settings.hang_floor_s for w in waiting):
+    if gone and any(alone_s(w, gone, now_s) > settings.hang_floor_s for w in waiting):
         return left_early(gone[0].name, gone[0].beat.step, len(waiting))
     return None
+
+
+def alone_s(waiting: Worker, done: Iterable[Worker], now_s: float) -> float:
+    """For how many seconds a member has waited for others that had ended training; its last beat may be older."""
+    return now_s - max(waiting.beat.since_s, min(w.beat.since_s for w in done))
 
 
 def late(workers: Iterable[Worker], plan: Plan) -> list[Worker]:

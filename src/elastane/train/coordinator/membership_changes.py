@@ -13,10 +13,11 @@ from elastane.train.coordinator.communicators import Communicators
 from elastane.train.coordinator.generations import Generations
 from elastane.train.coordinator.membership_plan import Kind, Plan
 from elastane.train.coordinator.memory_ceiling import MemoryCeiling
-from elastane.train.coordinator.messages import Aborted, Cancelled, Go, Note, Planned, Settled
+from elastane.train.coordinator.messages import Aborted, Cancelled, Go, Note, Planned, Prepared, Settled
 from elastane.train.coordinator.outbox import Outbox
 from elastane.train.coordinator.plan_entries import (
     GenerationsStored,
+    LoopsCounted,
     PlanMade,
     TargetSet,
     WorkerGone,
@@ -40,6 +41,11 @@ from elastane.train.coordinator.transitions import (
 from elastane.train.coordinator.worker_registry import WorkerRegistry
 from elastane.train.coordinator.worker_table import Phase, Worker
 from elastane.train.reports.events import Warned
+
+_AT_LOOPS = (
+    "a worker that joined in the middle of a loop over job.loader(...) left it at another step than the others: from "
+    "now on workers join where a loop begins; limit loops by data.steps, and they join at any step"
+)
 
 
 class MembershipChanges:
@@ -65,6 +71,7 @@ class MembershipChanges:
         self._memory = memory
         self._published_s = 0.0
         self._dropped: set[str] = set()
+        self._at_loops = known.counts
 
     @property
     def under_way(self) -> Plan | None:
@@ -113,6 +120,9 @@ class MembershipChanges:
             else:
                 self._dropped.add(name)
         self._out.record(TargetSet(self.target))
+        match self.transition:
+            case Preparing(plan) if plan.at_loop:  # nobody waits for a loop that may be long
+                self.give_up()
 
     def cap(self, virtual_ranks: int) -> None:
         """No more workers than there are virtual ranks to share; 0: the job has none."""
@@ -127,12 +137,19 @@ class MembershipChanges:
         if self.generations.found_stored(stored):
             self._out.record(GenerationsStored(self.generations.stored))
 
+    def join_at_loops(self) -> None:
+        """From now on newcomers come where a loop over the data begins, so that they count as the others do."""
+        if not self._at_loops:
+            self._at_loops = True
+            self._out.record(LoopsCounted())
+            self.warn(_AT_LOOPS)
+
     # From one plan to the next.
 
     def advance(self, now_s: float, *, replacing: bool) -> None:
         """Go on from a plan that is prepared; start whoever is missing, if ``replacing``; plan the next change."""
         if isinstance(self.transition, Preparing) and self.current is not None:
-            self._go(self.transition.plan, self.current.members[0], now_s)
+            self._go(self.transition, self.current.members[0], now_s)
         for _ in range(self.target - len(self.useful) if replacing else 0):
             worker = self._registry.add()
             self._out.record(WorkerSpawned(worker.name))
@@ -154,13 +171,15 @@ class MembershipChanges:
     def _change(self, current: Plan, now_s: float, *, plain_copy: bool) -> None:
         workers, following = self._registry.workers, self.generations.following
         change = wanted_change(current, workers, self.target, self._dropped, plain_copy=plain_copy)
+        change = change.leaving_first() if self._at_loops else change
         for worker in change.surplus:
             worker.phase = Phase.GONE
             self._out.kill(worker.name, "no longer wanted")
         patience_s = self._settings.join_patience_s
         waits = change.waits(self.target, now_s, patience_s)
         if not waits and (change.joiners or change.leavers):
-            plan = change_plan(following, change, shadow=self._settings.shadow, plain_copy=plain_copy)
+            shadow, at_loop = self._settings.shadow, self._at_loops
+            plan = change_plan(following, change, shadow=shadow, plain_copy=plain_copy, at_loop=at_loop)
             self._publish(plan, now_s, plain_copy=plain_copy)
         elif not waits or now_s - self._published_s >= patience_s:
             # Who comes soon brings a new transport anyway.
@@ -181,13 +200,27 @@ class MembershipChanges:
                 self._registry[name].phase = Phase.JOINING
             self._out.send(name, Planned(plan))
 
-    def _go(self, plan: Plan, leader: str, now_s: float) -> None:
+    def _go(self, preparing: Preparing, leader: str, now_s: float) -> None:
         """Let the leader name the boundary once everybody is prepared."""
+        plan = preparing.plan
         everybody = all(self._registry[n].built >= plan.generation for n in plan.members)
         followed = not plan.shadow or all(self._registry[n].caught_up >= plan.generation for n in plan.joiners)
-        if everybody and followed:
+        if not (everybody and followed) or preparing.prepared:
+            return
+        if plan.at_loop:
+            self.transition = replace(preparing, prepared=True)
+            self._out.send(leader, Prepared(plan.generation))
+        else:
             self.transition = Entering(plan, now_s)
             self._out.send(leader, Go(plan.generation))
+
+    def loop_begins(self, generation: int, now_s: float) -> None:
+        """The members stand where a loop begins: they enter the plan, unless it has been given up."""
+        match self.transition:
+            case Preparing(plan, prepared=True) if plan.generation == generation:
+                self.transition = Entering(plan, now_s)
+                for name in plan.concerned:
+                    self._out.send(name, Go(generation))
 
     def complete(self) -> bool:
         """Whether a plan has just become the present one: all its members have entered it."""
@@ -233,7 +266,7 @@ class MembershipChanges:
     def look_at_deadline(self, now_s: float) -> Plan | None:
         """Give up a plan that cannot be prepared; one that should have been entered by now is returned."""
         match self.transition:
-            case Preparing(plan, since_s) if now_s - since_s > self._settings.prepare_s:
+            case Preparing(plan, since_s, prepared=False) if now_s - since_s > self._settings.prepare_s:
                 limit_s = self._settings.prepare_s
                 self.warn(f"generation {plan.generation} could not be prepared in {limit_s:g} s")
                 self.communicators.late(plan, self._registry.workers)

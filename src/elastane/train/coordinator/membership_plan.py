@@ -47,6 +47,8 @@ class Plan:
     """How gradients travel in it; earlier versions knew one way only, and do not say."""
     most: int = 0
     """Samples that a part of a step has at most, since more did not fit into memory; 0: as many as it takes."""
+    at_loop: bool = False
+    """Whether it is entered only where a loop over the data begins: the script counts its steps by itself."""
 
     @property
     def urgent(self) -> bool:
@@ -83,4 +85,5 @@ class Plan:
             nodes=int(values["nodes"]),
             transport=TransportKind(values.get("transport", TransportKind.GLOO_CPU.value)),
             most=int(values.get("most", 0)),
+            at_loop=bool(values.get("at_loop", False)),
         )

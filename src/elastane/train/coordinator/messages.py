@@ -150,6 +150,16 @@ class Parts(Message, frozen=True, tag="parts"):
     samples: Count
 
 
+class Strayed(Message, frozen=True, tag="strayed"):
+    """A newcomer was in another loop of the script than the others: the script counts by itself."""
+
+
+class LoopBegins(Message, frozen=True, tag="loop_begins"):
+    """The members stand where a loop over the data begins, and ask whether they enter this generation."""
+
+    generation: Count
+
+
 class Left(Message, frozen=True, tag="left"):
     """The worker has passed the boundary at which its plan lets it go."""
 
@@ -182,6 +192,8 @@ FromWorker = (
     | Entered
     | Failed
     | Parts
+    | Strayed
+    | LoopBegins
     | Left
     | Leave
     | Done
@@ -246,6 +258,12 @@ class Go(Message, frozen=True, tag="go"):
     generation: Count
 
 
+class Prepared(Message, frozen=True, tag="prepared"):
+    """This generation may be entered where the next loop over the data begins (``Plan.at_loop``)."""
+
+    generation: Count
+
+
 class MemberAddress(Message, frozen=True, tag="peer"):
     """Where another member is reached by the group of a generation."""
 
@@ -271,6 +289,7 @@ ToWorker = (
     | Over
     | Settled
     | Go
+    | Prepared
     | MemberAddress
     | Note
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from elastane.train.coordinator.liveness import alone_s
 from elastane.train.coordinator.settings import Settings
 from elastane.train.coordinator.worker_activity import Activity
 from elastane.train.coordinator.worker_table import Phase, Worker
@@ -28,8 +29,9 @@ def places_apart(
     members = [w for w in workers if w.phase is Phase.MEMBER]
     in_step = [w for w in members if w.beat.doing is Activity.WAITING and not w.done]
     limit_s = max(settings.hang_floor_s, settings.hang_factor * step_s)
-    strays = _later(in_step, [w for w in members if w.done])
-    if strays and any(now_s - w.beat.since_s > settings.hang_floor_s for w in strays):
+    done = [w for w in members if w.done]
+    strays = _later(in_step, done)
+    if any(alone_s(w, done, now_s) > settings.hang_floor_s for w in strays):
         return PlacesApart(strays, f"it was in a step while the others had ended training: {_LEAVE_BY}")
     behind = [w for w in members if w.beat.doing is Activity.EVALUATING and not w.done]
     if not all(any(_said_for(w) > limit_s for w in side) for side in (in_step, behind)):

@@ -66,6 +66,10 @@ class MemoryLimited(Message, frozen=True, tag="limit"):
     samples: int
 
 
+class LoopsCounted(Message, frozen=True, tag="counts"):
+    """The script limits its loops by a counter of its own: who comes, comes where one begins (``Plan.at_loop``)."""
+
+
 class JobEnded(Message, frozen=True, tag="finish"):
     """The run is over; a later run may go on in the same log."""
 
@@ -99,6 +103,7 @@ Entry = (
     | PlanMade
     | GenerationsStored
     | MemoryLimited
+    | LoopsCounted
     | JobEnded
 )
 _ENTRIES: Line[Entry] = Line("a plan log", *get_args(Entry))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elastane.train.coordinator.membership_plan import Kind, Plan
 from elastane.train.coordinator.worker_table import Phase, Worker
@@ -49,6 +49,10 @@ class Change:
         """The members after the change, in rank order."""
         return [*self.keep, *self.joiners]
 
+    def leaving_first(self) -> Change:
+        """The same without newcomers, if somebody leaves and others stay: who leaves does not wait for a loop."""
+        return replace(self, joiners=()) if self.leavers and self.keep else self
+
     def waits(self, target: int, now_s: float, patience_s: float) -> bool:
         """Whether those who come are waited for, so that one change does for all; who only leaves need not wait."""
         patient = bool(self.joiners) and now_s - self.joiners[0].ready_s < patience_s
@@ -75,7 +79,9 @@ def wanted_change(
     return Change(members, keep, joiners, leavers, surplus, warming[:room])
 
 
-def change_plan(generation: int, change: Change, *, shadow: bool, plain_copy: bool) -> Plan:
+def change_plan(
+    generation: int, change: Change, *, shadow: bool, plain_copy: bool, at_loop: bool = False
+) -> Plan:
     """The plan for a change; with ``shadow`` newcomers may follow the training, unless a plain copy is due."""
     after, keep, joiners, leavers = change.after, change.keep, change.joiners, change.leavers
     kind = Kind.MOVE if joiners and leavers else Kind.GROW if joiners else Kind.SHRINK
@@ -93,6 +99,7 @@ def change_plan(generation: int, change: Change, *, shadow: bool, plain_copy: bo
         shadow=follows,
         source=keep[0].name if joiners and not follows and keep else None,
         nodes=_nodes(after),
+        at_loop=at_loop and bool(joiners),
     )
 
 

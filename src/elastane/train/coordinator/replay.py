@@ -11,6 +11,7 @@ from elastane.train.coordinator.plan_entries import (
     Entry,
     GenerationsStored,
     JobEnded,
+    LoopsCounted,
     MemoryLimited,
     PlanMade,
     TargetSet,
@@ -34,6 +35,8 @@ class Known:
     """Generations up to this one belong to runs whose log was lost."""
     most: int = 0
     """Samples that fitted into memory after more did not (``Plan.most``)."""
+    counts: bool = False
+    """Whether the script limits its loops by a counter of its own, as this run has found."""
     current: Plan | None = None
     outcome: Finish | None = None
     workers: dict[str, Worker] = field(default_factory=dict)
@@ -53,7 +56,7 @@ def _take_in(known: Known, entry: Entry) -> None:
             known.target = workers
         case WorkerSpawned(worker):
             if known.outcome is not None:  # that was the end of an earlier run with this log
-                known.outcome, known.current = None, None
+                known.outcome, known.current, known.counts = None, None, False
                 known.workers.clear()
             known.born += 1
             known.workers[worker] = Worker(worker)
@@ -68,6 +71,8 @@ def _take_in(known: Known, entry: Entry) -> None:
             known.stored = generation
         case MemoryLimited(samples):
             known.most = samples
+        case LoopsCounted():
+            known.counts = True
         case JobEnded():
             known.outcome = Finish(entry.exit_cause)
 

@@ -34,6 +34,8 @@ class Preparing:
     plan: Plan
     since_s: float
     plain_copy: bool = False
+    prepared: bool = False
+    """Everybody is, and a loop over the data has to begin (``Plan.at_loop``)."""
 
 
 @dataclass(frozen=True, slots=True)

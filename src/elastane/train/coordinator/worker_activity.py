@@ -11,7 +11,7 @@ class Activity(StrEnum):
     WARMING = "warming"
     """It has not come to its first step: imports, builds its model."""
     OUTSIDE = "outside"
-    """In the script, between steps."""
+    """In the script, between steps; or in the optimizer, for which it waits for nobody."""
     COMPUTING = "computing"
     WAITING = "waiting"
     """For the other members of its group."""

@@ -136,7 +136,7 @@ class ElasticLoader:
         entering = True
         while not self.replaying:
             position.arrive()
-            loop.boundary()
+            loop.boundary(loop_begins=entering and not self.steps)
             if self.replaying:
                 break  # others had left the loop, and their state was taken over
             if entering:

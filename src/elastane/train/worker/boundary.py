@@ -16,7 +16,7 @@ class Boundary:
         self._crew = crew
         self._leader = leader
 
-    def cross(self) -> None:
+    def cross(self, *, loop_begins: bool) -> None:
         """The only place where members change and state is whole."""
         m, agreement, position = self._parts.membership, self._parts.agreement, self._parts.position
         m.doing("outside", position.step)
@@ -26,7 +26,7 @@ class Boundary:
         if agreement.stop:
             self._leader.save(position, wait=True)
             raise Released(m.stop_cause() or "asked to stop")
-        generation = agreement.take_generation()
+        generation = agreement.take_generation(loop_begins=loop_begins)
         if generation:
             m.switch(generation, self._crew)
         m.boundary(self._crew)

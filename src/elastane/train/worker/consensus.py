@@ -32,6 +32,8 @@ class Agreement:
     def __init__(self, mode: Mode, membership: Membership, reporter: Reporter) -> None:
         self.generation = 0
         """To be entered at the next boundary; 0 for none."""
+        self.at_loop = 0
+        """To be entered at the next boundary at which a loop over the data begins; 0 for none."""
         self.stop = False
         self.total = 0
         """The total batch last agreed on; 0 for the owner's."""
@@ -51,9 +53,11 @@ class Agreement:
             self._losses[0] += value
         self._losses[1] += 1.0
 
-    def take_generation(self) -> int:
+    def take_generation(self, *, loop_begins: bool) -> int:
         """The generation to be entered now, once; 0 for none."""
         generation, self.generation = self.generation, 0
+        if loop_begins:
+            generation, self.at_loop = generation or self.at_loop, 0
         return generation
 
     def resume(self, total: int) -> None:
@@ -63,6 +67,7 @@ class Agreement:
     def alone(self) -> None:
         """With one worker, what it is told decides."""
         self.generation = self._membership.next_generation()
+        self.at_loop = self._membership.next_at_loop()
         self.stop = self._membership.stop_cause() is not None
 
     def row(
@@ -87,6 +92,7 @@ class Agreement:
                 there.append((Column.DIGEST_HIGH, digest_there(parameters, turn)))
         if self._membership.rank == 0:
             row[Column.SWITCH] = self._membership.next_generation()
+            row[Column.AT_LOOP] = self._membership.next_at_loop()
             if adaptation is not None:
                 self._propose(row, adaptation, step)
         if adaptation is not None and (local := adaptation.statistics.local_there) is not None:
@@ -118,7 +124,7 @@ class Agreement:
     def read(self, table: Table, adaptation: Adaptation | None, fits: Callable[[int], bool], step: int) -> None:
         """Take in what everybody said; ``fits`` tries a batch in memory."""
         self._losses, self._loss_there = [0.0, 0.0], None
-        self.generation = table.leader(Column.SWITCH)
+        self.generation, self.at_loop = table.leader(Column.SWITCH), table.leader(Column.AT_LOOP)
         self.stop = table.any(Column.STOP)
         if adaptation is not None and self._adaptive:
             self._learn_memory(adaptation, table, fits)

@@ -34,6 +34,7 @@ from elastane.train.coordinator.messages import (
     Note,
     Over,
     Planned,
+    Prepared,
     Ready,
     Refused,
     Reported,
@@ -78,6 +79,8 @@ class CoordinatorClient:
         """Generations up to this one are over."""
         self.go = 0
         """The generation that may be entered at the next boundary."""
+        self.prepared = 0
+        """The generation that may be entered where the next loop begins, once the coordinator says so."""
         self.over = False
         """Training has ended for everybody."""
         self.settled = 0
@@ -268,6 +271,8 @@ class CoordinatorClient:
                     self._addresses.setdefault(generation, {})[rank, name] = base64.b64decode(data)
                 case Go(generation):
                     self.go = generation
+                case Prepared(generation):
+                    self.prepared = generation
                 case Over():
                     self.over = True
                 case Settled(generation):

@@ -23,9 +23,11 @@ from elastane.train.coordinator.messages import (
     Lagging,
     Leave,
     Left,
+    LoopBegins,
     Parts,
     Ready,
     Reported,
+    Strayed,
 )
 from elastane.train.coordinator.script_runner import hurry
 from elastane.train.coordinator.worker_activity import Activity
@@ -69,6 +71,7 @@ class ElasticMembership(Membership):
         self._acknowledged = 0
         self._members: tuple[str, ...] = ()
         self._said_parts = 0
+        self._cancelled = 0
         client.start(PlanHandlers(self._prepare, self._cancel, self._abort))
 
     # Called by the client's thread.
@@ -131,6 +134,8 @@ class ElasticMembership(Membership):
 
     def _cancel(self, generation: int) -> None:
         self._drop_built(lambda g: g == generation)
+        self._cancelled = max(self._cancelled, generation)
+        self.client.wake()
         if not self.client.member:
             self._receiver.interrupt()
 
@@ -188,6 +193,8 @@ class ElasticMembership(Membership):
                 self._adopt(plan)
             else:
                 self._await_built(plan.generation)
+                if plan.at_loop:
+                    client.wait_until(lambda: self._decided(plan.generation))
                 self._adopt(plan)
                 self._share(crew, plan)
         except MembershipChanged as error:
@@ -240,6 +247,10 @@ class ElasticMembership(Membership):
         plan = self.client.plan
         return self.client.aborted >= generation or plan is None or plan.generation != generation
 
+    def _decided(self, generation: int) -> bool:
+        """Whether the coordinator has said if this generation is entered in the loop that begins."""
+        return self.client.go == generation or self._over(generation)
+
     def _adopt(self, plan: Plan) -> None:
         with self._lock:
             if plan.generation not in self._built:
@@ -289,7 +300,17 @@ class ElasticMembership(Membership):
     def next_generation(self) -> int:
         """Leader: the generation that everybody is prepared for."""
         plan = self.client.plan
-        return plan.generation if plan is not None and self.client.go == plan.generation else 0
+        ready = plan is not None and not plan.at_loop and self.client.go == plan.generation
+        return plan.generation if plan is not None and ready else 0
+
+    def next_at_loop(self) -> int:
+        """Leader: the generation that everybody is prepared for, and that waits for a loop to begin."""
+        plan = self.client.plan
+        return plan.generation if plan is not None and self.client.prepared == plan.generation else 0
+
+    def strayed(self) -> None:
+        """Newcomers shall come where a loop begins."""
+        self.client.send(Strayed())
 
     def stop_cause(self) -> str | None:
         """Why the coordinator wants this worker to leave."""
@@ -342,12 +363,15 @@ class ElasticMembership(Membership):
         client.wait_until(
             lambda: (
                 client.aborted >= generation
+                or self._cancelled >= generation
                 or (client.plan is not None and client.plan.generation >= generation)
             )
         )
         plan = client.plan
         if plan is None or plan.generation != generation or client.aborted >= generation:
             return  # it broke meanwhile: the next collective will say so
+        if plan.at_loop and not self._let_in(generation):
+            return
         senders = self._streams.finish(crew.step)
         if self.client.worker in plan.leavers:
             self._leave(senders, generation)
@@ -363,6 +387,14 @@ class ElasticMembership(Membership):
         shared = time.perf_counter()
         breakdown = {"handover": told - began, "group": adopted - told, "state": shared - adopted}
         self._entered(crew, plan, before, breakdown)
+
+    def _let_in(self, generation: int) -> bool:
+        """Whether the coordinator, which may have given the plan up until now, says that it is entered."""
+        if self.rank == 0:
+            self.client.send(LoopBegins(generation))
+        with contextlib.suppress(Released):  # all members stop at the same step, and not here
+            self.client.wait_until(lambda: self._decided(generation))
+        return self.client.go == generation
 
     def _leave(self, senders: list[ShadowSender], generation: int) -> None:
         for sender in senders:

@@ -158,9 +158,9 @@ class Loop:
 
     # A step.
 
-    def boundary(self) -> None:
+    def boundary(self, *, loop_begins: bool) -> None:
         """The only place where members change and state is whole."""
-        self._boundary.cross()
+        self._boundary.cross(loop_begins=loop_begins)
 
     def begin(self, feed: Feed) -> bool:
         """Begin a step on the next samples of a loader; False when its pass is over."""

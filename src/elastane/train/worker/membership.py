@@ -156,6 +156,13 @@ class Membership:
         """Leader: the generation that may be entered now, or 0."""
         return 0
 
+    def next_at_loop(self) -> int:
+        """Leader: the generation that may be entered where the next loop over the data begins, or 0."""
+        return 0
+
+    def strayed(self) -> None:
+        """A newcomer was in another loop of the script than the others."""
+
     def stop_cause(self) -> str | None:
         """Why to leave at the next boundary, if so."""
         return self._stop

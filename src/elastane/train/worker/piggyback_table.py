@@ -51,6 +51,8 @@ class Column(IntEnum):
     PLACE = 18
     """A mark of where the script is, and whether it came into its loop in the middle (``whereabouts``)."""
     NEW = 19
+    AT_LOOP = 20
+    """Leader: the generation to enter where the next loop over the data begins."""
 
 
 STEADY, STALE = 1.0, 2.0

@@ -72,7 +72,8 @@ class StepReduction:
         if changed is None:
             return vector, table
         row = row.for_groups(len(changed.layout.groups))
-        row.numbers[Column.SWITCH] = 0.0  # newcomers that follow have to be turned away first
+        # Newcomers that follow have to be turned away first.
+        row.numbers[Column.SWITCH] = row.numbers[Column.AT_LOOP] = 0.0
         row.numbers[Column.NOISE] = 0.0
         return self.exchange(changed, row)
 
@@ -85,5 +86,6 @@ class StepReduction:
         silent = m.device.is_cpu or parts.gears.changed is not None
         question = NoQuestion() if silent else self._updates.question(parts.batching.adaptation)
         vector, table = exchange(m, gear, parts.units.shares, row, parts.host_tail, question)
+        m.doing("outside", parts.position.step)  # nobody has to come for what is left of the step
         self._whereabouts.compare(table, m, feed)
         return vector, table

@@ -61,6 +61,7 @@ class Whereabouts:
                 "the workers are in different loops over job.loader(...), so no further step was made; leave such "
                 f"loops at the same step on all workers: {self._leave_by}"
             )
+        membership.strayed()
         if places[membership.rank] != (old or places)[0]:
             raise TrainError(
                 "this worker came into the middle of a loop over job.loader(...), and left it at another step than the "
