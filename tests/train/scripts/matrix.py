@@ -116,8 +116,8 @@ def train(kind: str, opt: str, group: Group | None, world: int) -> str:
     training.recipe.clip(gate_optimizer(optimizer, training), 1.0)
     engine = training.enter()
     if VARIANT == "summed":
-        gear = engine.gears.current
-        object.__setattr__(gear, "reducer", MeanReducer(gear.layout))
+        setup = engine.setups.current
+        object.__setattr__(setup, "reducer", MeanReducer(setup.layout))
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(STEPS * BATCH - 5, 64, generator=generator)
     y = (x @ torch.randn(64, 4, generator=generator)).argmax(1)

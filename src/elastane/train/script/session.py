@@ -40,7 +40,7 @@ from elastane.train.script.refusals import advice
 from elastane.train.script.target import TargetWatch
 from elastane.train.worker.async_save import AsyncSaver, SaveInterval
 from elastane.train.worker.batch_split import Mode
-from elastane.train.worker.checkpoint_schedule import Keeper
+from elastane.train.worker.checkpoint_schedule import CheckpointSchedule
 from elastane.train.worker.checkpoint_store import highest_stored, open_checkpoint_store
 from elastane.train.worker.consensus import Agreement
 from elastane.train.worker.event_sink import Outlet
@@ -186,14 +186,14 @@ class Session:
             return self._loop
         self._refuse_unready()
         saver = AsyncSaver(self._store, memory=self._snapshots)
-        keeper = Keeper(saver, self._interval, self.state, self.reporter)
-        self._loop = loop = self._made(keeper)
+        checkpoints = CheckpointSchedule(saver, self._interval, self.state, self.reporter)
+        self._loop = loop = self._made(checkpoints)
         for loader in list(self.loaders.values())[:1]:
             self._adapt(loop, loader)
         loop.join()
         m = self.membership
         if m.rank == 0:
-            keeper.prepare()
+            checkpoints.prepare()
         if self.settings.mode is not Mode.CONSISTENT and m.rank > 0:
             key = key_of(Purpose.UNIT, self.settings.seed, self.position.step, 1_000_000 + m.rank)
             seed_all(key, self.device)
@@ -228,7 +228,7 @@ class Session:
         for optimizer in self.state.optimizers:
             yield from (p for group in optimizer.param_groups for p in group["params"])
 
-    def _made(self, keeper: Keeper) -> Loop:
+    def _made(self, checkpoints: CheckpointSchedule) -> Loop:
         self.recipe.close()
         versions = {
             "elastane": elastane.__version__,
@@ -244,7 +244,7 @@ class Session:
             self.reporter,
             self.position,
             self.agreement,
-            keeper,
+            checkpoints,
             Host(
                 self.restore,
                 self.progress.facts,
@@ -273,7 +273,7 @@ class Session:
             max_batch=max_batch,
             per_worker_max=per_worker,
         )
-        adaptation = Adaptation(settings, loop.gears.current.layout, optimizer)
+        adaptation = Adaptation(settings, loop.setups.current.layout, optimizer)
         loop.adapt(adaptation)
         self.state.add("adaptation", adaptation.state_dict, adaptation.load_state_dict)
 

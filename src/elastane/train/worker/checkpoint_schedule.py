@@ -15,7 +15,7 @@ SNAPSHOT_LEAST_S, SNAPSHOT_MOST_S = 2.0, 15.0
 """Between two snapshots in the node's memory, unless copying costs too much for that."""
 
 
-class Keeper:
+class CheckpointSchedule:
     """Saves one worker's state; only the leader's is ever asked to."""
 
     def __init__(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastane.train.reports.events import Resized
-from elastane.train.worker.gearbox import Gearbox
 from elastane.train.worker.leader_duties import Host
 from elastane.train.worker.live_join import (
     ShadowReceiver,
@@ -17,6 +16,7 @@ from elastane.train.worker.live_join import (
     update_kinds,
 )
 from elastane.train.worker.membership import Change, Membership
+from elastane.train.worker.optimizer_setup import OptimizerSetups
 from elastane.train.worker.position import Position
 from elastane.train.worker.recipe import Recipe
 from elastane.train.worker.replica_state import TrainingState
@@ -31,24 +31,24 @@ class StepReplay:
     """The two ends of a shadow join of a job with one optimizer (``membership.Replication``)."""
 
     state: TrainingState
-    gears: Gearbox
+    setups: OptimizerSetups
     recipe: Recipe
     position: Position
 
     def sender(self, target: str, token: str, generation: int) -> ShadowSender:
         """A stream of this worker's state to a newcomer of this generation."""
-        layout, recipe = self.gears.current.layout, self.recipe
+        layout, recipe = self.setups.current.layout, self.recipe
         sender = ShadowSender(
             target, token, self.state, layout, generation, left_out=lambda: recipe.scaled and recipe.left_out
         )
-        if self.gears.refitted:
+        if self.setups.refitted:
             sender.refuse(OTHERS_TRAINED)
         return sender
 
     def follow(self, receiver: ShadowReceiver, caught_up: Callable[[], None]) -> int:
         """Become a replica of the worker that sends; returns the step."""
         # What the donor sends is what its optimizer saw: a loss scaler has nothing left to do.
-        layout, step = self.gears.current.layout, self.recipe.bare_step()
+        layout, step = self.setups.current.layout, self.recipe.bare_step()
         self.position.follow_to(receiver.follow(self.state, layout, step, caught_up))
         return self.position.step
 
@@ -72,7 +72,7 @@ class LoopCrew:
         self,
         state: TrainingState,
         position: Position,
-        gears: Gearbox,
+        setups: OptimizerSetups,
         recipe: Recipe,
         membership: Membership,
         reporter: Reporter,
@@ -81,13 +81,13 @@ class LoopCrew:
     ) -> None:
         self.state = state
         self._position = position
-        self._gears = gears
+        self._setups = setups
         self._recipe = recipe
         self._membership = membership
         self._reporter = reporter
         self._host = host
         self._hooks = hooks
-        self._replay = StepReplay(state, gears, recipe, position)
+        self._replay = StepReplay(state, setups, recipe, position)
 
     @property
     def step(self) -> int:
@@ -104,18 +104,18 @@ class LoopCrew:
         """None where newcomers cannot repeat the updates, say of several optimizers in turn."""
         optimizer, recipe = self.state.optimizer, self._recipe
         repeatable = can_follow(optimizer) and not recipe.phased
-        scaled_away = recipe.scaled and not unscales_in_place(optimizer, self._gears.current.layout)
+        scaled_away = recipe.scaled and not unscales_in_place(optimizer, self._setups.current.layout)
         return self._replay if repeatable and not scaled_away else None
 
     def signature(self) -> Mapping[str, Any]:
         """What must be equal between workers; further optimizers by their kinds and sizes."""
         more = [
-            [type(gear.optimizer).__name__, *(list(p.shape) for p in gear.layout.parameters)]
-            for gear in self._gears.all[1:]
+            [type(setup.optimizer).__name__, *(list(p.shape) for p in setup.layout.parameters)]
+            for setup in self._setups.all[1:]
         ]
         return {
             **self._host.versions,
-            "parameters": self._gears.named_parameters(),
+            "parameters": self._setups.named_parameters(),
             "settings": {
                 **self._hooks.settings,
                 "accumulate": self._recipe.accumulate,
@@ -136,7 +136,7 @@ class LoopCrew:
     def rewind(self) -> None:
         """Put model buffers back to their values before the step under way; its forwards have changed them."""
         if self._hooks.under_way():
-            self._gears.current.buffers.restore()
+            self._setups.current.buffers.restore()
 
     def changed(self, change: Change) -> None:
         """Members have changed: the leader reports it, and the loop splits the batch anew."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from elastane.train.adapt.controller import Adaptation
 from elastane.train.reports.events import Event
-from elastane.train.worker.checkpoint_schedule import Keeper
+from elastane.train.worker.checkpoint_schedule import CheckpointSchedule
 from elastane.train.worker.membership import Membership
 from elastane.train.worker.position import Position
 from elastane.train.worker.telemetry import Reporter
@@ -37,26 +37,28 @@ class Host:
 class LeaderDuties:
     """Acts on the worker with rank 0 only."""
 
-    def __init__(self, membership: Membership, reporter: Reporter, keeper: Keeper | None, host: Host) -> None:
+    def __init__(
+        self, membership: Membership, reporter: Reporter, checkpoints: CheckpointSchedule | None, host: Host
+    ) -> None:
         self._membership = membership
         self._reporter = reporter
-        self._keeper = keeper
+        self._checkpoints = checkpoints
         self._host = host
 
     def save(self, position: Position, *, wait: bool) -> None:
         """Save a checkpoint of this boundary; ``wait`` until it is written."""
-        if self._keeper is not None and self._membership.rank == 0:
-            self._keeper.save(position.step, position.epoch, self._membership.generation, wait=wait)
+        if self._checkpoints is not None and self._membership.rank == 0:
+            self._checkpoints.save(position.step, position.epoch, self._membership.generation, wait=wait)
 
     def between_steps(self, position: Position, adaptation: Adaptation | None) -> None:
         """Save and report whatever is due."""
         if self._membership.rank != 0:
             return
-        if self._keeper is not None:
-            self._keeper.between_steps(position.step, position.epoch, self._membership.generation)
+        if self._checkpoints is not None:
+            self._checkpoints.between_steps(position.step, position.epoch, self._membership.generation)
         if self._reporter.due():
-            if self._keeper is not None:
-                self._keeper.tell()
+            if self._checkpoints is not None:
+                self._checkpoints.tell()
             self._reporter.window(**self._host.facts())
             if adaptation is not None:
                 self._reporter.fitted(adaptation.hints())

@@ -21,14 +21,14 @@ from elastane.train.traffic import Traffic
 from elastane.train.worker.batch_split import Mode
 from elastane.train.worker.batching import Batching
 from elastane.train.worker.boundary import Boundary
-from elastane.train.worker.checkpoint_schedule import Keeper
+from elastane.train.worker.checkpoint_schedule import CheckpointSchedule
 from elastane.train.worker.consensus import Agreement
 from elastane.train.worker.crew import LoopCrew, LoopHooks
-from elastane.train.worker.gearbox import Gearbox
 from elastane.train.worker.host_tail import HostTail
 from elastane.train.worker.leader_duties import Host, LeaderDuties
 from elastane.train.worker.leader_results import LeaderResults
 from elastane.train.worker.membership import Membership
+from elastane.train.worker.optimizer_setup import OptimizerSetups
 from elastane.train.worker.phased import PhasedSteps
 from elastane.train.worker.position import Position
 from elastane.train.worker.recipe import Recipe
@@ -69,7 +69,7 @@ class LoopParts:
     reporter: Reporter
     position: Position
     agreement: Agreement
-    keeper: Keeper | None = None
+    checkpoints: CheckpointSchedule | None = None
     host: Host = field(default_factory=Host)
 
 
@@ -81,7 +81,7 @@ class Loop:
         state, reporter, host = parts.state, parts.reporter, parts.host
         way = PhasedSteps if recipe.phased else SingleSteps
         self.membership = membership
-        self.gears = Gearbox(state, lambda layout: reducer_of(settings, recipe, layout))
+        self.setups = OptimizerSetups(state, lambda layout: reducer_of(settings, recipe, layout))
         self.host_tail = HostTail(membership.device)
         self._position = position = parts.position
         self._agreement = agreement = parts.agreement
@@ -96,7 +96,7 @@ class Loop:
             reporter,
             position,
             agreement,
-            self.gears,
+            self.setups,
             self._skips,
             self._units,
             self.batching,
@@ -106,9 +106,9 @@ class Loop:
         updates = Updates(settings, recipe, membership, state, reporter)
         self._reduction = reduction = StepReduction(step, updates, Whereabouts(way.leave_by))
         self.crew = LoopCrew(
-            state, position, self.gears, recipe, membership, reporter, host, self._hooks(settings)
+            state, position, self.setups, recipe, membership, reporter, host, self._hooks(settings)
         )
-        self._boundary = Boundary(step, self.crew, LeaderDuties(membership, reporter, parts.keeper, host))
+        self._boundary = Boundary(step, self.crew, LeaderDuties(membership, reporter, parts.checkpoints, host))
         collectives = ScriptCollectives(
             membership,
             position,
@@ -122,7 +122,7 @@ class Loop:
         self._body = body = ScriptBody(step)
         plan, commit = StepPlan(step, self.reductions), StepCommit(step, body, reduction, updates)
         self._steps: Steps = way(step, StepTools(self.crew, body, plan, reduction, updates, commit))
-        state.select(self.gears.selection(self._steps.settle))
+        state.select(self.setups.selection(self._steps.settle))
 
     def _hooks(self, settings: LoopSettings) -> LoopHooks:
         mode, seed, virtual = settings.mode.value, settings.seed, settings.virtual

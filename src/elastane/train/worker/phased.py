@@ -47,7 +47,7 @@ class PhasedSteps:
         self._parts = parts
         self._tools = tools
         self._units = parts.units
-        self._gears = parts.gears
+        self._setups = parts.setups
         self._consistent = parts.settings.mode is Mode.CONSISTENT
         self._planned: tuple[int, tuple[int, ...], int] = (-1, (), 0)
         """Step, phases made and generation that the pending units are for."""
@@ -70,11 +70,11 @@ class PhasedSteps:
 
     def _begin_reducers(self, again: bool) -> frozenset[int]:
         self._planned = self._place
-        for gear in self._gears.all:
-            gear.reducer.begin(self._units.shares, self._parts.membership.rank, again)
+        for setup in self._setups.all:
+            setup.reducer.begin(self._units.shares, self._parts.membership.rank, again)
             if not again:
-                gear.layout.begin()
-        return frozenset().union(*(gear.reducer.finished for gear in self._gears.all))
+                setup.layout.begin()
+        return frozenset().union(*(setup.reducer.finished for setup in self._setups.all))
 
     @property
     def _place(self) -> tuple[int, tuple[int, ...], int]:
@@ -113,8 +113,8 @@ class PhasedSteps:
         self._witness.forget()
         self._parts.position.arrive()
         self._tools.body.prepare(unit)
-        for gear in self._gears.all:
-            gear.reducer.start(unit)
+        for setup in self._setups.all:
+            setup.reducer.start(unit)
         return self._tools.body.begins(unit)
 
     def _body_over(self) -> None:
@@ -139,14 +139,14 @@ class PhasedSteps:
         """The body has called ``step()`` of an optimizer; True if that was a real step."""
         if not self._running:
             raise TrainError("opt.step() was called outside the loop over job.loader(...)")
-        self._witness.refuse_old(self._gears.all[number].layout.parameters)
+        self._witness.refuse_old(self._setups.all[number].layout.parameters)
         self._units.answer(False)
         self._units.step_called()
         self._calls.append(number)
         if not self._stale and self._planned != self._place:
             self._overtaken()
         if self._stale:
-            self._gears.all[number].layout.clear()
+            self._setups.all[number].layout.clear()
         elif len(self._calls) <= len(self.made):
             self._pass_by(number)
         else:
@@ -154,24 +154,24 @@ class PhasedSteps:
             self._units.answer(not self._units.left and self._complete_phase(number))
             self._stale = self._stale or not self._units.stepped
         self._parts.recipe.clipping.forget()
-        self._witness.look(p for gear in self._gears.all for p in gear.layout.parameters)
+        self._witness.look(p for setup in self._setups.all for p in setup.layout.parameters)
         return self._units.stepped
 
     def _pass_by(self, number: int) -> None:
         """A call that ended a phase which is made already: gradients are gone, and buffers as they were then."""
         self._units.pass_by(self._body_unit)
-        self._gears.all[number].layout.clear()
-        self._gears.current.buffers.restore()
+        self._setups.all[number].layout.clear()
+        self._setups.current.buffers.restore()
 
     def _finish_unit(self, number: int) -> None:
         unit, shares = self._body_unit, self._units.shares
         self._units.end(unit)
-        if self._gears.select(number):
-            self._gears.current.reducer.begin(shares, self._parts.membership.rank, False)
-        gear = self._gears.current
+        if self._setups.select(number):
+            self._setups.current.reducer.begin(shares, self._parts.membership.rank, False)
+        setup = self._setups.current
         if number in self._parts.recipe.sums:
-            gear.layout.divide(shares.counts[unit])
-        self._tools.body.finish(gear, unit)
+            setup.layout.divide(shares.counts[unit])
+        self._tools.body.finish(setup, unit)
 
     # Phases.
 
@@ -206,10 +206,10 @@ class PhasedSteps:
                 return False
 
     def _reduce_phase(self, number: int) -> tuple[GradientVector, Table]:
-        gear, step = self._gears.all[number], self._parts.position.step
-        self._meet(f"step {step}, {self.made}, {number}, {gear.trained.mark}")
-        row = self._parts.agreement.row(step, gear.layout, None, self._parts.times.said())
-        return self._tools.reduction.exchange(gear, row)
+        setup, step = self._setups.all[number], self._parts.position.step
+        self._meet(f"step {step}, {self.made}, {number}, {setup.trained.mark}")
+        row = self._parts.agreement.row(step, setup.layout, None, self._parts.times.said())
+        return self._tools.reduction.exchange(setup, row)
 
     def _meet(self, place: str) -> None:
         """Workers must not meet in a reduction with vectors of different sizes, nor one step without the others."""
@@ -222,15 +222,15 @@ class PhasedSteps:
             )
 
     def _apply_phase(self, number: int, vector: GradientVector, table: Table) -> None:
-        gear, parts, recipe = self._gears.all[number], self._parts, self._parts.recipe
+        setup, parts, recipe = self._setups.all[number], self._parts, self._parts.recipe
         step = parts.position.step
         if number in recipe.sums:
             vector.gradients.mul_(self._units.shares.total)
         elif recipe.accumulate > 1:
             vector.gradients.mul_(recipe.accumulate)
-        self._tools.updates.publish(number, gear, vector)
+        self._tools.updates.publish(number, setup, vector)
         recipe.raw_step(number)()
-        gear.layout.clear()  # a second run of the body would not find them, either
+        setup.layout.clear()  # a second run of the body would not find them, either
         self.made = (*self.made, number)
         parts.position.met()
         if step % DIGEST_EVERY == 0 and parts.membership.world > 1:
@@ -261,8 +261,8 @@ class PhasedSteps:
         ahead = self._planned[1] != self.made
         if ahead:
             # The collective that broke may still write into the memory it was given.
-            for gear in self._gears.all:
-                gear.reducer.begin(self._units.shares, self._parts.membership.rank, True)
+            for setup in self._setups.all:
+                setup.reducer.begin(self._units.shares, self._parts.membership.rank, True)
             self._tools.plan.forget()
         self._plan(again=not ahead)
 
@@ -305,14 +305,14 @@ class PhasedSteps:
         if not running or self._over:
             return
         self._units.leave()
-        begun = any(gear.reducer.finished for gear in self._gears.all)
+        begun = any(setup.reducer.finished for setup in self._setups.all)
         if self.made and self.made == tuple(self._calls):
             self._close()
             return
         self._units.abandon(inside=bool(self.made) or begun)
-        self._gears.current.buffers.restore()
-        for gear in self._gears.all:
-            gear.layout.clear()
+        self._setups.current.buffers.restore()
+        for setup in self._setups.all:
+            setup.layout.clear()
 
     # What others ask.
 

@@ -7,8 +7,8 @@ from elastane.train.data.keys import Purpose, key_of
 from elastane.train.data.rng import seed_all
 from elastane.train.reports.events import Warned
 from elastane.train.worker.batch_split import Mode
-from elastane.train.worker.gearbox import Gear
 from elastane.train.worker.loss_guard import LossGuard
+from elastane.train.worker.optimizer_setup import OptimizerSetup
 from elastane.train.worker.step_parts import StepParts
 
 
@@ -38,7 +38,7 @@ class ScriptBody:
     def prepare(self, unit: int) -> None:
         """In consistent mode units begin alike, wherever they are computed: same buffers, same random numbers."""
         if self._consistent:
-            self._parts.gears.current.buffers.restore()
+            self._parts.setups.current.buffers.restore()
             self.seed(self._parts.position.step, unit)
 
     def begins(self, unit: int) -> tuple[int, int]:
@@ -53,13 +53,13 @@ class ScriptBody:
 
     def ends(self) -> None:
         """The script's loop body has ended, or has left the loop."""
-        self._parts.gears.current.reducer.body_over()
+        self._parts.setups.current.reducer.body_over()
         self._parts.recipe.clipping.close()
         self._loss_guard.close()
 
-    def finish(self, gear: Gear, unit: int) -> None:
+    def finish(self, setup: OptimizerSetup, unit: int) -> None:
         """Take a unit's gradients and buffers away."""
-        gear.reducer.finish(unit)
+        setup.reducer.finish(unit)
         if unit == 0 or not self._consistent:
-            gear.buffers.keep()
+            setup.buffers.keep()
         self._parts.times.unit_ends()

@@ -31,15 +31,15 @@ class SingleSteps:
         self._parts = parts
         self._tools = tools
         self._units = parts.units
-        self._gears = parts.gears
+        self._setups = parts.setups
 
     def settle(self) -> None:
         """Train what is selected now; all workers are known to."""
         adaptation = self._parts.batching.adaptation
-        if self._gears.settle():
+        if self._setups.settle():
             self._parts.membership.refuse_streams(OTHERS_TRAINED)
             if adaptation is not None:
-                adaptation.relayout(self._gears.current.layout)
+                adaptation.relayout(self._setups.current.layout)
 
     def members_changed(self) -> None:
         """Nothing here belongs to ranks."""
@@ -55,9 +55,9 @@ class SingleSteps:
 
     def _begin_reducers(self, again: bool) -> frozenset[int]:
         """Make ready for the units of the step; returns those whose gradients are there already."""
-        kept = not self._gears.notice() and again  # gradients of units that were computed before
-        gear, changed = self._gears.current, self._gears.changed
-        for each in (gear, changed):
+        kept = not self._setups.notice() and again  # gradients of units that were computed before
+        setup, changed = self._setups.current, self._setups.changed
+        for each in (setup, changed):
             if each is not None:
                 each.reducer.begin(self._units.shares, self._parts.membership.rank, kept)
                 if not again:
@@ -66,8 +66,8 @@ class SingleSteps:
         if adaptation is not None:
             adaptation.at_epoch(position.epoch)
             measured = adaptation.statistics.begin(position.step, again)
-            gear.reducer.watch(self._measure if measured and changed is None else None)
-        return gear.reducer.finished
+            setup.reducer.watch(self._measure if measured and changed is None else None)
+        return setup.reducer.finished
 
     def _measure(self, vector: Tensor) -> None:
         adaptation = self._parts.batching.adaptation
@@ -83,20 +83,20 @@ class SingleSteps:
             self._body_ended_early(units.unit)
         if not units.left:
             return None
-        gear, changed = self._gears.current, self._gears.changed
+        setup, changed = self._setups.current, self._setups.changed
         unit = units.next()
         self._tools.body.prepare(unit)
-        gear.reducer.start(unit)
+        setup.reducer.start(unit)
         if changed is not None:
             changed.reducer.start(unit)
         elif not units.left and not skips.closing:
-            self._tools.reduction.go_ahead(gear, unit)
+            self._tools.reduction.go_ahead(setup, unit)
         return self._tools.body.begins(unit)
 
     def _body_ended_early(self, unit: int) -> None:
         """The body has ended without ``opt.step()``."""
         self._tools.body.ends()
-        parameters = (p for group in self._gears.current.optimizer.param_groups for p in group["params"])
+        parameters = (p for group in self._setups.current.optimizer.param_groups for p in group["params"])
         if all(p.grad is None for p in parameters):
             self._skip(unit)
         elif self._parts.recipe.accumulate > 1 and not self.step_due:
@@ -115,7 +115,7 @@ class SingleSteps:
         self._notice_in_body()
         if not skips.closing:
             skips.skip(unit)
-            self._gears.current.reducer.watch(None)
+            self._setups.current.reducer.watch(None)
             self._take_in(unit)
         if units.left:
             return
@@ -138,12 +138,12 @@ class SingleSteps:
                 "opt.step() was called outside the loop over job.loader(...), or twice for one batch"
             )
         self._tools.body.ends()
-        gear = self._gears.current
+        setup = self._setups.current
         units.end(unit)
         self._parts.membership.yield_gradients()
         self._notice_in_body()
         if skips.closing:
-            (self._gears.changed or gear).layout.clear()
+            (self._setups.changed or setup).layout.clear()
         else:
             self._take_in(unit)
         units.answer(not units.left and self._complete())
@@ -151,19 +151,19 @@ class SingleSteps:
 
     def _notice_in_body(self) -> None:
         """See whether the first body of a step has changed what is trained."""
-        reducer = self._gears.current.reducer
-        if not reducer.finished and self._gears.notice() and self._gears.changed is not None:
+        reducer = self._setups.current.reducer
+        if not reducer.finished and self._setups.notice() and self._setups.changed is not None:
             reducer.watch(None)
-            self._gears.changed.reducer.begin(self._units.shares, self._parts.membership.rank, False)
+            self._setups.changed.reducer.begin(self._units.shares, self._parts.membership.rank, False)
 
     def _take_in(self, unit: int) -> None:
         """Take a unit's gradients (none is zero) and buffers away."""
-        gear, changed = self._gears.current, self._gears.changed
+        setup, changed = self._setups.current, self._setups.changed
         if 0 in self._parts.recipe.sums:
-            (changed or gear).layout.divide(self._units.shares.counts[unit])
+            (changed or setup).layout.divide(self._units.shares.counts[unit])
         if changed is not None:
             changed.reducer.finish(unit)  # leaves zeros to the other
-        self._tools.body.finish(gear, unit)
+        self._tools.body.finish(setup, unit)
 
     # The end of a step.
 
@@ -184,7 +184,7 @@ class SingleSteps:
             except MembershipChanged as error:
                 problem = str(error)
             if not problem:
-                if self._gears.changed is not None:
+                if self._setups.changed is not None:
                     self.settle()
                 self.applying = True
                 tools.commit.apply(vector, table, *parts.times.commit(parts.host_tail.committed))
@@ -204,13 +204,13 @@ class SingleSteps:
         self._tools.body.ends()
         if not self.half_done:
             return
-        gear = self._gears.current
+        setup = self._setups.current
         # A group that breaks here shows at the next step.
         with contextlib.suppress(MembershipChanged):
             self._tools.reduction.complete_order()
-        self._units.abandon(inside=bool(gear.reducer.finished))
-        gear.buffers.restore()
-        gear.layout.clear()
+        self._units.abandon(inside=bool(setup.reducer.finished))
+        setup.buffers.restore()
+        setup.layout.clear()
 
     # What others ask.
 

@@ -35,7 +35,7 @@ class StepCommit:
             self._updates.learn(vector, table, shares, adaptation)
         if not skips.behind:
             if skipped < samples:
-                self._updates.make(parts.gears.current, vector, samples, skipped, adaptation, made)
+                self._updates.make(parts.setups.current, vector, samples, skipped, adaptation, made)
             self._count(samples, nothing=skipped == samples)
         self._body.seed(made, -1)
         if (made - 1) % DIGEST_EVERY == 0 and m.world > 1 and skips.source is None:
@@ -52,8 +52,8 @@ class StepCommit:
 
     def _fits(self, samples: int) -> bool:
         """Whether so many samples fit into memory, tried with inputs that were really seen."""
-        inputs, gear = self._parts.recipe.inputs, self._parts.gears.current
+        inputs, setup = self._parts.recipe.inputs, self._parts.setups.current
         if inputs is None:
             return True
-        reserve = memory_besides(gear.layout.size, wished(os.environ.get(TRANSPORT)).communicator)
-        return try_batch(gear.model, inputs, samples, reserve=reserve)
+        reserve = memory_besides(setup.layout.size, wished(os.environ.get(TRANSPORT)).communicator)
+        return try_batch(setup.model, inputs, samples, reserve=reserve)

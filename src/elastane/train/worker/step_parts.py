@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from elastane.train.worker.batching import Batching
 from elastane.train.worker.consensus import Agreement
-from elastane.train.worker.gearbox import Gearbox
 from elastane.train.worker.host_tail import HostTail
 from elastane.train.worker.membership import Membership
+from elastane.train.worker.optimizer_setup import OptimizerSetups
 from elastane.train.worker.position import Position
 from elastane.train.worker.recipe import Recipe
 from elastane.train.worker.skipped_units import SkippedParts
@@ -28,7 +28,7 @@ class StepParts:
     reporter: Reporter
     position: Position
     agreement: Agreement
-    gears: Gearbox
+    setups: OptimizerSetups
     skips: SkippedParts
     units: StepUnits
     batching: Batching

@@ -24,8 +24,8 @@ class StepPlan:
     def make(self, ready: Ready, *, again: bool) -> None:
         """Cut the step into units and find the own ones; ``again`` after the group has broken in it."""
         parts, units, adaptation = self._parts, self._parts.units, self._parts.batching.adaptation
-        m, skips, gears = parts.membership, parts.skips, parts.gears
-        buffers, feed = gears.current.buffers, units.feed
+        m, skips, setups = parts.membership, parts.skips, parts.setups
+        buffers, feed = setups.current.buffers, units.feed
         samples = feed.available(self._cut.wanted(feed, adaptation))
         if not samples:
             units.cut(Shares((), ()))
@@ -41,7 +41,7 @@ class StepPlan:
         units.begin(parts.position.step)
         finished = ready(again)
         if not again:
-            gears.structure.check()
+            setups.structure.check()
         owned = units.shares.owned_by(m.rank)
         if again:
             self._reductions.keep(finished)

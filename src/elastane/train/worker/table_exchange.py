@@ -14,9 +14,9 @@ from torch import Tensor
 from elastane.train.device import Mark
 from elastane.train.reduce.contract import Shares
 from elastane.train.reduce.gradients import GradientVector
-from elastane.train.worker.gearbox import Gear
 from elastane.train.worker.host_tail import HostTail
 from elastane.train.worker.membership import Membership
+from elastane.train.worker.optimizer_setup import OptimizerSetup
 from elastane.train.worker.piggyback_table import STALE, Column, Row, Table, width
 
 
@@ -44,40 +44,40 @@ class NoQuestion:
 
 
 def exchange(
-    membership: Membership, gear: Gear, shares: Shares, row: Row, host: HostTail, question: Question
+    membership: Membership, setup: OptimizerSetup, shares: Shares, row: Row, host: HostTail, question: Question
 ) -> tuple[GradientVector, Table]:
     """The mean gradient over all units, and the rows of all workers; raises MembershipChanged if the group breaks."""
     m = membership
     if m.world == 1:
-        return _alone(m, gear, row, host, question)
-    size = width(len(gear.layout.groups))
+        return _alone(m, setup, row, host, question)
+    size = width(len(setup.layout.groups))
     table_size = m.world * size
-    flags_end = table_size + gear.buffers.flags
-    head = flags_end + gear.layout.count
-    tail = gear.reducer.tail_of(head + gear.buffers.size)
+    flags_end = table_size + setup.buffers.flags
+    head = flags_end + setup.layout.count
+    tail = setup.reducer.tail_of(head + setup.buffers.size)
     written = host.opened(tail, head)
     own = m.rank * size
     written[own : own + size] = torch.tensor(row.numbers, dtype=tail.dtype)
-    gear.layout.tell(written[flags_end:])
+    setup.layout.tell(written[flags_end:])
     if shares.owner[0] == m.rank:
-        gear.buffers.tell(written[table_size:flags_end])
-        gear.buffers.write(tail[head:])
+        setup.buffers.tell(written[table_size:flags_end])
+        setup.buffers.write(tail[head:])
     host.send(tail, head)
     _put_there(tail[own:], row)
-    vector = gear.reducer.reduce(m.reduces_by, len(tail))
+    vector = setup.reducer.reduce(m.reduces_by, len(tail))
     asked = question.ask(vector.gradients)
     read, answer = host.fetched(vector.tail, head, m.believe, asked)
     table = Table.read(read[:table_size], m.world)
     if STALE in table.all(Column.AHEAD):
         assert m.reduces_by is not None
-        vector = gear.reducer.repeat(m.reduces_by)
+        vector = setup.reducer.repeat(m.reduces_by)
         asked = question.ask(vector.gradients)
         read, answer = host.fetched(vector.tail, head, m.believe, asked)
-    gear.reducer.believed()
+    setup.reducer.believed()
     if answer is not None:
         question.hear(answer.tolist())
-    gear.buffers.read(read[table_size:flags_end].tolist(), vector.tail[head : len(tail)])
-    gear.layout.hear(read[flags_end:].tolist())
+    setup.buffers.read(read[table_size:flags_end].tolist(), vector.tail[head : len(tail)])
+    setup.layout.hear(read[flags_end:].tolist())
     return vector, table
 
 
@@ -87,19 +87,19 @@ def _put_there(tail: Tensor, row: Row) -> None:
 
 
 def _alone(
-    membership: Membership, gear: Gear, row: Row, host: HostTail, question: Question
+    membership: Membership, setup: OptimizerSetup, row: Row, host: HostTail, question: Question
 ) -> tuple[GradientVector, Table]:
     """The same without others: nothing but the table has to travel."""
     size = len(row.numbers)
-    tail = gear.reducer.tail_of(size)
+    tail = setup.reducer.tail_of(size)
     host.opened(tail, size)[:] = torch.tensor(row.numbers, dtype=tail.dtype)
     host.send(tail, size)
     _put_there(tail, row)
-    vector = gear.reducer.reduce(membership.reduces_by, size)
+    vector = setup.reducer.reduce(membership.reduces_by, size)
     asked = question.ask(vector.gradients)
     read, answer = host.fetched(vector.tail, size, Mark.wait, asked)
     if answer is not None:
         question.hear(answer.tolist())
-    gear.buffers.take_kept()
-    gear.layout.hear_only_own()
+    setup.buffers.take_kept()
+    setup.layout.hear_only_own()
     return vector, Table.read(read, 1)

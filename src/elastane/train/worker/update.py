@@ -17,8 +17,8 @@ from elastane.train.reduce.contract import Shares
 from elastane.train.reduce.gradients import GradientVector
 from elastane.train.reports.events import Diverged as DivergedEvent
 from elastane.train.worker.batch_split import Mode
-from elastane.train.worker.gearbox import Gear
 from elastane.train.worker.membership import Membership
+from elastane.train.worker.optimizer_setup import OptimizerSetup
 from elastane.train.worker.piggyback_table import Column, Table
 from elastane.train.worker.recipe import Recipe
 from elastane.train.worker.replica_state import TrainingState
@@ -111,7 +111,7 @@ class Updates:
 
     def make(
         self,
-        gear: Gear,
+        setup: OptimizerSetup,
         vector: GradientVector,
         samples: int,
         skipped: int,
@@ -129,22 +129,22 @@ class Updates:
             vector.gradients.mul_(adapts.settings.batch0 if adapts is not None else samples)
         elif recipe.accumulate > 1:
             vector.gradients.mul_(recipe.accumulate)
-        self.publish(0, gear, vector)
-        self._step(gear, vector.gradients, samples - skipped, adaptation, step)
+        self.publish(0, setup, vector)
+        self._step(setup, vector.gradients, samples - skipped, adaptation, step)
 
-    def publish(self, number: int, gear: Gear, vector: GradientVector) -> None:
+    def publish(self, number: int, setup: OptimizerSetup, vector: GradientVector) -> None:
         """Clip the mean gradient as the script asked, and make it what the optimizer sees."""
         recipe = self._recipe
         if number in recipe.norms:
             clip_norm(vector.gradients, recipe.norms[number] * recipe.loss_scale())
-        recipe.clipping.apply(gear.layout, vector)
-        gear.layout.publish(vector)
-        give_sparse(gear.optimizer)
+        recipe.clipping.apply(setup.layout, vector)
+        setup.layout.publish(vector)
+        give_sparse(setup.optimizer)
 
     def _step(
-        self, gear: Gear, gradient: Tensor, samples: int, adaptation: Adaptation | None, step: int
+        self, setup: OptimizerSetup, gradient: Tensor, samples: int, adaptation: Adaptation | None, step: int
     ) -> None:
-        m, optimizer, raw_step = self._membership, gear.optimizer, self._recipe.raw_step()
+        m, optimizer, raw_step = self._membership, setup.optimizer, self._recipe.raw_step()
         m.yield_parameters()
         if adaptation is None:
             raw_step()

@@ -1,7 +1,7 @@
 """The gradient machinery of a job: for each optimizer a layout, a reducer, and which parameters it trains.
 
 Scripts freeze, unfreeze and add parameters while training goes on.  A layout belongs to a selection of parameters,
-so another selection needs another gear: it is made as soon as the script has changed the selection (``notice``) and
+so another selection needs another setup: it is made as soon as the script has changed the selection (``notice``) and
 replaces the old one when all workers are known to have done the same (``settle``).
 """
 
@@ -32,7 +32,7 @@ ReducerOf = Callable[[GradientLayout], Reducer]
 
 
 @dataclass(frozen=True, slots=True)
-class Gear:
+class OptimizerSetup:
     """What it takes to train the parameters that one optimizer trains now."""
 
     model: nn.Module
@@ -43,8 +43,8 @@ class Gear:
     trained: TrainedParameters
 
 
-class Gearbox:
-    """The gears of all optimizers, by number; ``current`` is the one that trains at the moment."""
+class OptimizerSetups:
+    """The setups of all optimizers, by number; ``current`` is the one that trains at the moment."""
 
     def __init__(self, state: TrainingState, reducer_of: ReducerOf) -> None:
         model, optimizers = state.model, tuple(state.optimizers)
@@ -54,31 +54,33 @@ class Gearbox:
         self._names = names = ParameterNames(model, *optimizers)
         self.structure = ModelStructure(model)
         buffers = BufferKeeper(model)
-        self._gears = [self._made(model, each, buffers) for each in optimizers]
-        self.current = self._gears[0]
-        self.changed: Gear | None = None
+        self._setups = [self._made(model, each, buffers) for each in optimizers]
+        self.current = self._setups[0]
+        self.changed: OptimizerSetup | None = None
         """For what the script wants to train now, until all workers are known to want it."""
         self.refitted = False
         """Whether the selection has changed since the start."""
         if names.outside:
             state.add("parameters outside the model", names.take_outside, names.put_outside)
 
-    def _made(self, model: nn.Module, optimizer: torch.optim.Optimizer, buffers: BufferKeeper) -> Gear:
+    def _made(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, buffers: BufferKeeper
+    ) -> OptimizerSetup:
         layout = GradientLayout([group["params"] for group in optimizer.param_groups])
         trained = TrainedParameters(self._names, optimizer)
-        return Gear(model, optimizer, layout, self._reducer_of(layout), buffers, trained)
+        return OptimizerSetup(model, optimizer, layout, self._reducer_of(layout), buffers, trained)
 
-    def _remade(self, gear: Gear) -> Gear:
-        return self._made(gear.model, gear.optimizer, gear.buffers)
+    def _remade(self, setup: OptimizerSetup) -> OptimizerSetup:
+        return self._made(setup.model, setup.optimizer, setup.buffers)
 
     @property
-    def all(self) -> tuple[Gear, ...]:
-        """The gears of all optimizers, by number."""
-        return tuple(self._gears)
+    def all(self) -> tuple[OptimizerSetup, ...]:
+        """The setups of all optimizers, by number."""
+        return tuple(self._setups)
 
     def selection(self, settle: Callable[[], None]) -> Selection:
         """How the state of a replica tells which parameters are trained; ``settle`` is called when that is agreed."""
-        optimizers = [gear.optimizer for gear in self._gears]
+        optimizers = [setup.optimizer for setup in self._setups]
         return Selection(
             lambda: take_selection(self._names, *optimizers),
             lambda selection: put_selection(self._names, selection, *optimizers),
@@ -94,11 +96,11 @@ class Gearbox:
 
     def notice(self) -> bool:
         """See whether the script has changed what is trained; True if it has since this was last asked."""
-        gear = self.current
-        if gear.trained.still_true(gear.optimizer):
+        setup = self.current
+        if setup.trained.still_true(setup.optimizer):
             self.changed = None
-        elif self.changed is None or not self.changed.trained.still_true(gear.optimizer):
-            self.changed = self._remade(gear)
+        elif self.changed is None or not self.changed.trained.still_true(setup.optimizer):
+            self.changed = self._remade(setup)
             return True
         return False
 
@@ -108,21 +110,21 @@ class Gearbox:
         if self.changed is None:
             return False
         self.current.layout.clear()
-        self.current = self._gears[0] = self.changed
+        self.current = self._setups[0] = self.changed
         self.changed, self.refitted = None, True
         return True
 
     # Several optimizers: scripts freeze one model to train another, so each is looked at when it steps.
 
     def select(self, number: int) -> bool:
-        """Make the gear of an optimizer the current one; True if it had to be made anew for other parameters."""
-        gear = self._gears[number]
-        changed = not gear.trained.still_true(gear.optimizer)
+        """Make the setup of an optimizer the current one; True if it had to be made anew for other parameters."""
+        setup = self._setups[number]
+        changed = not setup.trained.still_true(setup.optimizer)
         if changed:
-            if gear.reducer.finished:
+            if setup.reducer.finished:
                 raise TrainError(
                     "parameters were frozen or unfrozen between two parts of one batch; do it at the same place for all"
                 )
-            gear = self._gears[number] = self._remade(gear)
-        self.current = gear
+            setup = self._setups[number] = self._remade(setup)
+        self.current = setup
         return changed
