@@ -19,6 +19,8 @@ import pytest
 from elastane.train.transports.lane import Errand
 from fakegpu import build
 
+ENDED = "a thread that has ended"
+
 
 @contextmanager
 def counted() -> Iterator[collections.Counter[str]]:
@@ -45,6 +47,10 @@ def counted() -> Iterator[collections.Counter[str]]:
 
 
 def _name(thread: int) -> str:
-    named = [each.name for each in threading.enumerate() if each.native_id == thread]
-    comm = Path(f"/proc/self/task/{thread}/comm")
-    return named[0] if named else comm.read_text().strip() if comm.exists() else "a thread that has ended"
+    for each in threading.enumerate():
+        if each.native_id == thread:
+            return each.name
+    try:
+        return Path(f"/proc/self/task/{thread}/comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ENDED
