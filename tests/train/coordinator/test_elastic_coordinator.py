@@ -456,6 +456,8 @@ def test_a_restarted_coordinator_adopts_running_workers_without_touching_them() 
     world.perform(world.coordinator.resize(3, world.now))
     world.settle()
     assert world.members() == ["w1", "w2", "w3"]
+    joined = {name: worker.joined for name, worker in world.coordinator.workers.items()}
+    assert joined["w1"] == joined["w2"] < joined["w3"], "who came later is told apart as before"
 
 
 def _adopted_after_training(world: World) -> None:

@@ -67,6 +67,8 @@ def _take_in(known: Known, entry: Entry) -> None:
                 known.workers[worker].done = True
         case PlanMade(plan):
             known.current, known.published = plan, plan.generation
+            for member in filter(None, map(known.workers.get, plan.members)):
+                member.joined = member.joined or plan.generation
         case GenerationsStored(generation):
             known.stored = generation
         case MemoryLimited(samples):
