@@ -41,6 +41,12 @@ class Known:
     outcome: Finish | None = None
     workers: dict[str, Worker] = field(default_factory=dict)
 
+    def take_in(self, plan: Plan) -> None:
+        """Take up a plan that was made; who has not been in one before joins with it."""
+        self.current, self.published = plan, plan.generation
+        for worker in filter(None, map(self.workers.get, plan.members)):
+            worker.joined = worker.joined or plan.generation
+
 
 def known_from(entries: Iterable[Entry]) -> Known:
     """Replay a log from its beginning."""
@@ -66,9 +72,7 @@ def _take_in(known: Known, entry: Entry) -> None:
             if worker in known.workers:
                 known.workers[worker].done = True
         case PlanMade(plan):
-            known.current, known.published = plan, plan.generation
-            for member in filter(None, map(known.workers.get, plan.members)):
-                member.joined = member.joined or plan.generation
+            known.take_in(plan)
         case GenerationsStored(generation):
             known.stored = generation
         case MemoryLimited(samples):
