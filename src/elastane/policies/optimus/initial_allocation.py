@@ -8,6 +8,7 @@ from elastane.models.speed import ServerSpeedModel
 from elastane.policies.optimus.greedy import Claim
 from elastane.policies.optimus.resource_pool import Amounts, ResourcePool, Task
 from elastane.policies.optimus.speed_table import ServerGrid, SpeedSurface, WorkerLine
+from elastane.policies.reasons import said
 from elastane.policies.view import Ability, JobView, Request, View, has
 
 
@@ -17,6 +18,27 @@ class InitialAllocation:
     def __init__(self, view: View, stock: ResourcePool) -> None:
         self._view, self._stock = view, stock
         self._reach: dict[tuple[float, tuple[str, ...], int | None], int] = {}
+
+    def starts(self, explain: dict[str, str]) -> list[Claim]:
+        """Returns claims of the least tasks of every job while they fit, first those that cannot be suspended.
+
+        Whoever gets nothing is told why in ``explain``.
+        """
+        view, stock = self._view, self._stock
+        claims: list[Claim] = []
+        for job in sorted(view.jobs.values(), key=lambda job: (not view.must_keep(job), job.submit_s, job.id)):
+            claim = self.first(job)
+            need = self.taken(claim, job)
+            reach = self.reachable(job.request)
+            if claim.workers > reach and not self.stays_as_it_is(job):
+                explain[job.id] = f"needs {claim.workers} workers to start, the nodes it may use hold {reach}"
+            elif stock.fits(need):
+                stock.take(need)
+                claims.append(claim)
+            else:
+                least, left = stock.describe(need), stock.describe_free(need)
+                explain[job.id] = said("needs ", least, " to start, ", left, " are left after those before it")
+        return claims
 
     def first(self, job: JobView) -> Claim:
         """Returns the first claim: the least workers and one server, or all that a job of fixed size asks for."""

@@ -18,7 +18,6 @@ from elastane.policies.optimus.greedy import Claim, climb
 from elastane.policies.optimus.initial_allocation import InitialAllocation
 from elastane.policies.optimus.resource_pool import ResourcePool
 from elastane.policies.plan import Plan, Spread, Want, Wants
-from elastane.policies.reasons import said
 from elastane.policies.view import Info, View
 
 UNKNOWN_S = 3600.0
@@ -63,7 +62,7 @@ class Optimus(Policy):
         stock = ResourcePool(view.nodes.values(), self.by_share)
         explain: dict[str, str] = {}
         maker = InitialAllocation(view, stock)
-        claims = self._start(view, stock, maker, explain)
+        claims = maker.starts(explain)
         self._look(view, maker, claims)
         climb(claims, stock, self.pair_steps)
         claims.sort(key=lambda claim: stock.share(claim.need))
@@ -71,30 +70,6 @@ class Optimus(Policy):
         if counts_may_not_fit(view, wants):
             return Plan(settle(view, wants, self.shrink_last, explain), explain=explain)
         return Plan(Wants(wants), explain=explain)
-
-    def _start(
-        self, view: View, stock: ResourcePool, maker: InitialAllocation, explain: dict[str, str]
-    ) -> list[Claim]:
-        """Claims the least tasks for every job while they fit, first for those that cannot be suspended."""
-        claims: list[Claim] = []
-        for job in sorted(view.jobs.values(), key=lambda job: (not view.must_keep(job), job.submit_s, job.id)):
-            claim = maker.first(job)
-            need = maker.taken(claim, job)
-            reach = maker.reachable(job.request)
-            if claim.workers > reach and not maker.stays_as_it_is(job):
-                explain[job.id] = f"needs {claim.workers} workers to start, the nodes it may use hold {reach}"
-            elif stock.fits(need):
-                stock.take(need)
-                claims.append(claim)
-            else:
-                explain[job.id] = said(
-                    "needs ",
-                    stock.describe(need),
-                    " to start, ",
-                    stock.describe_free(need),
-                    " are left after those before it",
-                )
-        return claims
 
     def _look(self, view: View, maker: InitialAllocation, claims: list[Claim]) -> None:
         """Fills in speed and remaining work of the claims that may grow."""

@@ -16,12 +16,10 @@ from elastane.cluster import Grant
 from elastane.models.speed import FloatArray
 from elastane.policies.contract import Needs, Policy
 from elastane.policies.lowering.wants import place_wants
-from elastane.policies.optimus.greedy import Claim
 from elastane.policies.optimus.initial_allocation import InitialAllocation
 from elastane.policies.optimus.resource_pool import ResourcePool
 from elastane.policies.options import OptionError
 from elastane.policies.plan import Exact, Plan, Spread, Want
-from elastane.policies.reasons import said
 from elastane.policies.slaq.gains import Bid, Growth, Steepest, bid, share_out
 from elastane.policies.slaq.loss_curves import curves_of
 from elastane.policies.view import Info, JobView, View
@@ -144,19 +142,7 @@ def _wants(view: View, bids: Mapping[str, Bid], explain: dict[str, str]) -> dict
     """Returns the workers of each job: first the least for all in order of arrival, then by gain."""
     stock = ResourcePool(view.nodes.values())
     maker = InitialAllocation(view, stock)
-    claims: list[Claim] = []
-    for job in sorted(view.jobs.values(), key=lambda job: (not view.must_keep(job), job.submit_s, job.id)):
-        claim = maker.first(job)
-        need = maker.taken(claim, job)
-        reach = maker.reachable(job.request)
-        if claim.workers > reach and not maker.stays_as_it_is(job):
-            explain[job.id] = f"needs {claim.workers} workers to start, the nodes it may use hold {reach}"
-        elif stock.fits(need):
-            stock.take(need)
-            claims.append(claim)
-        else:
-            least, left = stock.describe(need), stock.describe_free(need)
-            explain[job.id] = said("needs ", least, " to start, ", left, " are left after those before it")
+    claims = maker.starts(explain)
     growths = [
         Growth(
             claim.job_id,
