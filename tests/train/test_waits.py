@@ -20,7 +20,7 @@ from torch.utils.data import TensorDataset
 import elastane.train as et
 from elastane.train.device import Mark
 from elastane.train.errors import TrainError
-from elastane.train.worker import consensus, loop
+from elastane.train.worker import consensus, step_commit
 from fakegpu import ranks
 from fakegpu.ranks import Meeting
 from train.members import become_member, nccl_like, parameters_of, staged
@@ -117,7 +117,7 @@ def test_steps_that_do_more_cost_no_more_waits(
 ) -> None:
     if seldom == "digests":
         monkeypatch.setattr(consensus, "DIGEST_EVERY", 2)
-        monkeypatch.setattr(loop, "DIGEST_EVERY", 2)
+        monkeypatch.setattr(step_commit, "DIGEST_EVERY", 2)
     every = 0.001 if seldom == "checkpoints" else 3600.0
 
     def body(rank: int, meeting: Meeting) -> Any:

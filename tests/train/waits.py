@@ -51,6 +51,8 @@ def _name(thread: int) -> str:
         if each.native_id == thread:
             return each.name
     try:
-        return Path(f"/proc/self/task/{thread}/comm").read_text(encoding="utf-8").strip()
+        name = Path(f"/proc/self/task/{thread}/comm").read_text(encoding="utf-8").strip()
     except OSError:
         return ENDED
+    # Python's own threads have the name of the process here: one that is no more in the list above is just ending.
+    return ENDED if name == Path("/proc/self/comm").read_text(encoding="utf-8").strip() else name

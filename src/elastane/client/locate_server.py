@@ -59,7 +59,7 @@ def find(url: str | None, token: str | None, environment: Mapping[str, str] = os
 def _is_in_a_job_of(home: Path, environment: Mapping[str, str]) -> bool:
     """Whether this is a job, and perhaps that home's; a job may have an Elastane of its own elsewhere."""
     mark = environment.get(_MARK)
-    if mark is None or "ELASTANE_HOME" not in environment:
+    if mark is None or not environment.get("ELASTANE_HOME"):
         return mark is not None or _JOB in environment
     return mark.partition("|")[0] == name_of(home)
 

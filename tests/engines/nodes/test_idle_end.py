@@ -68,7 +68,7 @@ def test_a_node_is_busy_while_a_fork_server_has_a_worker(tmp_path: Path) -> None
     try:
         agent._fork_servers["j1.1"] = fork_server
         fork_server.stdout.readline()
-        shop._warming["j1.2"] = 120.0
+        shop._warming["j1.1"] = 120.0
         assert shop.is_busy(0.0)
         fork_server.stdin.close()
         fork_server.stdout.readline()

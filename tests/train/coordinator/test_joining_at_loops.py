@@ -58,8 +58,8 @@ class Job:
         self.come("w2")
         self.prepare()
 
-    def loop_begins(self) -> None:
-        self.hear(self.coordinator.loop_begins("w1", self.plan.generation, self.now))
+    def loop_begins(self, name: str = "w1") -> None:
+        self.hear(self.coordinator.loop_begins(name, self.plan.generation, self.now))
 
     def wait(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -88,8 +88,9 @@ def test_a_plan_waits_for_a_loop_however_long_and_is_entered_by_all_when_one_beg
     job.wait(1000)
     assert (job.told(Go), job.told(Cancelled), job.killed) == ([], [], [])
     job.loop_begins()
-    job.loop_begins()
     assert job.told(Go) == ["w1", "w2"]
+    job.loop_begins("w2")
+    assert job.told(Go) == ["w1", "w2", "w2"], "whoever asks again is told again"
     job.enter("w1", "w2")
     assert job.coordinator.settled
 
@@ -107,7 +108,16 @@ def test_a_smaller_size_is_not_kept_waiting_by_a_long_loop() -> None:
     assert job.told(Cancelled) == ["w1", "w2"]
     job.loop_begins()
     assert job.told(Go) == []
+    assert job.told(Cancelled) == ["w1", "w2", "w1"], "whoever has not heard it is told again"
     assert job.coordinator.settled
+
+
+def test_a_leader_that_comes_back_hears_again_that_all_are_prepared() -> None:
+    job = Job()
+    job.grow()
+    for name in ("w2", "w1"):
+        job.hear(job.coordinator.hello(WorkerHello(name, Phase.MEMBER, 1, SIGNATURE), job.now))
+    assert job.told(Prepared) == ["w1", "w1"]
 
 
 def test_a_newcomer_that_dies_while_it_waits_disturbs_nobody() -> None:

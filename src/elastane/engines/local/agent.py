@@ -129,9 +129,9 @@ class Agent:
         return list(self._fork_servers)
 
     @property
-    def fork_server_pids(self) -> list[int]:
+    def fork_server_pids(self) -> dict[str, int]:
         """Living fork servers, whose children are workers; one without any may stay while its attempt runs on."""
-        return [server.pid for server in self._fork_servers.values() if server.returncode is None]
+        return {a: server.pid for a, server in self._fork_servers.items() if server.returncode is None}
 
     async def answer(self, message: ToAgent) -> FromAgent:
         """What a request on the agent's own line would be answered."""

@@ -144,10 +144,10 @@ class Workshop:
 
     def is_busy(self, now_s: float) -> bool:
         """Whether anything works here, or is being made ready to: a package is fetched, a fork server warms up."""
-        if any(map(children, self.agent.fork_server_pids)):
-            self._warming.clear()
-            return True
-        return bool(self._begins) or any(now_s < until_s for until_s in self._warming.values())
+        works = [attempt for attempt, pid in self.agent.fork_server_pids.items() if children(pid)]
+        for attempt in works:
+            self._warming.pop(attempt, None)
+        return bool(works or self._begins) or any(now_s < until_s for until_s in self._warming.values())
 
     async def resume_logs(self, known: LogOffsets) -> None:
         """Go on with an attempt's logs where the head is."""

@@ -148,6 +148,7 @@ class Coordinator:
             worker.entered, worker.phase = hello.generation, hello.phase
             worker.signature, worker.stream, worker.device = hello.signature, hello.stream, hello.device
             worker.applied, worker.done = hello.applied, hello.done
+        self._changes.say_again(name)
         return self._settle(now_s)
 
     def started(self, name: str, now_s: float) -> list[Action]:
@@ -263,7 +264,7 @@ class Coordinator:
     def loop_begins(self, name: str, generation: int, now_s: float) -> list[Action]:
         """Members stand where a loop begins, and are prepared for this generation."""
         self._registry.seen(name, now_s)
-        self._changes.loop_begins(generation, now_s)
+        self._changes.loop_begins(name, generation, now_s)
         return self._settle(now_s)
 
     def left(self, name: str, now_s: float) -> list[Action]:

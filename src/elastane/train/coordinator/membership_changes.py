@@ -170,14 +170,19 @@ class MembershipChanges:
 
     def _change(self, current: Plan, now_s: float, *, plain_copy: bool) -> None:
         workers, following = self._registry.workers, self.generations.following
-        change = wanted_change(current, workers, self.target, self._dropped, plain_copy=plain_copy)
-        change = change.leaving_first() if self._at_loops else change
+        wanted = wanted_change(current, workers, self.target, self._dropped, plain_copy=plain_copy)
+        change = wanted.leaving_first() if self._at_loops else wanted
         for worker in change.surplus:
             worker.phase = Phase.GONE
             self._out.kill(worker.name, "no longer wanted")
         patience_s = self._settings.join_patience_s
-        waits = change.waits(self.target, now_s, patience_s)
-        if not waits and (change.joiners or change.leavers):
+        waits = change is wanted and change.waits(self.target, now_s, patience_s)
+        at_loop = self._at_loops and bool(change.joiners) and not change.leavers
+        # What waits for a loop may wait long: nobody stays on the transport of a recovery until then.
+        first = self.communicators.rebuilding(following, current, workers) if at_loop else None
+        if first is not None:
+            self._publish(first, now_s, plain_copy=plain_copy)
+        elif not waits and (change.joiners or change.leavers):
             shadow, at_loop = self._settings.shadow, self._at_loops
             plan = change_plan(following, change, shadow=shadow, plain_copy=plain_copy, at_loop=at_loop)
             self._publish(plan, now_s, plain_copy=plain_copy)
@@ -214,13 +219,23 @@ class MembershipChanges:
             self.transition = Entering(plan, now_s)
             self._out.send(leader, Go(plan.generation))
 
-    def loop_begins(self, generation: int, now_s: float) -> None:
-        """The members stand where a loop begins: they enter the plan, unless it has been given up."""
+    def loop_begins(self, worker: str, generation: int, now_s: float) -> None:
+        """The members stand where a loop begins: they enter the plan, unless it was given up; each may ask again."""
         match self.transition:
             case Preparing(plan, prepared=True) if plan.generation == generation:
                 self.transition = Entering(plan, now_s)
                 for name in plan.concerned:
                     self._out.send(name, Go(generation))
+            case Entering(plan) if plan.generation == generation:
+                self._out.send(worker, Go(generation))
+            case _ if self.current is None or self.current.generation < generation:
+                self._out.send(worker, Cancelled(generation))
+
+    def say_again(self, worker: str) -> None:
+        """Repeat to a leader that has come back what only it is told of a plan, which may have been lost."""
+        match self.transition:
+            case Preparing(plan, prepared=True) if self.current and self.current.members[0] == worker:
+                self._out.send(worker, Prepared(plan.generation))
 
     def complete(self) -> bool:
         """Whether a plan has just become the present one: all its members have entered it."""

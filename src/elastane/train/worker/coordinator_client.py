@@ -1,8 +1,7 @@
 """A worker's line to the coordinator: what it was told, kept until the training thread asks.
 
-Two threads of its own: one listens (and reconnects for as long as it takes: training never needs the
-coordinator except to change members), one sends signs of life.  The training thread only ever reads flags
-here, or waits in ``await_plan``.
+Two threads of its own: one listens (and reconnects for as long as it takes: training never needs the coordinator except
+to change members), one sends signs of life.  The training thread only reads flags here, or waits in ``await_plan``.
 """
 
 from __future__ import annotations
@@ -88,8 +87,7 @@ class CoordinatorClient:
         self.stop_cause: str | None = None
         self._account = WorkerAccount()
         self._doing = (0, Activity.WARMING)
-        self._endpoint = endpoint
-        self._token = token
+        self._endpoint, self._token = endpoint, token
         self._node, self._host = node, host
         self._news = threading.Condition()
         self._addresses: dict[int, dict[tuple[int, str], bytes]] = {}
@@ -251,11 +249,10 @@ class CoordinatorClient:
                 self._send_kept(connection)  # what another thread kept before it saw the connection
             except OSError:
                 self._connection = None
-                time.sleep(RETRY_S)
-                continue
-            for message in connection.messages(TO_WORKER):
-                self._hear(message, handlers)
-            self._connection = None
+            else:
+                for message in connection.messages(TO_WORKER):
+                    self._hear(message, handlers)
+                self._connection = None
             time.sleep(RETRY_S)
 
     def _send_kept(self, connection: Connection) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from elastane.train.coordinator.membership_plan import Kind, Plan
@@ -42,6 +43,8 @@ from elastane.train.worker.live_join import ShadowReceiver, ShadowSender
 from elastane.train.worker.membership import Change, Crew, Membership
 from elastane.train.worker.state_streams import StateStreams
 
+_ASK_S, _ANSWER_S = 1.0, 30.0
+"""How often members where a loop begins ask whether a plan is entered, and for how long."""
 _ABORTED_S = 10.0
 """An abort that takes longer has ended this process."""
 ORPHAN_S = 5.0
@@ -251,6 +254,9 @@ class ElasticMembership(Membership):
         """Whether the coordinator has said if this generation is entered in the loop that begins."""
         return self.client.go == generation or self._over(generation)
 
+    def _decided_by(self, generation: int, moment_s: float) -> bool:
+        return self._decided(generation) or time.monotonic() >= moment_s
+
     def _adopt(self, plan: Plan) -> None:
         with self._lock:
             if plan.generation not in self._built:
@@ -359,6 +365,8 @@ class ElasticMembership(Membership):
         """Enter a prepared generation, or leave if it is without this worker."""
         began = time.perf_counter()
         client = self.client
+        if self._cancelled >= generation:
+            return
         # Others have built what they agreed on; a worker that only leaves may not even have heard of it yet.
         client.wait_until(
             lambda: (
@@ -370,7 +378,11 @@ class ElasticMembership(Membership):
         plan = client.plan
         if plan is None or plan.generation != generation or client.aborted >= generation:
             return  # it broke meanwhile: the next collective will say so
-        if plan.at_loop and not self._let_in(generation):
+        try:
+            if plan.at_loop and not self._let_in(generation):
+                return
+        except MembershipChanged as error:
+            self.recover(crew, str(error))
             return
         senders = self._streams.finish(crew.step)
         if self.client.worker in plan.leavers:
@@ -389,11 +401,21 @@ class ElasticMembership(Membership):
         self._entered(crew, plan, before, breakdown)
 
     def _let_in(self, generation: int) -> bool:
-        """Whether the coordinator, which may have given the plan up until now, says that it is entered."""
-        if self.rank == 0:
-            self.client.send(LoopBegins(generation))
+        """Whether the coordinator, which may have given the plan up until now, says that it is entered.
+
+        Everybody asks, and again: whatever was lost on the way is made up for.
+
+        Raises:
+            MembershipChanged: it says nothing for so long that the generation is better ended.
+        """
+        until_s = time.monotonic() + _ANSWER_S
         with contextlib.suppress(Released):  # all members stop at the same step, and not here
-            self.client.wait_until(lambda: self._decided(generation))
+            while not self._decided(generation):
+                if time.monotonic() > until_s:
+                    raise MembershipChanged(f"nobody said whether generation {generation} is entered")
+                self.client.send(LoopBegins(generation))
+                again_s = time.monotonic() + _ASK_S
+                self.client.wait_until(partial(self._decided_by, generation, again_s))
         return self.client.go == generation
 
     def _leave(self, senders: list[ShadowSender], generation: int) -> None:
