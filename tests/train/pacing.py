@@ -37,8 +37,8 @@ _pace = _Pace()
 _boundary, _commit = Loop.boundary, State.commit
 
 
-def _slow_boundary(loop: Loop) -> None:
-    _boundary(loop)
+def _slow_boundary(loop: Loop, *, loop_begins: bool) -> None:
+    _boundary(loop, loop_begins=loop_begins)
     _pace.wait(loop.membership.generation)
 
 
