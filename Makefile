@@ -46,7 +46,7 @@ demo-cluster: install ## jobs on three hosts in a box: one dies, one is cut off,
 demo-sim: install ## compare four policies on a built-in workload; writes report.html
 	@$(BIN)/elastane demo --sim
 
-test: install ## the tests (20 minutes on two cores that had other work)
+test: install ## the tests (15 minutes on two quiet cores)
 	@$(BIN)/pytest -m "not slow"
 
 # pytest answers 5 when there is nothing to run, which is no failure here.
