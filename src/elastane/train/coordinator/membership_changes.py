@@ -177,9 +177,9 @@ class MembershipChanges:
             self._out.kill(worker.name, "no longer wanted")
         patience_s = self._settings.join_patience_s
         waits = change is wanted and change.waits(self.target, now_s, patience_s)
-        at_loop = self._at_loops and bool(change.joiners) and not change.leavers
         # What waits for a loop may wait long: nobody stays on the transport of a recovery until then.
-        first = self.communicators.rebuilding(following, current, workers) if at_loop else None
+        grows_at_loop = self._at_loops and bool(change.joiners) and not change.leavers
+        first = self.communicators.rebuilding(following, current, workers) if grows_at_loop else None
         if first is not None:
             self._publish(first, now_s, plain_copy=plain_copy)
         elif not waits and (change.joiners or change.leavers):
